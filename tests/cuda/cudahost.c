@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engines/cuda/generate_family.h"
+#include "engines/cuda/generate_resident.h"
 #include "engines/host_memory.h"
 #include "engines/plugin.h"
 
@@ -113,7 +114,7 @@ static void choose_kernels(cudahost *h)
     qsort(h->wanted, (size_t)h->wanted_count, sizeof *h->wanted, compare_keys);
 }
 
-/* All kernels in one translation unit: kernels.cu for cards, kernels.cc for the host. */
+/* All kernels in one translation unit: kernels.cu for cards, kernels.cc for the host. And the resident kernel, resident.cu. */
 static void write_kernels(const cudahost *h)
 {
     gt_cuda_text text = {0};
@@ -145,6 +146,14 @@ static void write_kernels(const cudahost *h)
     fprintf(source, "#include \"shim.h\"\n%s", text.data);
     fclose(source);
     free(text.data);
+    char *resident;
+    const char *entry;
+    if (gt__cuda_resident_source(&resident, &entry) != GT_OK)
+        abort();
+    source = open_file(h, "resident.cu");
+    fputs(resident, source);
+    fclose(source);
+    free(resident);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------ */

@@ -91,7 +91,7 @@ static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
     return GT_OK;
 }
 
-/* Is the kernel there? It is compiled by a thread, the first time it would pay. */
+/* Is the kernel there? A thread makes it; until then, operations are launched. */
 static bool is_ready(gt_cuda *cuda, gt_cuda_resident *r)
 {
     if (__builtin_expect(r->stage == READY, 1))
@@ -102,9 +102,8 @@ static bool is_ready(gt_cuda *cuda, gt_cuda_resident *r)
         return false;
     pthread_join(r->maker, NULL);
     r->stage = r->binary && load(cuda, r) == GT_OK ? READY : FAILED;
-    if (r->stage == FAILED)
-        gt__log_error("cuda: small operations are launched one by one: %s",
-                      r->binary ? gt_error_text() : "the resident kernel does not compile");
+    if (r->binary && r->stage == FAILED)
+        gt__log_error("cuda: small operations are launched one by one: %s", gt_error_text());
     free(r->binary);
     r->binary = NULL;
     return r->stage == READY;
@@ -281,12 +280,10 @@ gt_err gt__cuda_resident_open(gt_cuda *cuda)
     r->card = cuda->card;
     r->card.processors = 1 << 20;
     r->always = text && strcmp(text, "always") == 0;
-    if (r->always && !is_ready(cuda, r) && r->stage == MAKING) {
-        gt_cuda_patience p = {0};
-        while (!atomic_load(&r->made))
-            gt__cuda_wait_a_little(cuda, &p);
-        is_ready(cuda, r);
-    }
+    is_ready(cuda, r); /* starts to make it */
+    gt_cuda_patience p = {0};
+    while (r->always && r->stage == MAKING && !is_ready(cuda, r))
+        gt__cuda_wait_a_little(cuda, &p);
     return GT_OK;
 }
 

@@ -168,26 +168,48 @@ GT_F void gt_resident_elements(const gt_resident_slot &s)
 
 /* ---- reductions: the sums of reduce.cuh, in the same order ------------------------------------------------------- */
 
+__device__ __noinline__ int32_t gt_resident_walk(int rank, const int64_t *shape, const int64_t *stride, int32_t i)
+{
+    int32_t offset = 0;
+#pragma unroll 1
+    for (int axis = rank - 1; axis > 0; axis--) {
+        int32_t size = (int32_t)shape[axis], next = i / size;
+        offset += (i - next * size) * (int32_t)stride[axis];
+        i = next;
+    }
+    return offset + i * (int32_t)stride[0];
+}
+
+/* What one thread of `width` adds for a result: vectors in turn, then the elements behind the last whole vector. Four elements are
+ * read before they are added. */
 template <class R, class A>
-GT_F typename R::S gt_resident_share(const gt_resident_slot &s, const gt_reduce_params &p, int64_t result, int lane,
+GT_F typename R::S gt_resident_share(const gt_resident_slot &s, const gt_reduce_params &p, int32_t result, int lane,
                                      int width)
 {
     typename R::S state = R::first(p);
-    int32_t vector = s.variant, elements = (int32_t)p.elements, vectors = elements / vector * vector;
-    int32_t from = (int32_t)gt_walk<false>((int)p.kept_rank, p.kept_shape, p.kept_stride, result);
-    for (int32_t e = lane * vector; e < vectors; e += (width - 1) * vector)
-        for (int32_t end = e + vector; e < end; e++)
-            R::add(p, state,
-                   gt_resident_load<A>(s.in[0], p.in,
-                                       from + (int32_t)gt_walk<false>((int)p.reduced_rank, p.reduced_shape,
-                                                                      p.reduced_stride, e)),
-                   e);
-    for (int32_t e = vectors + lane; e < elements; e += width)
-        R::add(p, state,
-               gt_resident_load<A>(
-                   s.in[0], p.in,
-                   from + (int32_t)gt_walk<false>((int)p.reduced_rank, p.reduced_shape, p.reduced_stride, e)),
-               e);
+    int shift = s.variant; /* of vectors: 2^shift elements */
+    int32_t elements = (int32_t)p.elements, vectors = elements >> shift, rest = elements - (vectors << shift);
+    int32_t in_vectors = (vectors + width - 1 - lane) / width << shift, count = in_vectors + (rest + width - 1 - lane) / width;
+    int32_t from = gt_resident_walk((int)p.kept_rank, p.kept_shape, p.kept_stride, result);
+#pragma unroll 1
+    for (int32_t first = 0; first < count; first += 4) {
+        int32_t element[4];
+        A x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int32_t k = first + j < count ? first + j : first;
+            element[j] = k < in_vectors ? (((k >> shift) * width + lane) << shift) + (k & ((1 << shift) - 1))
+                                        : (vectors << shift) + lane + (k - in_vectors) * width;
+            int32_t at = from + (p.reduced_rank == 1
+                                     ? element[j] * (int32_t)p.reduced_stride[0]
+                                     : gt_resident_walk((int)p.reduced_rank, p.reduced_shape, p.reduced_stride, element[j]));
+            x[j] = s.in[0] == gt_resident_own((A)0) ? ((const A *)p.in)[at] : gt_resident_load<A>(s.in[0], p.in, at);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (first + j < count)
+                R::add(p, state, x[j], element[j]);
+    }
     return state;
 }
 
