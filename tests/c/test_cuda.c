@@ -539,6 +539,29 @@ static void test_resident_order(const void *argument)
     engine->ops->close(engine);
 }
 
+/* Two workers in one process, each with a kernel. */
+static void test_two_resident(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 300 };
+    gt_engine *engines[] = {open_resident("always"), open_resident("always")};
+    void *memory[2];
+    for (int k = 0; k < 2; k++) {
+        if (!engines[k])
+            return;
+        memory[k] = filled(engines[k], (float)k);
+    }
+    for (int round = 0; round < ADDS; round++)
+        for (int k = 0; k < 2; k++)
+            add_number(engines[k], memory[k], memory[k], 1 + k, round % 50 == 7);
+    for (int k = 0; k < 2; k++) {
+        check_vector(engines[k], memory[k], (float)(k + ADDS * (1 + k)));
+        engines[k]->ops->release(engines[k], memory[k], BYTES);
+    }
+    engines[0]->ops->close(engines[0]);
+    engines[1]->ops->close(engines[1]);
+}
+
 static void test_close_finishes(const void *argument)
 {
     (void)argument;
@@ -954,6 +977,7 @@ int main(int argc, char **argv)
     if (getenv("FAKE_CUDA_KERNELS") || !getenv("FAKE_CUDA_MEMORY")) {
         check_run("a resident chain", test_resident_chain, NULL);
         check_run("resident and launched work", test_resident_order, NULL);
+        check_run("two resident kernels", test_two_resident, NULL);
     }
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);

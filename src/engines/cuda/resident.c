@@ -49,8 +49,8 @@ struct gt_cuda_resident {
     board *board;
     gt_cuda_stamp *stamps; /* pinned; of a slot: at the slot's place */
     CUdeviceptr ring_address, board_address, stamps_address;
-    uint64_t position;          /* the kernel's memory */
-    uint64_t pushed, published; /* slots */
+    uint64_t position;                /* the kernel's memory */
+    uint64_t pushed, published, done; /* slots; done: at the last look */
     uint64_t generation;
     bool always;            /* also where it does not pay */
     bool alive;             /* the last generation was not told to leave */
@@ -157,7 +157,10 @@ static gt_err publish(gt_cuda *cuda, gt_cuda_resident *r)
 static gt_err reserve(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot **slot)
 {
     gt_cuda_patience p = {0};
-    while (r->pushed - __atomic_load_n(&r->board->tail, __ATOMIC_ACQUIRE) >= SLOTS) {
+    while (r->pushed - r->done >= SLOTS) {
+        r->done = __atomic_load_n(&r->board->tail, __ATOMIC_ACQUIRE);
+        if (r->pushed - r->done < SLOTS)
+            break;
         GT_TRY(publish(cuda, r));
         gt__cuda_wait_a_little(cuda, &p);
         if (cuda->broken)
@@ -230,6 +233,21 @@ gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, s
     slot->param[0] = from;
     slot->param[1] = to;
     slot->param[2] = bytes;
+    time_slot(cuda, r, slot);
+    return push(cuda, r, slot);
+}
+
+gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes)
+{
+    gt_cuda_resident *r = cuda->resident;
+    gt_cuda_slot *slot;
+    if (bytes > sizeof slot->param - 2 * sizeof slot->param[0] || !takes(cuda, r))
+        return GT_ERR_UNSUPPORTED;
+    GT_TRY(reserve(cuda, r, &slot));
+    slot->kind = GT_CUDA_SLOT_PUT;
+    slot->param[0] = to;
+    slot->param[1] = bytes;
+    memcpy(slot->param + 2, host, bytes);
     time_slot(cuda, r, slot);
     return push(cuda, r, slot);
 }

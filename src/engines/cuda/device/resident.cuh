@@ -6,7 +6,7 @@ R"cuda(
  */
 
 enum { GT_RESIDENT_WORDS = 64, GT_RESIDENT_THREADS = 512, GT_RESIDENT_BATCH = 2 * GT_RESIDENT_THREADS / GT_RESIDENT_WORDS };
-enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY };
+enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY, GT_RESIDENT_PUT };
 enum { GT_RESIDENT_EXPRESSION, GT_RESIDENT_CONVERT, GT_RESIDENT_MOVE };
 
 /* gt_cuda_slot of generate_resident.h. */
@@ -269,6 +269,15 @@ GT_F void gt_resident_copy(const gt_resident_slot &s)
         to[k] = *(const volatile uint8_t *)(from + k);
 }
 
+/* Bytes that came with the slot. */
+GT_F void gt_resident_put(const gt_resident_slot &s)
+{
+    uint8_t *to = (uint8_t *)s.param[0];
+    uint32_t bytes = (uint32_t)s.param[1];
+    for (uint32_t k = threadIdx.x; k < bytes; k += blockDim.x)
+        to[k] = ((const uint8_t *)(s.param + 2))[k];
+}
+
 /* ---- the ring ------------------------------------------------------------------------------------------------------ */
 
 /* Wait for slots behind `at`: their end. `at` itself: there are none, and the host knows that this generation leaves. */
@@ -307,6 +316,9 @@ GT_F bool gt_resident_execute(const gt_resident_params &p, const gt_resident_slo
         break;
     case GT_RESIDENT_COPY:
         gt_resident_copy(s);
+        break;
+    case GT_RESIDENT_PUT:
+        gt_resident_put(s);
         break;
     }
     return true;
