@@ -539,6 +539,41 @@ static void test_resident_order(const void *argument)
     engine->ops->close(engine);
 }
 
+/* A call on the host: operands come down, some after a kernel has gathered them. */
+static void test_resident_and_gathered(const void *argument)
+{
+    (void)argument;
+    enum { COUNT = 8, APART = 40000, LARGE = COUNT * APART * 8 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    float back[2 * COUNT];
+    gt_token token = 0;
+    vector_call c;
+    char *memory = take_memory(engine, LARGE), *few = take_memory(engine, sizeof back);
+    for (int k = 0; k < COUNT; k++) {
+        float base[] = {(float)(k + 1), 0}, exponent[] = {2, 0};
+        put(engine, memory + k * APART * 8, base, sizeof base);
+        put(engine, few + 8 * k, exponent, sizeof exponent);
+    }
+    gt_view bases = vector_view(memory, GT_COMPLEX64, COUNT), exponents = vector_view(few, GT_COMPLEX64, COUNT);
+    bases.stride[0] = APART;
+    bases.contiguous = false;
+    vector_call_set(&c, GT_OP_div, exponents, exponents, bases); /* the kernel of the card: 2 / (k + 1) */
+    c.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    vector_call_set(&c, GT_OP_pow, exponents, exponents, bases); /* on the host */
+    c.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    CHECK(engine->ops->host_calls(engine, GT_OP_pow) == 1);
+    get(engine, few, back, sizeof back);
+    for (int k = 0; k < COUNT; k++)
+        CHECK(fabs(back[2 * k] - pow(2.0 / (k + 1), k + 1)) < 1e-4);
+    engine->ops->release(engine, memory, LARGE);
+    engine->ops->release(engine, few, sizeof back);
+    engine->ops->close(engine);
+}
+
 /* Two workers in one process, each with a kernel. */
 static void test_two_resident(const void *argument)
 {
@@ -977,6 +1012,7 @@ int main(int argc, char **argv)
     if (getenv("FAKE_CUDA_KERNELS") || !getenv("FAKE_CUDA_MEMORY")) {
         check_run("a resident chain", test_resident_chain, NULL);
         check_run("resident and launched work", test_resident_order, NULL);
+        check_run("resident and gathered", test_resident_and_gathered, NULL);
         check_run("two resident kernels", test_two_resident, NULL);
     }
     check_run("close finishes", test_close_finishes, NULL);
