@@ -421,15 +421,18 @@ static void test_pinned_segments(const void *argument)
     worker_close(&worker);
 }
 
-static uint64_t (*driver_calls)(void);
+/* How often the fake driver was called; of a real one, 0. */
+static uint64_t driver_calls(void)
+{
+    uint64_t (*calls)(void) = NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library)
+        *(void **)&calls = dlsym(library, "fake_driver_calls");
+    return calls ? calls() : 0;
+}
 
 static gt_engine *open_resident(const char *mode)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (CHECK(library != NULL))
-        *(void **)&driver_calls = dlsym(library, "fake_driver_calls");
-    if (!CHECK(driver_calls != NULL))
-        return NULL;
     setenv("GT_CUDA_RESIDENT", mode, true);
     gt_engine *engine = open_engine("cuda");
     unsetenv("GT_CUDA_RESIDENT");
@@ -534,6 +537,64 @@ static void test_resident_order(const void *argument)
     engine->ops->release(engine, memory, sizeof expected);
     engine->ops->release(engine, other, sizeof expected);
     engine->ops->close(engine);
+}
+
+/* A call on the host: operands come down, some after a kernel has gathered them. */
+static void test_resident_and_gathered(const void *argument)
+{
+    (void)argument;
+    enum { COUNT = 8, APART = 40000, LARGE = COUNT * APART * 8 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    float back[2 * COUNT];
+    gt_token token = 0;
+    vector_call c;
+    char *memory = take_memory(engine, LARGE), *few = take_memory(engine, sizeof back);
+    for (int k = 0; k < COUNT; k++) {
+        float base[] = {(float)(k + 1), 0}, exponent[] = {2, 0};
+        put(engine, memory + k * APART * 8, base, sizeof base);
+        put(engine, few + 8 * k, exponent, sizeof exponent);
+    }
+    gt_view bases = vector_view(memory, GT_COMPLEX64, COUNT), exponents = vector_view(few, GT_COMPLEX64, COUNT);
+    bases.stride[0] = APART;
+    bases.contiguous = false;
+    vector_call_set(&c, GT_OP_div, exponents, exponents, bases); /* the kernel of the card: 2 / (k + 1) */
+    c.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    vector_call_set(&c, GT_OP_pow, exponents, exponents, bases); /* on the host */
+    c.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    CHECK(engine->ops->host_calls(engine, GT_OP_pow) == 1);
+    get(engine, few, back, sizeof back);
+    for (int k = 0; k < COUNT; k++)
+        CHECK(fabs(back[2 * k] - pow(2.0 / (k + 1), k + 1)) < 1e-4);
+    engine->ops->release(engine, memory, LARGE);
+    engine->ops->release(engine, few, sizeof back);
+    engine->ops->close(engine);
+}
+
+/* Two workers in one process, each with a kernel. */
+static void test_two_resident(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 300 };
+    gt_engine *engines[] = {open_resident("always"), open_resident("always")};
+    void *memory[2];
+    for (int k = 0; k < 2; k++) {
+        if (!engines[k])
+            return;
+        memory[k] = filled(engines[k], (float)k);
+    }
+    for (int round = 0; round < ADDS; round++)
+        for (int k = 0; k < 2; k++)
+            add_number(engines[k], memory[k], memory[k], 1 + k, round % 50 == 7);
+    for (int k = 0; k < 2; k++) {
+        check_vector(engines[k], memory[k], (float)(k + ADDS * (1 + k)));
+        engines[k]->ops->release(engines[k], memory[k], BYTES);
+    }
+    engines[0]->ops->close(engines[0]);
+    engines[1]->ops->close(engines[1]);
 }
 
 static void test_close_finishes(const void *argument)
@@ -946,10 +1007,13 @@ int main(int argc, char **argv)
     check_run("transfers", test_transfers, NULL);
     check_run("pinned memory", test_pinned, NULL);
     check_run("pinned segments", test_pinned_segments, NULL);
-    if (getenv("FAKE_CUDA_KERNELS")) {
+    if (getenv("FAKE_CUDA_KERNELS"))
         check_run("one call each", test_one_call_each, NULL);
+    if (getenv("FAKE_CUDA_KERNELS") || !getenv("FAKE_CUDA_MEMORY")) {
         check_run("a resident chain", test_resident_chain, NULL);
         check_run("resident and launched work", test_resident_order, NULL);
+        check_run("resident and gathered", test_resident_and_gathered, NULL);
+        check_run("two resident kernels", test_two_resident, NULL);
     }
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);

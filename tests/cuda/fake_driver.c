@@ -370,7 +370,6 @@ API int cuStreamDestroy_v2(CUstream stream)
 
 API int cuStreamQuery(CUstream stream)
 {
-    calls++;
     pthread_mutex_lock(&mutex);
     if (stream->capturing)
         stop("cuStreamQuery of a stream that is captured");

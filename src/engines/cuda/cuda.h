@@ -255,6 +255,8 @@ void gt__cuda_resident_close(gt_cuda *cuda);
 gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call);
 /* Queue a small copy between the card's memory and pinned memory, or between places of the card. `fence`: for the host. */
 gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t bytes, bool fence);
+/* Queue an upload of a few hundred bytes, which are copied. */
+gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes);
 /* The kernel leaves before whatever is queued next, or waits for all kernels. gt__cuda_launching calls it. */
 void gt__cuda_resident_leave(gt_cuda *cuda);
 /* Let the kernel write the numbers of all work that is queued. False: it does not run, so the stream must. */

@@ -283,7 +283,7 @@ static void reduce_slot(const gt_cuda_key *key, unsigned number, gt_cuda_slot *s
 {
     slot->kind = GT_CUDA_SLOT_REDUCE;
     slot->op = (uint16_t)number;
-    slot->variant = key->vector;
+    slot->variant = (uint8_t)__builtin_ctz(key->vector); /* a power of two */
     slot->literals = key->variant == COLUMNS;
     slot->out = key->out;
     slot->in[0] = key->in[0];

@@ -9,7 +9,14 @@
 #include "engines/cuda/generate.h"
 
 /* Must agree with device/resident.cuh. */
-enum { GT_CUDA_SLOT_NUMBER, GT_CUDA_SLOT_LEAVE, GT_CUDA_SLOT_ELEMENTWISE, GT_CUDA_SLOT_REDUCE, GT_CUDA_SLOT_COPY };
+enum {
+    GT_CUDA_SLOT_NUMBER, /* nothing but its number */
+    GT_CUDA_SLOT_LEAVE,
+    GT_CUDA_SLOT_ELEMENTWISE,
+    GT_CUDA_SLOT_REDUCE,
+    GT_CUDA_SLOT_COPY, /* from, to, bytes */
+    GT_CUDA_SLOT_PUT,  /* to, bytes, and then these */
+};
 enum { GT_CUDA_SLOT_PARAM = 480 };
 
 typedef struct gt_cuda_slot {
@@ -34,8 +41,8 @@ typedef struct gt_cuda_resident_params {
 } gt_cuda_resident_params;
 
 enum {
-    GT_CUDA_RESIDENT_MOST = 2047, /* elements of the largest operand */
-    GT_CUDA_RESIDENT_THREADS = 256,
+    GT_CUDA_RESIDENT_MOST = 4095, /* elements of the largest operand */
+    GT_CUDA_RESIDENT_THREADS = 512,
 };
 
 /* Source of the kernel, to be freed with free(), and its entry point. */

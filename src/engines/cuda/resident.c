@@ -49,12 +49,12 @@ struct gt_cuda_resident {
     board *board;
     gt_cuda_stamp *stamps; /* pinned; of a slot: at the slot's place */
     CUdeviceptr ring_address, board_address, stamps_address;
-    uint64_t position;          /* the kernel's memory */
-    uint64_t pushed, published; /* slots */
+    uint64_t position;                /* the kernel's memory */
+    uint64_t pushed, published, done; /* slots; done: at the last look */
     uint64_t generation;
     bool always;            /* also where it does not pay */
     bool alive;             /* the last generation was not told to leave */
-    unsigned run, last_run; /* small operations in a row: now, and before the last other work */
+    unsigned run, expected; /* small operations in a row: now, and before other work came */
     uint64_t slots, starts;
     gt_cuda_device card; /* for lowering: vectors never pay */
     gt_cuda_work work;
@@ -91,7 +91,7 @@ static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
     return GT_OK;
 }
 
-/* Is the kernel there? It is compiled by a thread, the first time it would pay. */
+/* Is the kernel there? A thread makes it; until then, operations are launched. */
 static bool is_ready(gt_cuda *cuda, gt_cuda_resident *r)
 {
     if (__builtin_expect(r->stage == READY, 1))
@@ -102,9 +102,8 @@ static bool is_ready(gt_cuda *cuda, gt_cuda_resident *r)
         return false;
     pthread_join(r->maker, NULL);
     r->stage = r->binary && load(cuda, r) == GT_OK ? READY : FAILED;
-    if (r->stage == FAILED)
-        gt__log_error("cuda: small operations are launched one by one: %s",
-                      r->binary ? gt_error_text() : "the resident kernel does not compile");
+    if (r->binary && r->stage == FAILED)
+        gt__log_error("cuda: small operations are launched one by one: %s", gt_error_text());
     free(r->binary);
     r->binary = NULL;
     return r->stage == READY;
@@ -158,7 +157,10 @@ static gt_err publish(gt_cuda *cuda, gt_cuda_resident *r)
 static gt_err reserve(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot **slot)
 {
     gt_cuda_patience p = {0};
-    while (r->pushed - __atomic_load_n(&r->board->tail, __ATOMIC_ACQUIRE) >= SLOTS) {
+    while (r->pushed - r->done >= SLOTS) {
+        r->done = __atomic_load_n(&r->board->tail, __ATOMIC_ACQUIRE);
+        if (r->pushed - r->done < SLOTS)
+            break;
         GT_TRY(publish(cuda, r));
         gt__cuda_wait_a_little(cuda, &p);
         if (cuda->broken)
@@ -191,13 +193,13 @@ static gt_err push(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
 /* ---- work ------------------------------------------------------------------------------------------------------------ */
 
 /* One more small operation: does it go to the kernel? It pays for runs of small operations: when one is long enough, or when
- * the last one was, since programs repeat themselves. */
+ * the last ones were, since programs repeat themselves. */
 static bool takes(gt_cuda *cuda, gt_cuda_resident *r)
 {
     if (!r || cuda->recording || cuda->capturing)
         return false;
     r->run++;
-    return (r->alive || r->always || r->run > LONG_RUN || r->last_run >= LONG_RUN) && is_ready(cuda, r);
+    return (r->alive || r->always || r->run > LONG_RUN || r->expected >= LONG_RUN) && is_ready(cuda, r);
 }
 
 gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call)
@@ -235,6 +237,21 @@ gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, s
     return push(cuda, r, slot);
 }
 
+gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes)
+{
+    gt_cuda_resident *r = cuda->resident;
+    gt_cuda_slot *slot;
+    if (bytes > sizeof slot->param - 2 * sizeof slot->param[0] || !takes(cuda, r))
+        return GT_ERR_UNSUPPORTED;
+    GT_TRY(reserve(cuda, r, &slot));
+    slot->kind = GT_CUDA_SLOT_PUT;
+    slot->param[0] = to;
+    slot->param[1] = bytes;
+    memcpy(slot->param + 2, host, bytes);
+    time_slot(cuda, r, slot);
+    return push(cuda, r, slot);
+}
+
 bool gt__cuda_resident_flush(gt_cuda *cuda)
 {
     gt_cuda_resident *r = cuda->resident;
@@ -251,8 +268,8 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
     gt_cuda_slot *slot;
     if (!r)
         return;
-    if (r->run) {
-        r->last_run = r->run;
+    if (r->run) { /* a short run among long ones changes little */
+        r->expected = r->run > r->expected / 2 ? r->run : r->expected / 2;
         r->run = 0;
     }
     if (!r->alive && r->published == r->pushed)
@@ -281,12 +298,10 @@ gt_err gt__cuda_resident_open(gt_cuda *cuda)
     r->card = cuda->card;
     r->card.processors = 1 << 20;
     r->always = text && strcmp(text, "always") == 0;
-    if (r->always && !is_ready(cuda, r) && r->stage == MAKING) {
-        gt_cuda_patience p = {0};
-        while (!atomic_load(&r->made))
-            gt__cuda_wait_a_little(cuda, &p);
-        is_ready(cuda, r);
-    }
+    is_ready(cuda, r); /* starts to make it */
+    gt_cuda_patience p = {0};
+    while (r->always && r->stage == MAKING && !is_ready(cuda, r))
+        gt__cuda_wait_a_little(cuda, &p);
     return GT_OK;
 }
 

@@ -214,6 +214,11 @@ gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t b
         cuda->traffic[UP].direct_bytes += bytes;
         return GT_OK;
     }
+    gt_err err = bytes ? gt__cuda_resident_put(cuda, to, host, bytes) : GT_OK;
+    if (err == GT_OK && bytes)
+        *number = gt__cuda_queue_number(cuda);
+    if (err != GT_ERR_UNSUPPORTED)
+        return err;
     for (size_t at = 0, size = piece_size(bytes), part; at < bytes; at += part) {
         uint8_t *room;
         uint64_t end;

@@ -5,8 +5,8 @@ R"cuda(
  * executes are those of other kernels, with the same parameters, so results are the same bit by bit.
  */
 
-enum { GT_RESIDENT_BATCH = 16, GT_RESIDENT_WORDS = 64 };
-enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY };
+enum { GT_RESIDENT_WORDS = 64, GT_RESIDENT_THREADS = 512, GT_RESIDENT_BATCH = 2 * GT_RESIDENT_THREADS / GT_RESIDENT_WORDS };
+enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY, GT_RESIDENT_PUT };
 enum { GT_RESIDENT_EXPRESSION, GT_RESIDENT_CONVERT, GT_RESIDENT_MOVE };
 
 /* gt_cuda_slot of generate_resident.h. */
@@ -168,37 +168,60 @@ GT_F void gt_resident_elements(const gt_resident_slot &s)
 
 /* ---- reductions: the sums of reduce.cuh, in the same order ------------------------------------------------------- */
 
+__device__ __noinline__ int32_t gt_resident_walk(int rank, const int64_t *shape, const int64_t *stride, int32_t i)
+{
+    int32_t offset = 0;
+#pragma unroll 1
+    for (int axis = rank - 1; axis > 0; axis--) {
+        int32_t size = (int32_t)shape[axis], next = i / size;
+        offset += (i - next * size) * (int32_t)stride[axis];
+        i = next;
+    }
+    return offset + i * (int32_t)stride[0];
+}
+
+/* What one thread of `width` adds for a result: vectors in turn, then the elements behind the last whole vector. Four elements are
+ * read before they are added. */
 template <class R, class A>
-GT_F typename R::S gt_resident_share(const gt_resident_slot &s, const gt_reduce_params &p, int64_t result, int lane,
+GT_F typename R::S gt_resident_share(const gt_resident_slot &s, const gt_reduce_params &p, int32_t result, int lane,
                                      int width)
 {
     typename R::S state = R::first(p);
-    int32_t vector = s.variant, elements = (int32_t)p.elements, vectors = elements / vector * vector;
-    int32_t from = (int32_t)gt_walk<false>((int)p.kept_rank, p.kept_shape, p.kept_stride, result);
-    for (int32_t e = lane * vector; e < vectors; e += (width - 1) * vector)
-        for (int32_t end = e + vector; e < end; e++)
-            R::add(p, state,
-                   gt_resident_load<A>(s.in[0], p.in,
-                                       from + (int32_t)gt_walk<false>((int)p.reduced_rank, p.reduced_shape,
-                                                                      p.reduced_stride, e)),
-                   e);
-    for (int32_t e = vectors + lane; e < elements; e += width)
-        R::add(p, state,
-               gt_resident_load<A>(
-                   s.in[0], p.in,
-                   from + (int32_t)gt_walk<false>((int)p.reduced_rank, p.reduced_shape, p.reduced_stride, e)),
-               e);
+    int shift = s.variant; /* of vectors: 2^shift elements */
+    int32_t elements = (int32_t)p.elements, vectors = elements >> shift, rest = elements - (vectors << shift);
+    int32_t in_vectors = (vectors + width - 1 - lane) / width << shift, count = in_vectors + (rest + width - 1 - lane) / width;
+    int32_t from = gt_resident_walk((int)p.kept_rank, p.kept_shape, p.kept_stride, result);
+#pragma unroll 1
+    for (int32_t first = 0; first < count; first += 4) {
+        int32_t element[4];
+        A x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int32_t k = first + j < count ? first + j : first;
+            element[j] = k < in_vectors ? (((k >> shift) * width + lane) << shift) + (k & ((1 << shift) - 1))
+                                        : (vectors << shift) + lane + (k - in_vectors) * width;
+            int32_t at = from + (p.reduced_rank == 1
+                                     ? element[j] * (int32_t)p.reduced_stride[0]
+                                     : gt_resident_walk((int)p.reduced_rank, p.reduced_shape, p.reduced_stride, element[j]));
+            x[j] = s.in[0] == gt_resident_own((A)0) ? ((const A *)p.in)[at] : gt_resident_load<A>(s.in[0], p.in, at);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (first + j < count)
+                R::add(p, state, x[j], element[j]);
+    }
     return state;
 }
 
-template <class R, class A> __device__ __noinline__ void gt_resident_reduce(const gt_resident_slot &s)
+/* `room`: for a state of each thread. */
+template <class R, class A> __device__ __noinline__ void gt_resident_reduce(const gt_resident_slot &s, double *room)
 {
     typedef typename R::S S;
-    __shared__ double room[256 * ((sizeof(S) + 7) / 8)];
     const gt_reduce_params &p = *(const gt_reduce_params *)s.param;
     bool columns = s.literals; /* else rows */
-    int width = columns ? 8 : (int)p.width, groups = blockDim.x / width;
-    int group = columns ? threadIdx.x % 32 : threadIdx.x / width, lane = columns ? threadIdx.x / 32 : threadIdx.x % width;
+    int width = columns ? 8 : (int)p.width, groups = blockDim.x / width, thread = threadIdx.x;
+    int group = columns ? thread / 256 * 32 + thread % 32 : thread / width;
+    int lane = columns ? thread / 32 % 8 : thread % width;
     S *state = (S *)room;
     for (int32_t first = 0; first < (int32_t)p.results; first += groups) {
         int32_t result = first + group;
@@ -207,10 +230,10 @@ template <class R, class A> __device__ __noinline__ void gt_resident_reduce(cons
             sum = gt_resident_share<R, A>(s, p, result, lane, width);
         if (columns) {
             __syncthreads();
-            state[threadIdx.x] = sum;
+            state[thread] = sum;
             __syncthreads();
             for (int k = 1; k < 8 && lane == 0; k++)
-                sum = R::merge(sum, state[k * 32 + group]);
+                sum = R::merge(sum, state[thread + 32 * k]);
         } else {
             sum = gt_merge_lanes<R>(sum, width);
         }
@@ -221,10 +244,12 @@ template <class R, class A> __device__ __noinline__ void gt_resident_reduce(cons
 
 GT_F void gt_resident_reduction(const gt_resident_slot &s)
 {
+    __shared__ double room[3 * GT_RESIDENT_THREADS];
     switch (s.op) {
 #define GT_CASE(number, R, A)                                                                                     \
     case number:                                                                                                  \
-        gt_resident_reduce<R, A>(s);                                                                              \
+        static_assert(sizeof(R::S) <= 24, "states fit");                                                 \
+        gt_resident_reduce<R, A>(s, room);                                                                        \
         break;
         GT_RESIDENT_REDUCTIONS(GT_CASE)
 #undef GT_CASE
@@ -242,6 +267,15 @@ GT_F void gt_resident_copy(const gt_resident_slot &s)
         ((uint64_t *)to)[k] = gt_system_load((const uint64_t *)from + k);
     for (uint32_t k = 8 * words + threadIdx.x; k < bytes; k += blockDim.x)
         to[k] = *(const volatile uint8_t *)(from + k);
+}
+
+/* Bytes that came with the slot. */
+GT_F void gt_resident_put(const gt_resident_slot &s)
+{
+    uint8_t *to = (uint8_t *)s.param[0];
+    uint32_t bytes = (uint32_t)s.param[1];
+    for (uint32_t k = threadIdx.x; k < bytes; k += blockDim.x)
+        to[k] = ((const uint8_t *)(s.param + 2))[k];
 }
 
 /* ---- the ring ------------------------------------------------------------------------------------------------------ */
@@ -283,13 +317,16 @@ GT_F bool gt_resident_execute(const gt_resident_params &p, const gt_resident_slo
     case GT_RESIDENT_COPY:
         gt_resident_copy(s);
         break;
+    case GT_RESIDENT_PUT:
+        gt_resident_put(s);
+        break;
     }
     return true;
 }
 
-/* Slots on their way from the host's memory: each thread has a share of a batch. */
+/* Slots on their way from the host's memory: each thread has two words of a batch. */
 struct gt_resident_share_of_slots {
-    uint64_t word[4];
+    uint64_t word[2];
 };
 
 GT_F int gt_resident_count(uint64_t at, uint64_t until)
@@ -299,25 +336,17 @@ GT_F int gt_resident_count(uint64_t at, uint64_t until)
 
 GT_F void gt_resident_fetch(const gt_resident_params &p, uint64_t at, int count, gt_resident_share_of_slots &share)
 {
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int k = 2 * (int)threadIdx.x + j * 512;
-        if (k < count * GT_RESIDENT_WORDS)
-            gt_system_load2(p.ring + ((at + k / GT_RESIDENT_WORDS) & p.mask) * GT_RESIDENT_WORDS +
-                                k % GT_RESIDENT_WORDS,
-                            share.word + 2 * j);
-    }
+    int k = 2 * (int)threadIdx.x, slot = k / GT_RESIDENT_WORDS;
+    if (slot < count)
+        gt_system_load2(p.ring + ((at + slot) & p.mask) * GT_RESIDENT_WORDS + k % GT_RESIDENT_WORDS, share.word);
 }
 
 GT_F void gt_resident_unpack(const gt_resident_share_of_slots &share, int count, uint64_t *slots)
 {
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int k = 2 * (int)threadIdx.x + j * 512;
-        if (k < count * GT_RESIDENT_WORDS) {
-            slots[k] = share.word[2 * j];
-            slots[k + 1] = share.word[2 * j + 1];
-        }
+    int k = 2 * (int)threadIdx.x;
+    if (k < count * GT_RESIDENT_WORDS) {
+        slots[k] = share.word[0];
+        slots[k + 1] = share.word[1];
     }
 }
 
