@@ -467,6 +467,8 @@ static PyObject *from_object(PyObject *object, Creation *creation)
     if (gt__py_is_tensor(object)) { /* a copy: the value apart from the object's gradients and writes */
         gt_tensor *given = tensor;
         gt_err err = gt__tensor_detach(given, &tensor);
+        if (err == GT_OK)
+            tensor->inference = 0;
         gt_tensor_release(given);
         return finish(creation, err, tensor);
     }

@@ -52,7 +52,10 @@ typedef PyObject *const *gt_py_args;
 /* Freed objects, kept for reuse: each has its reference to the type. */
 enum { GT_PY_SPARES = 1024 };
 extern TensorObject *gt__py_spares[GT_PY_SPARES];
-extern int gt__py_spare_count;
+extern int gt__py_spare_count, gt__py_spare_room; /* both 0 while a thread is in inference mode */
+
+/* Enter or leave inference mode on this thread: objects made there are marked. */
+void gt__py_inference_enable(bool wanted);
 
 PyObject *gt__py_wrap_new(gt_tensor *tensor);
 
@@ -87,6 +90,8 @@ static inline bool gt__py_is_recorded(PyObject *object)
 int gt__py_rebind(PyObject *self, gt_tensor *tensor);
 /* What PyTorch refuses to change in place, while operations are recorded. `source_tracked`: an operand requires a gradient. */
 int gt__py_check_write(PyObject *self, bool source_tracked);
+/* A tensor that was made in inference mode changes there only. gt__py_check_write looks at this, too. */
+int gt__py_check_inference(PyObject *self);
 /* An expanded tensor, whose elements share memory, takes one value for all of them only. */
 int gt__py_refuse_overlap(PyObject *self);
 /*

@@ -508,7 +508,7 @@ static int put(PyObject *self, PyObject *key_object, PyObject *value_object, boo
         return -1;
     int status = in_place && key.advanced ? gt__py_check_operands(self, NULL, 0) : 0;
     if (status == 0 && in_place)
-        status = check_value(self, &key, value_object);
+        status = gt__py_check_inference(self) < 0 ? -1 : check_value(self, &key, value_object);
     const gt_alias *alias = ((TensorObject *)self)->alias;
     if (status == 0 && in_place && is_whole(self, &key)) /* self itself, not a view of it */
         status = gt__py_refuse_overlap(self) < 0 ? -1 : write_value(self, &value);

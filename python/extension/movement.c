@@ -17,6 +17,8 @@ static PyObject *copy_of(PyObject *self, gt_py_format format)
     if (!tensor)
         return NULL;
     gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
+    if (err == GT_OK)
+        out->inference = 0;
     return gt__py_formatted(gt__py_result(err, out), self, format);
 }
 

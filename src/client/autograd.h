@@ -114,6 +114,12 @@ static inline bool gt__grad_enabled(void)
 /* Returns the previous setting. */
 bool gt__grad_enable(bool enabled);
 
+/*
+ * Whether this thread is in inference mode. A binding marks the tensors that it makes in that mode (gt_tensor.inference): outside
+ * it refuses to change them in place, and recording refuses to save them. Nothing is recorded in inference mode.
+ */
+extern _Thread_local bool gt__inference_here;
+
 /* Record that *out was computed by `ins`; called by emit.c when an operand has a node. May replace *out by an alias. */
 gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
                            gt_tensor **out);

@@ -30,6 +30,7 @@ struct gt_tensor {
     uint32_t overwritten : 1; /* and whether one has replaced it: a gradient that needs it is refused */
     uint16_t batch;           /* the level of a vmap that hides the first axis of `base` (batch.h); 0: none */
     uint8_t bounded;          /* gt_bounds_kind (bounds.h) of low and high; integers only */
+    uint8_t inference;        /* made in inference mode: no gradient may save it (autograd.h) */
     gt_client *client;        /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */

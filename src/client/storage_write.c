@@ -468,6 +468,7 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     }
     gt_tensor *old = root->cut;
     root->cut = value;
+    value->inference = root->shell.inference;
     storage->writes++;
     alias->versions->count++;
     if (value->base && value->base == old->base) /* gt__alias_touch */

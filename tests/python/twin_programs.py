@@ -39,7 +39,8 @@ def said(program, library):
         try:
             function(*args, **keywords)
         except Exception as error:
-            lines.append(f'{type(error).__name__}: {error}')
+            kind = next(cls for cls in type(error).__mro__ if cls.__module__ == 'builtins')
+            lines.append(f'{kind.__name__}: {error}')
         else:
             lines.append('no error')
 
@@ -62,4 +63,4 @@ def said(program, library):
 
 def same_text(text):
     """What PyTorch says, with the names of GT."""
-    return text.replace('torch.', 'gt.').replace('(torch ', '(gt ').replace('Torch', 'Gt').replace('gt.cuda.', 'gt.')
+    return text.replace('torch.', 'gt.').replace('pygt.org', 'pytorch.org').replace('(torch ', '(gt ').replace('Torch', 'Gt').replace('gt.cuda.', 'gt.')

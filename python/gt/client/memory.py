@@ -49,12 +49,6 @@ def record_stream(self, stream):
 
 
 @_add
-def is_inference(self):
-    """is_inference(): False; tensors that are made in inference mode are like others."""
-    return False
-
-
-@_add
 def is_same_size(self, other):
     """is_same_size(other): whether the shapes are equal."""
     return self.shape == other.shape

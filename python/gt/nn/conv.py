@@ -57,9 +57,8 @@ class _Conv(Module):
         if isinstance(self.padding, str):
             zeros = (0,) * self._gt_dimensions
             pads = same_padding(self.kernel_size, self.dilation) if self.padding == 'same' else (zeros, zeros)
-        else:
-            pads = self.padding, self.padding
-        return [number for pair in reversed(list(zip(*pads))) for number in pair]
+            return [number for pair in reversed(list(zip(*pads))) for number in pair]
+        return tuple(number for number in reversed(self.padding) for _ in range(2))
 
     def reset_parameters(self):
         """Uniform between ±1 / sqrt(number of inputs of an output)."""

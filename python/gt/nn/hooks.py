@@ -183,11 +183,11 @@ class _Passed(autograd.Function):
         return (None, *(gradients if found is None else found))
 
 
-class _Gradients:
+class BackwardHook:
     """One call of a module with backward hooks: it collects the gradients of its outputs, then those of its inputs."""
 
-    def __init__(self, module, hooks, pre_hooks):
-        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
+    def __init__(self, module, user_hooks, user_pre_hooks):
+        self.module, self.hooks, self.pre_hooks = module, user_hooks, user_pre_hooks
         self.of_outputs, self.inputs, self.outputs = None, None, None  # gradients; places of tensors
         self.input_count = self.output_count = 0
 
@@ -220,13 +220,13 @@ class _Gradients:
             passed[k] = tensor
         return tuple(passed) if type(values) is tuple else type(values)(*passed), places
 
-    def watch_inputs(self, args):
+    def setup_input_hook(self, args):
         """The arguments, observed."""
         self.input_count = len(args)
         args, self.inputs = self._observed(self._inputs_known, args)
         return args
 
-    def watch_outputs(self, result):
+    def setup_output_hook(self, result):
         """The result, observed."""
         values = result if isinstance(result, tuple) else (result,)
         self.output_count = len(values)
@@ -299,9 +299,9 @@ def call(module, args, keywords):
         args, keywords = _prepared(module, args, keywords)
         hooks, pre_hooks = (*_global_backward_hooks.values(), *module._backward_hooks.values()), (
             *_global_backward_pre_hooks.values(), *module._backward_pre_hooks.values())
-        gradients = _Gradients(module, hooks, pre_hooks) if hooks or pre_hooks else None
+        gradients = BackwardHook(module, hooks, pre_hooks) if hooks or pre_hooks else None
         if gradients is not None:
-            args = gradients.watch_inputs(args)
+            args = gradients.setup_input_hook(args)
         result = module.forward(*args, **keywords)
         for number, hook in (*_global_forward_hooks.items(), *module._forward_hooks.items()):
             called.add(number)
@@ -310,7 +310,7 @@ def call(module, args, keywords):
             if not isinstance(result, (Tensor, tuple)):
                 warnings.warn('For backward hooks to be called, module output should be a Tensor or a tuple of Tensors '
                               f'but received {type(result)}', stacklevel=3)
-            result = gradients.watch_outputs(result)
+            result = gradients.setup_output_hook(result)
         return result
     except Exception:
         _always_called(module, args, keywords, result, called)

@@ -126,7 +126,9 @@ def _inject_new_class(module):
     cls = module.__class__
 
     def getstate(self):
-        raise RuntimeError('Serialization of parametrized modules is only supported through state_dict().')
+        raise RuntimeError('Serialization of parametrized modules is only supported through state_dict(). See:\n'
+                           'https://pytorch.org/tutorials/beginner/saving_loading_models.html'
+                           '#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training')
 
     def deepcopy(self, memo):
         known = memo.get(id(self))
