@@ -29,6 +29,17 @@ static PyObject *method_matmul(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return other ? PyNumber_MatrixMultiply(self, other) : NULL;
 }
 
+typedef gt_err product_function(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+
+static PyObject *product(product_function *emit, PyObject *self, PyObject *other)
+{
+    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
+    gt_err err = b ? emit(a, b, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    return b ? gt__py_result(err, out) : NULL;
+}
+
 /* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
 static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
 {
@@ -38,11 +49,7 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     if (given_a != rank_a || given_b != rank_b)
         return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
                             name, rank_a, rank_b, given_a, given_b);
-    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
-    gt_err err = b ? gt_matmul(a, b, &out) : GT_OK;
-    gt_tensor_release(a);
-    gt_tensor_release(b);
-    return b ? gt__py_result(err, out) : NULL;
+    return product(gt_matmul, self, other);
 }
 
 #define PRODUCT(name, parameter, rank_a, rank_b)                                                                  \
@@ -56,6 +63,13 @@ PRODUCT(bmm, "mat2", 3, 3)
 PRODUCT(mv, "vec", 2, 1)
 PRODUCT(dot, "tensor|other", 1, 1)
 #undef PRODUCT
+
+static PyObject *method_wide_product(PyObject *self, PyObject *other)
+{
+    if (!gt__py_is_tensor(other))
+        return PyErr_Format(PyExc_TypeError, "_wide_product() needs a Tensor, not %s", Py_TYPE(other)->tp_name);
+    return product(gt__emit_wide_product, self, other);
+}
 
 /* ---- dtypes and copies ----------------------------------------------------------------------------------- */
 
@@ -540,6 +554,7 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("bmm", method_bmm, "bmm(mat2): the product of two batches of matrices."),
     FAST("mv", method_mv, "mv(vec): a matrix times a vector."),
     FAST("dot", method_dot, "dot(other): the inner product of two vectors."),
+    {.ml_name = "_wide_product", .ml_meth = method_wide_product, .ml_flags = METH_O},
     FAST("to", method_to, "to(dtype): convert; devices are accepted and change nothing."),
     FAST("type", method_astype, "type(dtype): convert."),
     FAST("cast", method_astype, "cast(dtype): convert."),

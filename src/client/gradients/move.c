@@ -25,6 +25,12 @@ static gt_tensor *scatter_add(gt_frame *f, gt_tensor *a, gt_tensor *index, gt_te
     STEP(gt_scatter_add(a, index, src, axis, &result_));
 }
 
+/* The same; halves are rounded after every addition. */
+static gt_tensor *add_stepwise(gt_frame *f, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis)
+{
+    STEP(gt__emit_scatter(GT_OP_scatter_add, a, index, src, axis, GT_SCATTER_STEPWISE, 0, &result_));
+}
+
 static gt_tensor *wrap_index(gt_frame *f, gt_tensor *index, int64_t size, int axis)
 {
     STEP(gt__emit_wrap_index(index, size, axis, &result_));
@@ -166,7 +172,8 @@ RULE(triu, 0)
     GX(triangle(f, f->g, false));
 }
 
-/* Rows taken several times get the sum of their gradients. */
+/* Rows taken several times get the sum of their gradients. Halves are rounded as often as in PyTorch, where index_select along
+ * the first or last of several axes sums in float32, and embeddings and x[index] do not. */
 RULE(take, Y)
 {
     const gt_meta *in = &f->node->operands[0].meta, *index = &f->node->operands[1].meta;
@@ -178,7 +185,9 @@ RULE(take, Y)
     }
     gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis], (int)axis);
     gt_tensor *positions = EXPAND(RESHAPE(wrapped, in->rank, line), in->rank, flat);
-    GX(scatter_add(f, ZEROS(in), positions, RESHAPE(f->g, in->rank, flat), (int)axis));
+    gt_tensor *rows = RESHAPE(f->g, in->rank, flat);
+    bool wide = f->node->ins.imm[1].u == GT_TAKE_SELECTED && in->rank > 1 && (axis == 0 || axis == in->rank - 1u);
+    GX((wide ? scatter_add : add_stepwise)(f, ZEROS(in), positions, rows, (int)axis));
 }
 
 RULE(gather, Y)

@@ -342,11 +342,12 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
         if (gt__dtype_is_complex((gt_dtype)view->meta.dtype) && !complex)
             return GT_CUDA_DECLINE;
         if (call->literals >> k & 1) {
-            add_literal(&e, k, view, call->value[k], call->compute);
+            add_literal(&e, k, view, call->value[k], gt__number_dtype(call->op, k, true, call->compute));
             continue;
         }
         add_operand(&e, k, view);
-        if (view->meta.dtype != call->compute && !complex && is_narrow(call->compute))
+        bool kept = view->meta.numel == 1 && gt__number_dtype(call->op, k, false, call->compute) != call->compute;
+        if (view->meta.dtype != call->compute && !complex && is_narrow(call->compute) && !kept)
             e.key.option[1] |= 1u << k;
     }
     gt__loop_add(&e.loop, call->out);
