@@ -145,7 +145,10 @@ static bool may_copy(PyObject *x, const gt_tensor *a, PyObject *y, const gt_tens
            memcmp(a->meta.shape, b->meta.shape, (rank - 2) * sizeof *a->meta.shape) != 0;
 }
 
-gt_err gt__py_multiply(PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b, gt_tensor **out)
+typedef gt_err product_function(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+
+static gt_err multiply(product_function *emit, PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b,
+                       gt_tensor **out)
 {
     gt_tensor *left = NULL, *right = NULL;
     gt_err err = GT_OK;
@@ -158,10 +161,15 @@ gt_err gt__py_multiply(PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b, gt_
             err = gt__tensor_alias(b, b->node, &right);
     }
     if (err == GT_OK)
-        err = gt_matmul(left ? left : a, right ? right : b, out);
+        err = emit(left ? left : a, right ? right : b, out);
     gt_tensor_release(left);
     gt_tensor_release(right);
     return err;
+}
+
+gt_err gt__py_multiply(PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b, gt_tensor **out)
+{
+    return multiply(gt_matmul, x, a, y, b, out);
 }
 
 gt_err gt__py_linear_input(PyObject *x, PyObject *weight, gt_tensor **in)
@@ -202,6 +210,15 @@ static PyObject *method_matmul(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return other ? PyNumber_MatrixMultiply(self, other) : NULL;
 }
 
+static PyObject *product(product_function *emit, PyObject *self, PyObject *other)
+{
+    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
+    gt_err err = b ? multiply(emit, self, a, other, b, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    return b ? gt__py_result(err, out) : NULL;
+}
+
 /* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
 static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
 {
@@ -211,11 +228,7 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     if (given_a != rank_a || given_b != rank_b)
         return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
                             name, rank_a, rank_b, given_a, given_b);
-    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
-    gt_err err = b ? gt__py_multiply(self, a, other, b, &out) : GT_OK;
-    gt_tensor_release(a);
-    gt_tensor_release(b);
-    return b ? gt__py_result(err, out) : NULL;
+    return product(gt_matmul, self, other);
 }
 
 #define PRODUCT(name, parameter, rank_a, rank_b)                                                                  \
@@ -230,11 +243,19 @@ PRODUCT(mv, "vec", 2, 1)
 PRODUCT(dot, "tensor|other", 1, 1)
 #undef PRODUCT
 
+static PyObject *method_wide_product(PyObject *self, PyObject *other)
+{
+    if (!gt__py_is_tensor(other))
+        return PyErr_Format(PyExc_TypeError, "_wide_product() needs a Tensor, not %s", Py_TYPE(other)->tp_name);
+    return product(gt__emit_wide_product, self, other);
+}
+
 PyMethodDef gt__py_product_methods[] = {
     FAST("matmul", method_matmul, "matmul(other): the matrix product, batches broadcast."),
     FAST("mm", method_mm, "mm(mat2): the product of two matrices."),
     FAST("bmm", method_bmm, "bmm(mat2): the product of two batches of matrices."),
     FAST("mv", method_mv, "mv(vec): a matrix times a vector."),
     FAST("dot", method_dot, "dot(other): the inner product of two vectors."),
+    {.ml_name = "_wide_product", .ml_meth = method_wide_product, .ml_flags = METH_O},
     {.ml_name = NULL},
 };

@@ -145,8 +145,31 @@ static gt_err root_of_variance(gt_tensor *variance, gt_tensor **out)
     return err;
 }
 
+/* Halves are rounded once, after the root: a variance may be too large for float16. */
+static PyObject *std_of_halves(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    gt_tensor *a = gt__py_hold(self), *wide = NULL, *root = NULL, *out = NULL;
+    if (!a)
+        return NULL;
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    PyObject *widened = gt__py_result(gt_cast(a, GT_FLOAT32, &wide), wide);
+    PyObject *variance = widened ? reduce(GT_OP_var, "std", widened, args, nargs, kwnames) : NULL;
+    gt_tensor_release(a);
+    Py_XDECREF(widened);
+    if (!variance)
+        return NULL;
+    gt_err err = root_of_variance(((TensorObject *)variance)->tensor, &root);
+    if (err == GT_OK)
+        err = gt_cast(root, dtype, &out);
+    gt_tensor_release(root);
+    Py_DECREF(variance);
+    return gt__py_result(err, out);
+}
+
 static PyObject *method_std(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    if (gt__dtype_is_half((gt_dtype)((TensorObject *)self)->tensor->meta.dtype))
+        return std_of_halves(self, args, nargs, kwnames);
     PyObject *variance = reduce(GT_OP_var, "std", self, args, nargs, kwnames);
     if (!variance)
         return NULL;

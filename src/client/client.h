@@ -205,7 +205,7 @@ gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double 
  */
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
                        gt_tensor *src, gt_literal kind, gt_imm literal, unsigned held, gt_tensor **out);
-/* scatter, scatter_add, scatter_reduce; `how` is imm[1] of scatter_reduce. */
+/* scatter, scatter_add, scatter_reduce; `how` is imm[1]: gt_scatter_kind. */
 gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,
                         unsigned held, gt_tensor **out);
 /* Replace a -1 in a shape by the size that the others imply. */
@@ -222,8 +222,10 @@ gt_err gt__emit_attention(gt_opcode op, gt_tensor *const *in, double scale, int6
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
-/* gt_take, but negative indices are refused. */
-gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
+/* gt_matmul, but the product of halves is float32. */
+gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* gt_take with indices of another kind. */
+gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */
 gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, gt_tensor **out);
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);

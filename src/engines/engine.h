@@ -174,6 +174,21 @@ extern gt_engine_finder gt__engine_finder;
 
 /* ---- for engines on host memory --------------------------------------------------------------------------- */
 
+/*
+ * The dtype that a single value, operand k of an elementwise row, is rounded to before it is used. Halves are multiplied and
+ * divided by a number that is float32, as in PyTorch; the other rows round it to the halves' dtype.
+ */
+static inline gt_dtype gt__number_dtype(gt_opcode op, unsigned k, bool literal, gt_dtype compute)
+{
+    if (!gt__dtype_is_half(compute))
+        return compute;
+    bool kept = op == GT_OP_mul ? k == 1 || literal
+                : op == GT_OP_lerp
+                    ? k == 2 && literal
+                    : k == 1 && (op == GT_OP_div || op == GT_OP_floor_divide || op == GT_OP_trunc_divide);
+    return kept ? GT_FLOAT32 : compute;
+}
+
 /* Where the elements of operand k are; a literal's one element is in the call. */
 static inline void *gt__call_data(const gt_call *call, unsigned k)
 {

@@ -195,6 +195,8 @@ static void generate_matmul(gt_opcode op)
                 operation o = operation_new(op, 2, &a, &b, NULL);
                 o.terms = 16 * (double)(products[k][0][products[k][0][0]] + 1);
                 run_case(&o);
+                o.ins.imm[0].i = GT_PRODUCT_WIDE;
+                run_case(&o);
                 tensor_free(&a);
                 tensor_free(&b);
             }

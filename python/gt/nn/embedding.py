@@ -2,6 +2,7 @@
 
 import gt
 from gt import _gt, where
+from gt.client.halves import HALVES
 from gt.client.registry import no_view
 from gt.nn import functional as F
 from gt.nn import init
@@ -136,6 +137,12 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if max_norm is not None:
         _shorten(weight, input.long(), max_norm, norm_type)
     rows = _rows(weight, input, scale_grad_by_freq)
+    if rows.dtype in HALVES:  # the sums are rounded once
+        return _bags_of(rows.float(), input, offsets, mode, per_sample_weights, include_last_offset, padding_idx).to(rows.dtype)
+    return _bags_of(rows, input, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+def _bags_of(rows, input, offsets, mode, per_sample_weights, include_last_offset, padding_idx):
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     counted = None if padding_idx is None else input != padding_idx

@@ -11,6 +11,7 @@ from gt import _gt, where
 from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
+from gt.client.halves import HALVES as _HALVES, in_float32 as _in_float32
 from gt.client.outputs import published_all
 from gt.client.registry import no_view as _no_view
 from gt.client.statistics import cosine_similarity  # noqa: F401
@@ -126,13 +127,15 @@ def softplus(input, beta=1.0, threshold=20.0):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold."""
     if beta == 1 and threshold == 20:
         return input.softplus()
+    if input.dtype in _HALVES:
+        return _in_float32(softplus, input.dtype, input, beta, threshold)
     scaled = input * beta
     return where(scaled > threshold, input, scaled.softplus() / beta)
 
 
 def softsign(input):
     """x / (1 + |x|)."""
-    if input.is_complex():
+    if input.is_complex() or input.dtype in _HALVES:  # PyTorch rounds 1 + |x|
         return input / (input.abs() + 1)
     return input.softsign()
 
@@ -171,7 +174,8 @@ def hardswish(input, inplace=False):
 
 def threshold(input, threshold, value, inplace=False):
     """x where larger than the threshold, else the value."""
-    return _stored(input, where(input > threshold, input, float(value) if input.is_floating_point() else int(value)), inplace)
+    larger = (input.float() if input.dtype in _HALVES else input) > threshold
+    return _stored(input, where(larger, input, float(value) if input.is_floating_point() else int(value)), inplace)
 
 
 def hardshrink(input, lambd=0.5):
@@ -195,6 +199,8 @@ def glu(input, dim=-1):
     """The first half of a dimension times the sigmoid of the second."""
     if input.shape[dim] % 2:
         raise RuntimeError(f'Halving dimension must be even, but dimension {dim} is size {input.shape[dim]}')
+    if input.dtype in _HALVES:
+        return _in_float32(glu, input.dtype, input, dim)
     first, second = input.chunk(2, dim)
     return first * second.sigmoid()
 

@@ -5,6 +5,7 @@ import warnings
 import gt
 from gt import _gt
 from gt.autograd import Function
+from gt.client.halves import half_of, in_float32
 from gt.nn import functional as F
 from gt.nn.module import Module
 
@@ -73,6 +74,22 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction='mean', wei
     return _weighted_mean(distance, weight, reduction)
 
 
+def _once(losses, input, target, *options):
+    """losses(input, target, ...), of halves in float32 and rounded once."""
+    dtype = half_of(input, target)
+    return in_float32(losses, dtype, input, target, *options) if dtype else losses(input, target, *options)
+
+
+def _smooth_l1(input, target, beta):
+    distance = (input - target).abs()
+    return gt.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
+
+
+def _huber(input, target, delta):
+    distance = (input - target).abs()
+    return gt.where(distance <= delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta)
+
+
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mean', beta=1.0):
     """(x - y)² / (2 beta) where |x - y| < beta, else |x - y| - beta / 2."""
     if beta < 0:
@@ -81,9 +98,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mea
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     _warn_of_sizes(input, target)
-    distance = (input - target).abs()
-    near = distance.clamp(max=beta)
-    return _reduced(near.square() * (0.5 / beta) + (distance - near), reduction)
+    return _reduced(_once(_smooth_l1, input, target, beta), reduction)
 
 
 def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
@@ -91,9 +106,7 @@ def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError('huber_loss does not support non-positive values for delta.')
     _warn_of_sizes(input, target)
-    distance = (input - target).abs()
-    near = distance.clamp(max=delta)
-    losses = near.square() * 0.5 + (distance - near) * delta
+    losses = _once(_huber, input, target, delta)
     if weight is not None:
         _check_weight(input, weight)
         losses = losses * weight

@@ -45,11 +45,12 @@ static gt_tensor *pad(gt_frame *f, const gt_meta *meta, const gt_slot *spec, gt_
                          &result_));
 }
 
-/* The same with src added at the index. */
-static gt_tensor *add_to_zeros(gt_frame *f, const gt_meta *meta, gt_tensor *index, gt_tensor *src, int axis)
+/* The same with src added at the index; how: 0, or GT_SCATTER_STEPWISE. */
+static gt_tensor *add_to_zeros(gt_frame *f, const gt_meta *meta, gt_tensor *index, gt_tensor *src, int axis,
+                               int64_t how)
 {
     gt_tensor *zeros = ZEROS(meta);
-    STEP(gt__emit_scatter(GT_OP_scatter_add, zeros, index, src, axis, 0, 1, &result_));
+    STEP(gt__emit_scatter(GT_OP_scatter_add, zeros, index, src, axis, how, 1, &result_));
 }
 
 /* ---- views and movement ------------------------------------------------------------------------------------ */
@@ -129,7 +130,7 @@ RULE(unfold, 0)
         RESHAPE(ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
     gt_tensor *index = RESHAPE(ADD(first, ramp(f, size, 1)), rank, line);
     gt_tensor *lines = RESHAPE(permute(f, f->g, order), rank, flat);
-    GX(add_to_zeros(f, in, EXPAND(index, rank, flat), lines, (int)axis));
+    GX(add_to_zeros(f, in, EXPAND(index, rank, flat), lines, (int)axis, 0));
 }
 
 RULE(cast, 0)
@@ -181,7 +182,8 @@ RULE(triu, 0)
     GX(triangle(f, f->g, false));
 }
 
-/* Rows taken several times get the sum of their gradients. */
+/* Rows taken several times get the sum of their gradients. Halves are rounded as often as in PyTorch, where index_select along
+ * the first or last of several axes sums in float32, and embeddings and x[index] do not. */
 RULE(take, Y)
 {
     const gt_meta *in = &f->node->operands[0].meta, *index = &f->node->operands[1].meta;
@@ -193,12 +195,14 @@ RULE(take, Y)
     }
     gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis], (int)axis);
     gt_tensor *positions = EXPAND(RESHAPE(wrapped, in->rank, line), in->rank, flat);
-    GX(add_to_zeros(f, in, positions, RESHAPE(f->g, in->rank, flat), (int)axis));
+    gt_tensor *rows = RESHAPE(f->g, in->rank, flat);
+    bool wide = f->node->ins.imm[1].u == GT_TAKE_SELECTED && in->rank > 1 && (axis == 0 || axis == in->rank - 1u);
+    GX(add_to_zeros(f, in, positions, rows, (int)axis, wide ? 0 : GT_SCATTER_STEPWISE));
 }
 
 RULE(gather, Y)
 {
-    GX(add_to_zeros(f, &f->node->operands[0].meta, f->y, f->g, (int)f->node->ins.imm[0].i));
+    GX(add_to_zeros(f, &f->node->operands[0].meta, f->y, f->g, (int)f->node->ins.imm[0].i, 0));
 }
 
 static gt_tensor *overwritten(gt_frame *f, gt_tensor *a, gt_tensor *src, int axis)
@@ -311,7 +315,7 @@ static void product_rule(gt_frame *f, scattering *s)
     gt_tensor *self = WHERE(self_zero, FILLED(&f->node->operands[0].meta, 1), f->x);
     s->gself = DIV(MUL(f->g, scatter_product(f, s, self, s->src)), self);
     gt_tensor *zeros_there =
-        add_to_zeros(f, &f->g->meta, f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
+        add_to_zeros(f, &f->g->meta, f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis, 0);
     gt_tensor *alone = EMIT2(logical_and, src_zero, NUMBER(eq, gathered(f, s, zeros_there), 1));
     gt_tensor *ones = s->src ? FILLED(&s->src->meta, 1) : NULL;
     gt_tensor *rest = scatter_product(f, s, f->x, WHERE(alone, ones, s->src));

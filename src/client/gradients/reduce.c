@@ -299,7 +299,9 @@ RULE(sampled_mm, X | Y | Z)
 RULE(matmul, FOR_X(Y) | FOR_Y(X))
 {
     const gt_meta *a = &f->node->operands[0].meta, *b = &f->node->operands[1].meta;
-    gt_tensor *left = as_matrix(f, f->x, true), *right = as_matrix(f, f->y, false), *g = f->g;
+    gt_tensor *left = as_matrix(f, f->x, true), *right = as_matrix(f, f->y, false);
+    gt_tensor *g =
+        f->g->meta.dtype == a->dtype ? f->g : CAST(f->g, (gt_dtype)a->dtype); /* a wide product's is float32 */
     if (a->rank == 1 || b->rank == 1) {
         /* give the gradient back the row and column that the 1-d operands took away */
         int64_t shape[GT_MAX_RANK + 2];

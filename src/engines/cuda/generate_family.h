@@ -120,7 +120,8 @@ bool gt__cuda_chains(gt_opcode op, gt_dtype compute);
 bool gt__cuda_has_numbers(gt_opcode op);
 const char *gt__cuda_expression(gt_opcode op, gt_dtype compute, const char **type);
 gt_opcode gt__cuda_power(gt_dtype compute, gt_dtype literal, gt_imm number);
-bool gt__cuda_rounds(gt_dtype operand, gt_dtype compute);
+/* Operands of another dtype are rounded to a compute dtype that is narrower than the kernels' types. */
+bool gt__cuda_rounds(gt_opcode op, unsigned k, const gt_meta *operand, gt_dtype compute);
 
 /* The axes of a view that the mask selects, collapsed; returns the number of positions. */
 int64_t gt__cuda_select_axes(const gt_view *view, uint64_t mask, gt_loop *loop);
