@@ -189,6 +189,9 @@ int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObje
                  const char *const *names, int count, int positional, PyObject **values);
 int gt__py_int64(PyObject *object, int64_t *value);
 int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
+/* An argument device=, which has no effect: -1 unless it is a gt.device, or a text or number that names one. */
+int gt__py_check_device(PyObject *object);
+bool gt__py_is_device(PyObject *object); /* a gt.device */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
@@ -245,12 +248,12 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap);
 int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor);
 int gt__py_interop_init(PyObject *module);
 
-/* ---- element.c: single elements as Python numbers, nested lists ------------------------------------------ */
+/* ---- element.c, sequence.c: single elements as Python numbers, nested lists ------------------------------- */
 
 PyObject *gt__py_element(gt_dtype dtype, const void *data);
 /* Nested lists of the elements of a fetched tensor. */
 PyObject *gt__py_list(const gt_meta *meta, const void *data);
-/* A tensor from nested sequences and numbers; *dtype is the wanted one if `given`. */
+/* A tensor from nested sequences of numbers, arrays and tensors; dtype is the wanted one if `given`. */
 int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor);
 
 /* ---- tables that tensor.c and module.c collect ----------------------------------------------------------- */
@@ -266,7 +269,7 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
-extern PyMethodDef gt__py_training_functions[];
+extern PyMethodDef gt__py_caller_functions[], gt__py_training_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
@@ -275,6 +278,6 @@ extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);
-int gt__py_training_init(PyObject *module);
+int gt__py_caller_init(PyObject *module);
 
 #endif

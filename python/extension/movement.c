@@ -80,12 +80,6 @@ static PyObject *cast(PyObject *self, gt_dtype dtype, gt_py_format format)
     return gt__py_formatted(gt__py_result(err, out), self, format);
 }
 
-static bool is_device(PyObject *object)
-{
-    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
-    return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
-}
-
 /* The dtype that an argument of to() names: 1: found, 0: a device, -1: an exception. */
 static int wanted_dtype(PyObject *object, gt_dtype *dtype)
 {
@@ -93,12 +87,14 @@ static int wanted_dtype(PyObject *object, gt_dtype *dtype)
         *dtype = (gt_dtype)((TensorObject *)object)->tensor->meta.dtype;
         return 1;
     }
+    if (gt__py_is_device(object))
+        return 0;
     if (gt__py_dtype(object, dtype) == 0)
         return 1;
-    if (!is_device(object))
+    if (!PyUnicode_Check(object) && !PyLong_Check(object))
         return -1;
     PyErr_Clear();
-    return 0;
+    return gt__py_check_device(object);
 }
 
 /*

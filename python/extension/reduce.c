@@ -4,6 +4,8 @@
  */
 #include "extension.h"
 
+#include "client/autograd.h"
+
 #include <string.h>
 
 typedef struct Reduction {
@@ -317,6 +319,28 @@ static PyObject *method_min_of_all(PyObject *self, PyObject *unused)
     return extreme_of_all(self, GT_OP_amin);
 }
 
+/* self._as_median(value, skips_nan): the value, computed from detached elements, with the gradient of a median. The value is that of
+ * the last axes of self. */
+static PyObject *method_as_median(PyObject *self, PyObject *args)
+{
+    PyObject *value;
+    int skips_nan;
+    if (!PyArg_ParseTuple(args, "O!p", gt__py_tensor_type, &value, &skips_nan))
+        return NULL;
+    gt_tensor *a = gt_tensor_retain(gt__py_use(self)), *of = a ? gt__py_use(value) : NULL, *out = NULL;
+    if (!of) {
+        gt_tensor_release(a);
+        return NULL;
+    }
+    uint32_t axes = (1u << a->meta.rank) - (1u << of->meta.rank);
+    gt_err err = gt_copy(of, &out);
+    if (err == GT_OK && a->node && gt__grad_enabled())
+        err = gt__autograd_record_reduce(GT_OP_amax, a, axes, skips_nan ? GT_NANMEDIAN_OF_ALL : GT_MEDIAN_OF_ALL,
+                                         &out);
+    gt_tensor_release(a);
+    return gt__py_result(err, out);
+}
+
 PyMethodDef gt__py_reduce_methods[] = {
 #define REDUCE(name, types, grad)                                                                                 \
     FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
@@ -332,6 +356,7 @@ PyMethodDef gt__py_reduce_methods[] = {
          "logcumsumexp(dim): the logarithm of the running sum of exponentials."),
     {.ml_name = "_max_of_all", .ml_meth = method_max_of_all, .ml_flags = METH_NOARGS, .ml_doc = "_max_of_all()"},
     {.ml_name = "_min_of_all", .ml_meth = method_min_of_all, .ml_flags = METH_NOARGS, .ml_doc = "_min_of_all()"},
+    {.ml_name = "_as_median", .ml_meth = method_as_median, .ml_flags = METH_VARARGS},
     FAST("_cummax_indices", method_cummax, "_cummax_indices(dim): where the largest so far is."),
     FAST("_cummin_indices", method_cummin, "_cummin_indices(dim): where the smallest so far is."),
     FAST("softmax", method_softmax, "softmax(dim, dtype=None): exp(x) normalised to sum 1 along a dimension."),

@@ -186,13 +186,6 @@ static PyObject *get_nbytes(PyObject *self, void *closure)
     return PyLong_FromSize_t(gt__meta_bytes(meta_of(self)));
 }
 
-static PyObject *get_device(PyObject *self, void *closure)
-{
-    (void)self;
-    (void)closure;
-    return PyUnicode_InternFromString("gt");
-}
-
 static PyObject *get_data(PyObject *self, void *closure)
 {
     (void)closure;
@@ -441,7 +434,6 @@ static PyGetSetDef own_attributes[] = {
     {.name = "ndim", .get = get_ndim, .doc = "The number of dimensions."},
     {.name = "itemsize", .get = get_itemsize, .doc = "Bytes of one element."},
     {.name = "nbytes", .get = get_nbytes, .doc = "Bytes of all elements."},
-    {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
     {.name = "data",
      .get = get_data,
      .set = set_data,

@@ -253,10 +253,20 @@ gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t 
     return node_finish(node, gt__gradient_saves(op), in, count, out);
 }
 
+/* Of a node that stands for several ops. */
 static gt_instruction custom_instruction(void)
 {
     return (gt_instruction){.scope = gt__signal_current().scope,
                             .site = gt__site_hooks.current ? gt__site_hooks.current() : 0};
+}
+
+gt_err gt__autograd_record_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, double parameter, gt_tensor **out)
+{
+    gt_instruction ins = custom_instruction();
+    ins.op = (uint16_t)op;
+    ins.imm[0].u = axes;
+    ins.imm[1].f = parameter;
+    return gt__autograd_record(&ins, &(gt_slot){.i64 = {0}}, &a, 1, out);
 }
 
 gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,

@@ -122,6 +122,9 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
 gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                        gt_tensor *const *in, unsigned count, gt_tensor **out);
 
+/* Record that *out was computed from `a` by ops that were not recorded, as if it were a reduction: gt__emit_reduce. */
+gt_err gt__autograd_record_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, double parameter, gt_tensor **out);
+
 /* Record that *out was computed from `in` by ops that were not recorded: the node has this rule, and saves those values. */
 gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,
                                   gt_tensor **out);

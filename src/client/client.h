@@ -181,7 +181,9 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
 /* `literal op a` if literal_first, else `a op literal`. */
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out);
-enum { GT_EXTREME_OF_ALL = 2 }; /* the parameter of amax and amin that are PyTorch's x.max() and x.min() */
+/* The parameter of amax and amin that are PyTorch's x.max() and x.min(). Nodes of x.median() are kept as those of amax: the
+ * gradient is the same. */
+enum { GT_EXTREME_OF_ALL = 2, GT_MEDIAN_OF_ALL, GT_NANMEDIAN_OF_ALL };
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
                        gt_tensor **out);
 /* full and arange of an exact integer or double, as kind says. */

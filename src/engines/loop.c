@@ -77,3 +77,27 @@ void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *
             offset[view] += index * loop->stride[view][axis];
     }
 }
+
+void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access)
+{
+    gt_loop loop;
+    int64_t stride = 1;
+    gt__loop_start(&loop, over);
+    gt__loop_add(&loop, view);
+    loop.views = 2; /* the second: the positions themselves */
+    for (int axis = loop.rank - 1; axis >= 0; axis--) {
+        loop.stride[1][axis] = loop.shape[axis] == 1 ? 0 : stride;
+        stride *= loop.shape[axis];
+    }
+    gt__loop_collapse(&loop);
+    access->rank = loop.rank;
+    for (int axis = 0; axis < loop.rank; axis++) {
+        access->shape[axis] = loop.shape[axis];
+        access->stride[axis] = loop.stride[0][axis];
+    }
+}
+
+bool gt__access_flat(const gt_access *access)
+{
+    return access->rank == 1 && (access->stride[0] == 1 || access->shape[0] == 1);
+}

@@ -24,4 +24,15 @@ void gt__loop_collapse(gt_loop *loop);
 /* Offsets (in elements) of every view at row-major position `position` of the first `rank` axes. */
 void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *offset);
 
+/* How one view is walked in the order of positions: collapsed axes. */
+typedef struct gt_access {
+    int rank;
+    int64_t shape[GT_MAX_RANK], stride[GT_MAX_RANK];
+} gt_access;
+
+/* How `view` is walked if its positions are the elements of `over`, to which it is broadcast. */
+void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access);
+/* Position k is element k. */
+bool gt__access_flat(const gt_access *access);
+
 #endif

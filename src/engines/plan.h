@@ -93,4 +93,39 @@ struct gt_plan {
     uint32_t *operand_room;
 };
 
+/* ---- for engines that run steps one by one -------------------------------------------------------------------- */
+
+/* Where a value lies in a run. */
+static inline gt_view gt__plan_view(const gt_plan *plan, uint32_t value, void *const *buffer)
+{
+    gt_view view = plan->values[value].view;
+    view.data = (char *)buffer[plan->values[value].buffer] + plan->values[value].offset;
+    return view;
+}
+
+/* The call of a step. in and views: room for its operands. */
+static inline gt_call gt__plan_call(const gt_plan *plan, const gt_plan_step *step, void *const *buffer,
+                                    gt_view *in, const gt_view **views, gt_view *out)
+{
+    const gt_instruction *ins = &step->record->ins;
+    *out = gt__plan_view(plan, step->result, buffer);
+    gt_call call = {.op = step->op,
+                    .compute = step->compute,
+                    .ins = ins,
+                    .tail = step->record + 1,
+                    .operands = step->operands,
+                    .in = views,
+                    .out = out};
+    for (unsigned k = 0; k < step->operands; k++) {
+        views[k] = &in[k];
+        if (step->operand[k] != GT_PLAN_LITERAL) {
+            in[k] = gt__plan_view(plan, step->operand[k], buffer);
+            continue;
+        }
+        call.literals |= (uint8_t)(1 << k);
+        call.value[k] = gt__literal_operand(ins, k, &in[k]);
+    }
+    return call;
+}
+
 #endif

@@ -1,7 +1,8 @@
 /*
- * test_program.c: what the CPU engine makes of a plan gives what the steps give one by one: bit by bit where elements are
+ * test_program.c: what an engine makes of a plan gives what the steps give one by one: bit by bit where elements are
  * computed from elements, within rounding where rows are reduced. Random sequences over many shapes, dtypes and views, with
- * values that die, outputs that take the memory of inputs, and numbers that change from run to run.
+ * values that die, outputs that take the memory of inputs, and numbers that change from run to run. The engine is the CPU's, or
+ * GT_TEST_ENGINE: cuda, on a card, or cudahost (tests/cuda/kernels.py).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,6 +28,17 @@ typedef struct program {
     bool shared[INPUTS + 1];
 } program;
 
+static const char *tested_engine(void)
+{
+    const char *name = getenv("GT_TEST_ENGINE");
+    return name ? name : "cpu";
+}
+
+static bool is_tested(const char *name)
+{
+    return strcmp(tested_engine(), name) == 0;
+}
+
 /* ---- inputs -------------------------------------------------------------------------------------------------- */
 
 static double any_number(numbers *n, gt_dtype dtype, bool smooth)
@@ -49,11 +61,19 @@ static void make_tensor(gt_worker *worker, const program *p, uint64_t id, gt_dty
     for (unsigned k = 0; k < rank; k++)
         record[1].i64[k] = shape[k];
     const gt_entry *entry = execute(worker, record);
+    size_t bytes = gt__meta_bytes(&entry->view.meta);
+    char *host = malloc(bytes + 1);
+    gt_token token = 0;
     for (int64_t k = 0; k < entry->view.meta.numel; k++) {
         double number = any_number(n, dtype, p->smooth);
-        gt__cpu_row_mover(dtype, GT_FLOAT64)((char *)entry->view.data + k * (int64_t)gt__dtype_size(dtype), 1,
-                                             &number, 1, 1);
+        gt__cpu_row_mover(dtype, GT_FLOAT64)(host + k * (int64_t)gt__dtype_size(dtype), 1, &number, 1, 1);
     }
+    if (bytes) {
+        CHECK_EQ(worker->engine->ops->write(worker->engine, entry->view.data, host, bytes, false, &token), GT_OK);
+        gt__late_given(&worker->late, token);
+        CHECK_EQ(gt__late_wait(worker, token), GT_OK);
+    }
+    free(host);
 }
 
 /* Whole, as rows, as columns, single numbers, transposed, of three dimensions; the same for the same seed. */
@@ -97,6 +117,17 @@ static void set_literal(numbers *n, gt_slot *record, unsigned k)
         record->ins.literal[k].i = (int64_t)numbers_below(n, kind == GT_LITERAL_BOOL ? 2 : 4);
 }
 
+/* Rounded once, and not contracted, so all engines agree. */
+static bool is_exact(gt_opcode op)
+{
+    static const gt_opcode others[] = {GT_OP_exp,  GT_OP_tanh, GT_OP_sigmoid, GT_OP_gelu,  GT_OP_pow,
+                                       GT_OP_silu, GT_OP_sin,  GT_OP_cos,     GT_OP_hypot, GT_OP_lerp};
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (op == others[k])
+            return false;
+    return true;
+}
+
 static void add_elementwise(program *p, numbers *n)
 {
     static const gt_opcode ops[] = {
@@ -111,6 +142,9 @@ static void add_elementwise(program *p, numbers *n)
     /* Their loops for moderate arguments round as the others do only if the compiler optimises both. */
     if (CHECK_SANITIZED && !p->smooth && (op == GT_OP_exp || op == GT_OP_sigmoid || op == GT_OP_silu))
         op = GT_OP_tanh;
+    if (is_tested("cudahost") &&
+        !is_exact(op)) /* its chains use the system's functions, its single steps the CPU engine's */
+        op = GT_OP_mul;
     gt_slot *record = append(p, op == GT_OP_div && p->smooth ? GT_OP_mul : op, 0);
     unsigned operands = gt__op_operands((gt_opcode)record->ins.op), literal = (unsigned)numbers_below(n, 6);
     for (unsigned k = 0; k < operands; k++) {
@@ -218,6 +252,8 @@ static void add_free(program *p, uint64_t id)
 static void run_record(gt_worker *worker, const gt_slot *record)
 {
     gt__worker_execute(worker, &record->ins, record + 1);
+    gt__late_drain(worker);
+    gt__store_settle(worker->store, gt__store_entry(worker->store, record->ins.result));
 }
 
 /* Records that fail are left out. */
@@ -365,7 +401,7 @@ static void new_literals(numbers *n, gt_slot *records, size_t slots)
                 records[at].ins.literal[k].f = numbers_below(n, 2) ? 2 : 0.25;
 }
 
-/* Plan it, run it twice, compare with the steps one by one. Returns the steps that run with others. */
+/* Plan it, run it, compare with the steps one by one. Returns the steps that run with others. */
 static unsigned check_program(gt_worker *worker, program *p, numbers *n, uint64_t seed)
 {
     gt_plan_input inputs[INPUTS];
@@ -381,7 +417,8 @@ static unsigned check_program(gt_worker *worker, program *p, numbers *n, uint64_
     check_places(plan);
     for (uint32_t k = 0; k < plan->step_count; k++)
         grouped += plan->steps[k].group != k;
-    for (int round = 0; round < 2; round++) {
+    const int rounds = is_tested("cuda") ? 5 : 2; /* it records the second run with the same addresses */
+    for (int round = 0; round < rounds; round++) {
         uint64_t from[INPUTS], to[MOST_VALUES];
         for (uint32_t k = 0; k < plan->input_count; k++)
             from[k] = plan->values[plan->inputs[k]].id;
@@ -427,7 +464,7 @@ typedef struct variant {
 
 static void test_random(const void *context)
 {
-    enum { PROGRAMS = CHECK_SANITIZED ? 100 : 700 };
+    const unsigned programs = is_tested("cudahost") ? 50 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
     static const gt_dtype all[] = {GT_FLOAT32, GT_FLOAT32, GT_FLOAT64, GT_BFLOAT16, GT_FLOAT16, GT_BOOL,
                                    GT_INT64,   GT_INT32,   GT_UINT8,   GT_INT8,     GT_INT16};
     const variant *v = context;
@@ -435,10 +472,10 @@ static void test_random(const void *context)
     gt_worker worker = {.name = "test"};
     numbers n = {.state = 5 + (uint64_t)v->threads};
     unsigned grouped = 0;
-    if (!worker_open_threads(&worker, "cpu", v->threads))
+    if (!worker_open_threads(&worker, tested_engine(), v->threads))
         return;
     p.smooth = v->smooth;
-    for (uint64_t k = 0; k < PROGRAMS; k++) {
+    for (uint64_t k = 0; k < programs; k++) {
         choose_shape(&p, &n);
         for (int d = 0; d < 3; d++)
             p.dtypes[d] = all[numbers_below(&n, v->smooth ? 4 : sizeof all / sizeof *all)];
@@ -451,7 +488,7 @@ static void test_random(const void *context)
         if (p.slots)
             grouped += check_program(&worker, &p, &n, 100 * k);
     }
-    CHECK(grouped > 2 * PROGRAMS);
+    CHECK(grouped > (is_tested("cpu") ? 2 : 1) * programs);
     worker_close(&worker);
 }
 
@@ -581,6 +618,20 @@ static void over_sequence(program *p)
     free_all(p, (uint64_t[]){20, 1}, 2);
 }
 
+/* Equal updates of tensors of different sizes, after a step of another kind. */
+static void updates_sequence(program *p)
+{
+    static const uint64_t inputs[] = {1, 4, 5, 6};
+    add(p, GT_OP_cumsum, 40, 2, 0);
+    for (uint64_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
+        uint64_t id = 20 + 3 * k;
+        add_number(p, GT_OP_mul, id, inputs[k], 0.9);
+        add(p, GT_OP_square, id + 1, inputs[k], 0);
+        add(p, GT_OP_sub, id + 2, id, id + 1);
+        free_all(p, (uint64_t[]){id, id + 1, inputs[k]}, 3);
+    }
+}
+
 typedef struct expected {
     void (*build)(program *p);
     unsigned groups, inner; /* inner: buffers that never are in memory */
@@ -593,7 +644,7 @@ static void test_groups(const void *context)
     static program p;
     gt_worker worker = {.name = "test"};
     numbers n = {.state = 3};
-    if (!worker_open_threads(&worker, "cpu", 2))
+    if (!worker_open_threads(&worker, tested_engine(), 2))
         return;
     static const int64_t shapes[][2] = {{3, 5}, {64, 100}, {300, 515}};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
@@ -656,19 +707,23 @@ static void test_other_axis(const void *unused)
 int main(int argc, char **argv)
 {
     static const variant variants[] = {{1, false}, {1, true}, {3, false}, {3, true}};
+    bool cpu = is_tested("cpu");
     check_begin(argc, argv);
-    for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
+    for (size_t k = 0; k < (cpu ? sizeof variants / sizeof *variants : 2); k++) {
         char name[64];
         snprintf(name, sizeof name, "%s, %d threads", variants[k].smooth ? "rows" : "elements",
                  variants[k].threads);
         check_run(name, test_random, &variants[k]);
     }
-    check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});
     check_run("Adam's update is one pass", test_groups, &(expected){adam_sequence, 1, 10, true});
+    check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
+    check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
+    check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});
+    if (!cpu)
+        return check_end();
+    check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});
     check_run("pairs of steps", test_groups, &(expected){pairs_sequence, 2, 64, true});
     check_run("relu in a chain", test_groups, &(expected){relu_sequence, 2, 55, true});
-    check_run("read across, not written over", test_groups, &(expected){across_sequence, 2, 0, true});
-    check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("other axes", test_other_axis, NULL);
     return check_end();
 }

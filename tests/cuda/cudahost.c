@@ -8,13 +8,16 @@
  *
  * What the generator declines runs on the CPU engine, too; `close` writes how often, by op, to declined.txt, and the ops that it
  * always declines to never.txt.
+ *
+ * Chains of plans (engines/cuda/chain.h) are kernels as well. With CUDAHOST_CHAINS there are no others, and single calls run
+ * on the CPU engine.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/cuda/generate_family.h"
+#include "engines/cuda/chain.h"
 #include "engines/cuda/generate_resident.h"
 #include "engines/host_memory.h"
 #include "engines/plugin.h"
@@ -23,6 +26,11 @@ typedef struct kernel {
     gt_cuda_key key;
     void (*entry)(const void *param);
 } kernel;
+
+typedef struct wanted {
+    gt_cuda_key key;
+    char *source; /* of a chain: its kernel is named after its key */
+} wanted;
 
 typedef struct cudahost {
     gt_engine base;
@@ -33,10 +41,15 @@ typedef struct cudahost {
     long ready_count;
     void (*run)(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                 const void *param, bool waits);
-    gt_cuda_key *wanted; /* collected, sorted */
-    long wanted_count, wanted_room;
-    long declined[GT_OP_COUNT], launched;
+    bool only_chains;
+    long declined[GT_OP_COUNT], launched, chains;
 } cudahost;
+
+/* Kernels that were collected, sorted by key; of all engines of the process, one after the other. */
+static struct {
+    wanted *at;
+    long count, room;
+} all;
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -45,12 +58,34 @@ static int compare_keys(const void *a, const void *b)
 
 /* ---- collecting --------------------------------------------------------------------------------------------- */
 
-static void want(cudahost *h, const gt_cuda_key *key)
+static void kernel_name(const wanted *w, long number, char *name, size_t size)
 {
-    long low = 0, high = h->wanted_count;
+    if (w->source)
+        snprintf(name, size, "c%016llx", (unsigned long long)w->key.word[3]);
+    else
+        snprintf(name, size, "k%ld", number);
+}
+
+static wanted wanted_new(const gt_cuda_key *key, const gt_cuda_chain *chain)
+{
+    wanted new = {.key = *key};
+    gt_cuda_text text = {0};
+    char name[32];
+    if (chain) {
+        new.source = "";
+        kernel_name(&new, 0, name, sizeof name);
+        gt__cuda_write_chain(chain, name, &text);
+        new.source = text.data;
+    }
+    return new;
+}
+
+static void want(const gt_cuda_key *key, const gt_cuda_chain *chain)
+{
+    long low = 0, high = all.count;
     while (low < high) {
         long middle = (low + high) / 2;
-        int order = compare_keys(&h->wanted[middle], key);
+        int order = compare_keys(&all.at[middle].key, key);
         if (order == 0)
             return;
         if (order < 0)
@@ -58,15 +93,15 @@ static void want(cudahost *h, const gt_cuda_key *key)
         else
             high = middle;
     }
-    if (h->wanted_count == h->wanted_room) {
-        h->wanted_room = h->wanted_room ? 2 * h->wanted_room : 1024;
-        h->wanted = realloc(h->wanted, (size_t)h->wanted_room * sizeof *h->wanted);
-        if (!h->wanted)
+    if (all.count == all.room) {
+        all.room = all.room ? 2 * all.room : 1024;
+        all.at = realloc(all.at, (size_t)all.room * sizeof *all.at);
+        if (!all.at)
             abort();
     }
-    memmove(&h->wanted[low + 1], &h->wanted[low], (size_t)(h->wanted_count - low) * sizeof *h->wanted);
-    h->wanted[low] = *key;
-    h->wanted_count++;
+    memmove(&all.at[low + 1], &all.at[low], (size_t)(all.count - low) * sizeof *all.at);
+    all.at[low] = wanted_new(key, chain);
+    all.count++;
 }
 
 static FILE *open_file(const cudahost *h, const char *name)
@@ -98,20 +133,20 @@ static int compare_hashes(const void *a, const void *b)
 
 /* CUDAHOST_LIMIT: at most so many kernels of an op, chosen by their hashes. Calls that need others run on the reference
  * engine. */
-static void choose_kernels(cudahost *h)
+static void choose_kernels(void)
 {
     const char *text = getenv("CUDAHOST_LIMIT");
     long limit = text ? atol(text) : 0, of_op = 0, kept = 0;
     if (limit <= 0)
         return;
-    qsort(h->wanted, (size_t)h->wanted_count, sizeof *h->wanted, compare_hashes);
-    for (long k = 0; k < h->wanted_count; k++) {
-        of_op = k > 0 && h->wanted[k].op == h->wanted[k - 1].op ? of_op + 1 : 0;
+    qsort(all.at, (size_t)all.count, sizeof *all.at, compare_hashes);
+    for (long k = 0; k < all.count; k++) {
+        of_op = k > 0 && all.at[k].key.op == all.at[k - 1].key.op ? of_op + 1 : 0;
         if (of_op < limit)
-            h->wanted[kept++] = h->wanted[k];
+            all.at[kept++] = all.at[k];
     }
-    h->wanted_count = kept;
-    qsort(h->wanted, (size_t)h->wanted_count, sizeof *h->wanted, compare_keys);
+    all.count = kept;
+    qsort(all.at, (size_t)all.count, sizeof *all.at, compare_keys);
 }
 
 /* All kernels in one translation unit: kernels.cu for cards, kernels.cc for the host. And the resident kernel, resident.cu. */
@@ -120,25 +155,31 @@ static void write_kernels(const cudahost *h)
     gt_cuda_text text = {0};
     for (gt_cuda_family family = GT_CUDA_NO_FAMILY; family < GT_CUDA_FAMILIES; family++)
         gt__cuda_add_plain(&text, gt__cuda_device_text(family));
-    for (long k = 0; k < h->wanted_count; k++) {
+    for (long k = 0; k < all.count; k++) {
         char name[32];
-        snprintf(name, sizeof name, "k%ld", k);
-        bool special =
-            h->wanted[k].family == GT_CUDA_SPECIAL; /* they take long to compile, so they count as one op */
-        gt__cuda_add(&text, "// kernel %u %s\n", h->wanted[k].family,
-                     special ? "special" : gt__op_table[h->wanted[k].op].name);
-        if (gt__cuda_add_kernel(&h->wanted[k], name, &text) != GT_OK)
+        const wanted *w = &all.at[k];
+        bool special = w->key.family == GT_CUDA_SPECIAL; /* they take long to compile, so they count as one op */
+        kernel_name(w, k, name, sizeof name);
+        gt__cuda_add(&text, "// kernel %u %s\n", w->key.family,
+                     w->source ? "chain"
+                     : special ? "special"
+                               : gt__op_table[w->key.op].name);
+        if (w->source)
+            gt__cuda_add_plain(&text, w->source);
+        else if (gt__cuda_add_kernel(&w->key, NULL, name, &text) != GT_OK)
             abort();
     }
     size_t kernels = text.size;
     gt__cuda_add_plain(&text, "struct shim_kernel { uint64_t key[4]; void *entry; };\n"
                               "extern \"C\" const shim_kernel shim_kernels[] = {\n");
-    for (long k = 0; k < h->wanted_count; k++) {
-        const uint64_t *word = h->wanted[k].word;
-        gt__cuda_add(&text, "{{%lluu, %lluu, %lluu, %lluu}, (void *)k%ld},\n", (unsigned long long)word[0],
-                     (unsigned long long)word[1], (unsigned long long)word[2], (unsigned long long)word[3], k);
+    for (long k = 0; k < all.count; k++) {
+        const uint64_t *word = all.at[k].key.word;
+        char name[32];
+        kernel_name(&all.at[k], k, name, sizeof name);
+        gt__cuda_add(&text, "{{%lluu, %lluu, %lluu, %lluu}, (void *)%s},\n", (unsigned long long)word[0],
+                     (unsigned long long)word[1], (unsigned long long)word[2], (unsigned long long)word[3], name);
     }
-    gt__cuda_add(&text, "};\nextern \"C\" const long shim_kernel_count = %ld;\n", h->wanted_count);
+    gt__cuda_add(&text, "};\nextern \"C\" const long shim_kernel_count = %ld;\n", all.count);
     FILE *source = open_file(h, "kernels.cu");
     fwrite(text.data, 1, kernels, source);
     fclose(source);
@@ -174,7 +215,8 @@ static void run_launch(cudahost *h, gt_cuda_launch *launch, char *scratch, gt_cu
     if (launch->errors_at != GT_CUDA_NOWHERE)
         memcpy(launch->param + launch->errors_at, &errors, sizeof errors);
     h->run(found->entry, launch->grid, launch->block, launch->shared, launch->param,
-           launch->key.family != GT_CUDA_ELEMENTWISE && launch->key.family != GT_CUDA_SPECIAL);
+           launch->key.family != GT_CUDA_ELEMENTWISE && launch->key.family != GT_CUDA_SPECIAL &&
+               launch->key.family != GT_CUDA_CHAIN);
     h->launched++;
 }
 
@@ -203,7 +245,10 @@ static gt_err run_on_cpu(cudahost *h, const gt_call *call, gt_token *token)
 static gt_err cudahost_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     cudahost *h = (cudahost *)engine;
-    gt_cuda_work work = {.more = 0};
+    static gt_cuda_work work; /* one thread opens this engine */
+    work.more = 0;
+    if (h->only_chains)
+        return run_on_cpu(h, call, token);
     do {
         gt_err err = gt__cuda_lower(call, &device, &work);
         if (err == GT_ERR_UNSUPPORTED) {
@@ -213,7 +258,7 @@ static gt_err cudahost_run(gt_engine *engine, const gt_call *call, gt_token *tok
         GT_TRY(err);
         for (unsigned k = 0; k < work.count; k++) {
             if (!h->library)
-                want(h, &work.launch[k].key);
+                want(&work.launch[k].key, NULL);
             else if (!find_kernel(h, &work.launch[k]))
                 return run_on_cpu(h, call, token);
         }
@@ -221,6 +266,88 @@ static gt_err cudahost_run(gt_engine *engine, const gt_call *call, gt_token *tok
             GT_TRY(run_work(h, &work));
     } while (work.more);
     return h->library ? GT_OK : run_on_cpu(h, call, token);
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------------- */
+
+struct gt_program {
+    const gt_plan *plan;
+    gt_cuda_part *parts;
+    unsigned count;
+};
+
+static void cudahost_free_program(gt_engine *engine, gt_program *program)
+{
+    (void)engine;
+    gt__cuda_parts_free(program->parts, program->count);
+    free(program);
+}
+
+/* While kernels are collected, steps run one by one. */
+static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
+{
+    cudahost *h = (cudahost *)engine;
+    gt_program *program = *out = calloc(1, sizeof *program);
+    if (!program)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    program->plan = plan;
+    GT_TRY(gt__cuda_parts_new(plan, &program->parts, &program->count));
+    for (unsigned k = 0; k < program->count; k++) {
+        gt_cuda_part *part = &program->parts[k];
+        if (part->chain && !h->library)
+            want(&part->chain->key, part->chain);
+        else if (part->chain)
+            gt__cuda_part_settle(plan, part);
+    }
+    return GT_OK;
+}
+
+static gt_err run_plan_step(cudahost *h, const gt_plan *plan, uint32_t step, void *const *buffer)
+{
+    gt_view in[GT_MAX_CAT], out;
+    const gt_view *views[GT_MAX_CAT];
+    gt_token token = 0;
+    if (plan->steps[step].kind == GT_STEP_VIEW)
+        return GT_OK;
+    gt_call call = gt__plan_call(plan, &plan->steps[step], buffer, in, views, &out);
+    return cudahost_run(&h->base, &call, &token);
+}
+
+static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, void *const *buffer)
+{
+    static gt_cuda_work work;
+    const gt_cuda_chain *chain = part->chain;
+    for (unsigned k = 0; k < chain->before_count; k++)
+        GT_TRY(run_plan_step(h, chain->plan, chain->before[k], buffer));
+    GT_TRY(gt__cuda_lower_chains(part, count, buffer, &work));
+    if (!find_kernel(h, &work.launch[0]))
+        return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
+    GT_TRY(run_work(h, &work));
+    h->chains += count;
+    for (unsigned k = 0; k < chain->after_count; k++)
+        GT_TRY(run_plan_step(h, chain->plan, chain->after[k], buffer));
+    return GT_OK;
+}
+
+static gt_err cudahost_run_program(gt_engine *engine, gt_program *program, void *const *buffer, bool timed,
+                                   unsigned *step, gt_token *token)
+{
+    cudahost *h = (cudahost *)engine;
+    (void)timed;
+    (void)token;
+    for (unsigned k = 0, count; k < program->count; k += count) {
+        const gt_cuda_part *part = &program->parts[k];
+        count = h->library ? gt__cuda_chain_batch(part, program->count - k, buffer) : 0;
+        *step = part->first;
+        if (count) {
+            GT_TRY(run_chains(h, part, count, buffer));
+            continue;
+        }
+        for (; *step <= part->last; ++*step)
+            GT_TRY(run_plan_step(h, program->plan, *step, buffer));
+        count = 1;
+    }
+    return GT_OK;
 }
 
 /* ---- the engine --------------------------------------------------------------------------------------------- */
@@ -254,7 +381,7 @@ static void cudahost_close(gt_engine *engine)
 {
     cudahost *h = (cudahost *)engine;
     if (!h->library) {
-        choose_kernels(h);
+        choose_kernels();
         write_kernels(h);
     }
     FILE *declined = open_file(h, "declined.txt");
@@ -267,9 +394,9 @@ static void cudahost_close(gt_engine *engine)
         if (!gt__cuda_covers(op) && !needs_no_kernel((gt_form)gt__op_table[op].form))
             fprintf(never, "%s\n", gt__op_table[op].name);
     fclose(never);
-    printf("cudahost: %ld kernels, %ld launches\n", h->library ? h->ready_count : h->wanted_count, h->launched);
+    printf("cudahost: %ld kernels, %ld launches, %ld chains\n", h->library ? h->ready_count : all.count,
+           h->launched, h->chains);
     h->fallback->ops->close(h->fallback);
-    free(h->wanted);
     free(h);
 }
 
@@ -316,6 +443,9 @@ static const gt_engine_ops engine_ops = {
     .write = cudahost_write,
     .read = cudahost_read,
     .run = cudahost_run,
+    .compile = cudahost_compile,
+    .run_program = cudahost_run_program,
+    .free_program = cudahost_free_program,
 };
 
 static gt_err cudahost_open(const gt_engine_options *options, gt_engine **engine)
@@ -329,6 +459,7 @@ static gt_err cudahost_open(const gt_engine_options *options, gt_engine **engine
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     h->base.ops = &engine_ops;
     h->folder = folder;
+    h->only_chains = getenv("CUDAHOST_CHAINS") != NULL;
     gt_err err = gt__engine_find("cpu", &ops);
     err = err ? err : ops->open(options, &h->fallback);
     err = err ? err : load_kernels(h);

@@ -4,7 +4,8 @@
 
 Collects the kernels that test_engine's cases need, at most N of each op (0: all); runs them on the host (shim.h) against the
 reference engine; then compiles some of them for real cards with NVRTC, if it is installed (pip install nvidia-cuda-nvrtc):
-at most `cards` of each op for sm_90, half as many for the other architectures. BUILD is the build folder.
+at most `cards` of each op for sm_90, half as many for the other architectures. The same with the chains that test_program's random
+sequences need, against the same steps one by one. BUILD is the build folder.
 """
 import argparse
 import ctypes
@@ -24,9 +25,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ARCHITECTURES = ('sm_90', 'sm_80', 'sm_100')
 
 
-def run_engine_test(build, folder, limit, tests):
-    environment = dict(os.environ, GT_TEST_ENGINE='cudahost', CUDAHOST_FOLDER=str(folder), CUDAHOST_LIMIT=str(limit))
-    return subprocess.run([str(build / 'test_engine'), *tests], env=environment, stdout=subprocess.PIPE, text=True)
+def run_test(folder, limit, program, *tests, **more):
+    environment = dict(os.environ, GT_TEST_ENGINE='cudahost', CUDAHOST_FOLDER=str(folder), CUDAHOST_LIMIT=str(limit), **more)
+    return subprocess.run([str(program), *tests], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def compile_on_host(folder):
@@ -58,7 +59,7 @@ def find_nvrtc():
 def compile_for_card(nvrtc, source, architecture):
     """The compiler's messages if it fails, else None."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    words = f'--gpu-architecture={architecture}', '--std=c++17', '--fmad=true', '--device-as-default-execution-space'
+    words = f'--gpu-architecture={architecture}', '--std=c++17', '--device-as-default-execution-space'
     options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b'kernels.cu', 0, None, None)
     failed = nvrtc.nvrtcCompileProgram(program, len(options), options)
@@ -127,6 +128,35 @@ def check_docs(folder):
 
 # ---- all of it -------------------------------------------------------------------------------------------------------
 
+def test_calls(build, folder, limit, cards, tests):
+    """The kernels of single calls; whether all is right."""
+    test = build / 'test_engine', *tests
+    collected = run_test(folder, limit, *test)
+    if collected.returncode != 0:
+        print(collected.stdout)
+        return False
+    compile_on_host(folder)
+    tested = run_test(folder, limit, *test)
+    print(tested.stdout)
+    print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
+    right = check_docs(folder)
+    return tested.returncode == 0 and compile_for_cards(folder, cards) == 0 and right
+
+
+def test_chains(build, folder, cards):
+    """The chains of planned sequences; whether all is right. While kernels are collected there are no groups: failures are normal."""
+    test = build / 'test_program'
+    run_test(folder, 0, test, CUDAHOST_CHAINS='1')
+    compile_on_host(folder)
+    tested = run_test(folder, 0, test, CUDAHOST_CHAINS='1')
+    print(tested.stdout)
+    counts = re.findall(r'(\d+) launches, (\d+) chains', tested.stdout)
+    launches, chains = (sum(int(count) for count in column) for column in zip(*counts))
+    if not 0 < launches < chains:
+        print('no chains shared a launch')
+    return tested.returncode == 0 and 0 < launches < chains and compile_for_cards(folder, 10 * cards) == 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('build', type=pathlib.Path)
@@ -137,17 +167,11 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.keep or pathlib.Path(name)
-        (folder / 'kernels.so').unlink(missing_ok=True)
-        collected = run_engine_test(arguments.build, folder, arguments.limit, arguments.tests)
-        if collected.returncode != 0:
-            print(collected.stdout)
-            return 1
-        compile_on_host(folder)
-        tested = run_engine_test(arguments.build, folder, arguments.limit, arguments.tests)
-        print(tested.stdout)
-        print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
-        right = check_docs(folder)
-        return tested.returncode or compile_for_cards(folder, arguments.cards) or not right
+        (folder / 'chains').mkdir(exist_ok=True)
+        for old in folder.glob('**/kernels.so'):
+            old.unlink()
+        right = test_calls(arguments.build, folder, arguments.limit, arguments.cards, arguments.tests)
+        return not ((arguments.tests or test_chains(arguments.build, folder / 'chains', arguments.cards)) and right)
 
 
 if __name__ == '__main__':

@@ -5,6 +5,7 @@ import warnings
 import gt
 from gt import _gt
 from gt.autograd import Function
+from gt.nn import functional as F
 from gt.nn.module import Module
 
 
@@ -278,26 +279,26 @@ def kl_div(input, target, size_average=None, reduce=None, reduction='mean', log_
 class _Loss(Module):
     """The base of losses, with their reduction: 'mean', 'sum' or 'none'."""
 
-    function, options = None, ()  # what a loss computes, and the names of its options
+    _gt_function, _gt_options = None, ()  # what a loss computes, and the names of its options
 
     def __init__(self, size_average=None, reduce=None, reduction='mean'):
         super().__init__()
         self.reduction = legacy_reduction(size_average, reduce, reduction)
 
-    def _called(self, *tensors):
+    def _gt_called(self, *tensors):
         """The function of the tensors with the options of this module."""
-        options = {name: getattr(self, name) for name in self.options}
-        return self.function(*tensors, reduction=self.reduction, **options)
+        options = {name: getattr(self, name) for name in self._gt_options}
+        return getattr(F, self._gt_function)(*tensors, reduction=self.reduction, **options)
 
     def forward(self, input, target):
         """The loss."""
-        return self._called(input, target)
+        return self._gt_called(input, target)
 
 
 class _WeightedLoss(_Loss):
     """The base of losses with a weight."""
 
-    options = ('weight',)
+    _gt_options = ('weight',)
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)
@@ -310,19 +311,19 @@ class MSELoss(_Loss):
     >>> nn.MSELoss()(prediction, target)
     """
 
-    function = staticmethod(mse_loss)
+    _gt_function = 'mse_loss'
 
 
 class L1Loss(_Loss):
     """l1_loss."""
 
-    function = staticmethod(l1_loss)
+    _gt_function = 'l1_loss'
 
 
 class SmoothL1Loss(_Loss):
     """smooth_l1_loss."""
 
-    function, options = staticmethod(smooth_l1_loss), ('beta',)
+    _gt_function, _gt_options = 'smooth_l1_loss', ('beta',)
 
     def __init__(self, size_average=None, reduce=None, reduction='mean', beta=1.0):
         super().__init__(size_average, reduce, reduction)
@@ -332,7 +333,7 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """huber_loss."""
 
-    function, options = staticmethod(huber_loss), ('delta',)
+    _gt_function, _gt_options = 'huber_loss', ('delta',)
 
     def __init__(self, reduction='mean', delta=1.0):
         super().__init__(reduction=reduction)
@@ -342,13 +343,13 @@ class HuberLoss(_Loss):
 class BCELoss(_WeightedLoss):
     """binary_cross_entropy."""
 
-    function = staticmethod(binary_cross_entropy)
+    _gt_function = 'binary_cross_entropy'
 
 
 class BCEWithLogitsLoss(_Loss):
     """binary_cross_entropy_with_logits."""
 
-    function, options = staticmethod(binary_cross_entropy_with_logits), ('weight', 'pos_weight')
+    _gt_function, _gt_options = 'binary_cross_entropy_with_logits', ('weight', 'pos_weight')
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction='mean', pos_weight=None):
         super().__init__(size_average, reduce, reduction)
@@ -359,7 +360,7 @@ class BCEWithLogitsLoss(_Loss):
 class NLLLoss(_WeightedLoss):
     """nll_loss."""
 
-    function, options = staticmethod(nll_loss), ('weight', 'ignore_index')
+    _gt_function, _gt_options = 'nll_loss', ('weight', 'ignore_index')
 
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'):
         super().__init__(weight, size_average, reduce, reduction)
@@ -376,7 +377,7 @@ class CrossEntropyLoss(_WeightedLoss):
     >>> nn.CrossEntropyLoss()(scores, classes)
     """
 
-    function, options = staticmethod(cross_entropy), ('weight', 'ignore_index', 'label_smoothing')
+    _gt_function, _gt_options = 'cross_entropy', ('weight', 'ignore_index', 'label_smoothing')
 
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean',
                  label_smoothing=0.0):
@@ -387,7 +388,7 @@ class CrossEntropyLoss(_WeightedLoss):
 class KLDivLoss(_Loss):
     """kl_div."""
 
-    function, options = staticmethod(kl_div), ('log_target',)
+    _gt_function, _gt_options = 'kl_div', ('log_target',)
 
     def __init__(self, size_average=None, reduce=None, reduction='mean', log_target=False):
         super().__init__(size_average, reduce, reduction)

@@ -33,7 +33,15 @@ static gt_tensor *wrap_index(gt_frame *f, gt_tensor *index, int64_t size, int ax
 /* a with src (NULL: zeros) in the slice `spec` */
 static gt_tensor *assign(gt_frame *f, gt_tensor *a, const gt_slot *spec, gt_tensor *src)
 {
-    STEP(gt__emit_assign(a, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_FLOAT, (gt_imm){.f = 0}, false,
+    STEP(gt__emit_assign(a, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_FLOAT, (gt_imm){.f = 0}, 0,
+                         &result_));
+}
+
+/* Zeros with src in the slice `spec`. The zeros are this step's alone: src is written into them. */
+static gt_tensor *pad(gt_frame *f, const gt_meta *meta, const gt_slot *spec, gt_tensor *src)
+{
+    gt_tensor *zeros = ZEROS(meta);
+    STEP(gt__emit_assign(zeros, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_NONE, (gt_imm){0}, 1,
                          &result_));
 }
 
@@ -60,7 +68,7 @@ RULE(expand, 0)
 }
 RULE(slice, 0)
 {
-    GX(assign(f, ZEROS(&f->node->operands[0].meta), f->node->tail, f->g));
+    GX(pad(f, &f->node->operands[0].meta, f->node->tail, f->g));
 }
 /* Zeros with g on the diagonal: with both axes last and merged, the diagonal is a slice. */
 RULE(diagonal, 0)
@@ -89,7 +97,7 @@ RULE(diagonal, 0)
     spec[2].i64[batch] = f->node->out.shape[batch];
     spec[0].i64[batch] = spec[2].i64[batch] == 0 ? 0 : offset >= 0 ? offset : -offset * columns;
     spec[1].i64[batch] = columns + 1;
-    GX(permute(f, RESHAPE(assign(f, ZEROS(&flat), spec, f->g), batch + 2, shape), back));
+    GX(permute(f, RESHAPE(pad(f, &flat, spec, f->g), batch + 2, shape), back));
 }
 
 /* An element's gradient is the sum over all windows that contain it. */
@@ -217,7 +225,7 @@ static gt_tensor *into_src(gt_frame *f, gt_tensor *used)
     if (!used || gt__meta_same_shape(&used->meta, src))
         return used;
     corner(&used->meta, spec);
-    return assign(f, ZEROS(src), spec, used);
+    return pad(f, src, spec, used);
 }
 
 static gt_tensor *gathered_into_src(gt_frame *f)

@@ -72,7 +72,7 @@ static gt_tensor *shares(gt_frame *f, gt_tensor *reached)
     return DIV(CAST(reached, (gt_dtype)f->g->meta.dtype), count);
 }
 
-/* Of x.max(): NaN reaches NaN, and where no element reaches the result any more (x.data was written) the gradient is 0. */
+/* Of x.max() and x.median(): NaN reaches NaN, and where no element reaches the result any more (x.data was written) the gradient is 0. */
 static gt_tensor *even_shares(gt_frame *f)
 {
     int64_t kept[GT_MAX_RANK];
@@ -86,7 +86,7 @@ static gt_tensor *even_shares(gt_frame *f)
 
 static void extreme_rule(gt_frame *f)
 {
-    if (f->node->ins.imm[1].f == GT_EXTREME_OF_ALL)
+    if (f->node->ins.imm[1].f >= GT_EXTREME_OF_ALL)
         GX(even_shares(f));
     else
         GX(MUL(stretch(f, f->g), shares(f, EMIT2(eq, f->x, stretch(f, f->out)))));

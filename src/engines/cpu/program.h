@@ -52,12 +52,6 @@ static inline bool gt__fusible_sums(gt_fusible kind)
     return kind >= GT_FUSIBLE_SUM;
 }
 
-/* How a step's operand is walked in the order of the positions: collapsed axes. */
-typedef struct gt_access {
-    int rank;
-    int64_t shape[GT_MAX_RANK], stride[GT_MAX_RANK];
-} gt_access;
-
 typedef struct gt_member {
     uint32_t step;
     gt_fusible kind;
@@ -83,10 +77,6 @@ void gt__group_form(gt_forming *forming, uint32_t first, gt_group *group);
 /* The level at which the group being formed, or formed last, makes a buffer; GT_LEVEL_COUNT: it does not make it. */
 gt_level gt__group_made(const gt_forming *forming, uint32_t buffer);
 
-/* How `view` is walked if its positions are the elements of `over`, to which it is broadcast. */
-void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access);
-/* Position k is element k. */
-bool gt__access_flat(const gt_access *access);
 /* In rows of `row` elements: every row is the same run; every row is one element. */
 bool gt__access_column(const gt_access *access, int64_t row);
 bool gt__access_row(const gt_access *access, int64_t row);

@@ -47,30 +47,6 @@ gt_level gt__group_made(const gt_forming *forming, uint32_t buffer)
 
 /* ---- access -------------------------------------------------------------------------------------------------- */
 
-void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access)
-{
-    gt_loop loop;
-    int64_t stride = 1;
-    gt__loop_start(&loop, over);
-    gt__loop_add(&loop, view);
-    loop.views = 2; /* the second: the positions themselves */
-    for (int axis = loop.rank - 1; axis >= 0; axis--) {
-        loop.stride[1][axis] = loop.shape[axis] == 1 ? 0 : stride;
-        stride *= loop.shape[axis];
-    }
-    gt__loop_collapse(&loop);
-    access->rank = loop.rank;
-    for (int axis = 0; axis < loop.rank; axis++) {
-        access->shape[axis] = loop.shape[axis];
-        access->stride[axis] = loop.stride[0][axis];
-    }
-}
-
-bool gt__access_flat(const gt_access *access)
-{
-    return access->rank == 1 && (access->stride[0] == 1 || access->shape[0] == 1);
-}
-
 bool gt__access_column(const gt_access *access, int64_t row)
 {
     return access->rank == 2 && access->shape[1] == row && access->stride[0] == 0 && access->stride[1] == 1;

@@ -13,6 +13,7 @@
  *     program.c   plans, as CUDA graphs
  *     cuda.c      the engine's table; opening and closing
  *     generate.h  from calls to launches, and from keys to source; knows nothing of the driver
+ *     chain.h     steps of a plan that are one launch; the same
  *
  * Everything is queued on one stream, so memory is reused and released in the order of the calls.
  */
@@ -22,6 +23,7 @@
 #include <limits.h>
 
 #include "engines/cuda/api.h"
+#include "engines/cuda/chain.h"
 #include "engines/cuda/generate.h"
 #include "engines/cuda/heap.h"
 #include "engines/engine.h"
@@ -242,7 +244,7 @@ void gt__cuda_kernels_close(gt_cuda *cuda);
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function);
 
 /* The binary of a source, kept on disk or compiled; free() it. Any thread. False: it cannot be had, which was logged. */
-bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *entry, void **binary);
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *then, void **binary);
 
 /* ---- resident.c: small work by a kernel that stays ------------------------------------------------------------------ */
 
@@ -264,6 +266,8 @@ bool gt__cuda_resident_flush(gt_cuda *cuda);
 
 #define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
 gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
+/* One launch for chains that gt__cuda_chain_batch takes together. */
+gt_err gt__cuda_run_chains(gt_cuda *cuda, const gt_cuda_part *parts, unsigned count, void *const *buffer);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
 /* Waits for queued work. A failure becomes that of an open item. */

@@ -37,6 +37,9 @@ const char gt__cuda_text_transpose[] =
 const char gt__cuda_text_resample[] =
 #include "engines/cuda/device/resample.cuh"
     ;
+const char gt__cuda_text_chain[] =
+#include "engines/cuda/device/chain.cuh"
+    ;
 const char gt__cuda_text_resident[] =
 #include "engines/cuda/device/resident.cuh"
     ;

@@ -174,6 +174,7 @@ gt_cuda_launch *gt__cuda_launch(gt_cuda_work *work, gt_cuda_family family, const
 {
     gt_cuda_launch *launch = &work->launch[work->count++];
     memset(&launch->key, 0, sizeof launch->key);
+    launch->chain = NULL;
     launch->key.family = (uint8_t)family;
     launch->grid[0] = launch->grid[1] = launch->grid[2] = 1;
     launch->block[0] = GT_CUDA_BLOCK;
@@ -291,6 +292,7 @@ static const struct {
     [GT_CUDA_LINES] = {.device = gt__cuda_text_lines, .write = gt__cuda_write_lines},
     [GT_CUDA_TRANSPOSE] = {.device = gt__cuda_text_transpose, .write = gt__cuda_write_transpose},
     [GT_CUDA_RESAMPLE] = {.device = gt__cuda_text_resample, .write = gt__cuda_write_resample},
+    [GT_CUDA_CHAIN] = {.device = gt__cuda_text_chain},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)
@@ -298,23 +300,28 @@ const char *gt__cuda_device_text(gt_cuda_family family)
     return families[family].device;
 }
 
-gt_err gt__cuda_add_kernel(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
+gt_err gt__cuda_add_kernel(const gt_cuda_key *key, const gt_cuda_chain *chain, const char *name,
+                           gt_cuda_text *text)
 {
-    if (key->family >= GT_CUDA_FAMILIES || !families[key->family].write)
+    if (chain)
+        gt__cuda_write_chain(chain, name, text);
+    else if (key->family < GT_CUDA_FAMILIES && families[key->family].write)
+        families[key->family].write(key, name, text);
+    else
         return gt__fail(GT_ERR_INTERNAL, "there is no kernel family %u", key->family);
-    families[key->family].write(key, name, text);
     return text->failed ? gt__fail(GT_ERR_MEMORY, "no memory for the source of a kernel") : GT_OK;
 }
 
-gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry)
+gt_err gt__cuda_source(const gt_cuda_launch *launch, char **source, const char **entry)
 {
+    unsigned family = launch->key.family;
     gt_cuda_text text = {0};
     gt__cuda_add_plain(&text, families[GT_CUDA_NO_FAMILY].device);
-    if (key->family == GT_CUDA_SPECIAL)
+    if (family == GT_CUDA_SPECIAL || family == GT_CUDA_CHAIN)
         gt__cuda_add_plain(&text, families[GT_CUDA_ELEMENTWISE].device);
-    if (key->family < GT_CUDA_FAMILIES)
-        gt__cuda_add_plain(&text, families[key->family].device);
-    gt_err err = gt__cuda_add_kernel(key, "gt_kernel", &text);
+    if (family < GT_CUDA_FAMILIES)
+        gt__cuda_add_plain(&text, families[family].device);
+    gt_err err = gt__cuda_add_kernel(&launch->key, launch->chain, "gt_kernel", &text);
     if (err) {
         free(text.data);
         return err;
@@ -322,6 +329,11 @@ gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry
     *source = text.data;
     *entry = "gt_kernel";
     return GT_OK;
+}
+
+bool gt__cuda_contracts(const gt_cuda_key *key)
+{
+    return key->family != GT_CUDA_ELEMENTWISE && key->family != GT_CUDA_CHAIN;
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "engines/engine.h"
 
 enum {
-    GT_CUDA_PARAM_MAX = 640,
+    GT_CUDA_PARAM_MAX = 4096, /* of every card and driver */
     GT_CUDA_LAUNCHES = 8,
     GT_CUDA_NOWHERE = 0xffff, /* instead of a place in a parameter block */
 };
@@ -48,16 +48,18 @@ typedef struct gt_cuda_device {
 } gt_cuda_device;
 
 /*
- * One kernel launch. The kernel has one parameter, a struct of param_size bytes passed by value (at most 4096; the launch's
- * `extra` buffer serves). Two addresses are not known here, and the engine puts them into the block before it launches:
+ * One kernel launch. The kernel has one parameter, a struct of param_size bytes passed by value. Two addresses are not known here, and the engine puts them into the block before it launches:
  *
  *   scratch   at each place of scratch_at[0..scratch_count): the eight bytes there hold an offset; add the scratch's address.
  *   errors    at the place errors_at, unless that is GT_CUDA_NOWHERE: store the address of a gt_cuda_errors there.
  *
  * shared is the dynamic shared memory; above 48 KiB the engine must raise the function's limit first.
  */
+typedef struct gt_cuda_chain gt_cuda_chain; /* chain.h */
+
 typedef struct gt_cuda_launch {
     gt_cuda_key key;
+    const gt_cuda_chain *chain; /* that the key is of, for its source; else NULL */
     uint32_t grid[3], block[3];
     uint32_t shared;
     uint16_t param_size;
@@ -96,10 +98,13 @@ typedef struct gt_cuda_errors {
 /* GT_ERR_UNSUPPORTED: the engine runs it on the host. Views hold device addresses; literals are in the call. */
 gt_err gt__cuda_lower(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 
-/* Source of the kernel, to be freed with free(), and its entry point, an extern "C" name that lives as long as the program.
- * Compile with --std=c++17, --device-as-default-execution-space and --fmad=true, without --use_fast_math; no headers are
- * needed. */
-gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry);
+/* Source of a launch's kernel, to be freed with free(), and its entry point, an extern "C" name that lives as long as the
+ * program. Compile with --std=c++17, --device-as-default-execution-space and --fmad as gt__cuda_contracts says, without
+ * --use_fast_math; no headers are needed. */
+gt_err gt__cuda_source(const gt_cuda_launch *launch, char **source, const char **entry);
+/* Whether products and sums become one operation, with one rounding. Not in elementwise kernels: steps have the same results in a
+ * chain as alone. */
+bool gt__cuda_contracts(const gt_cuda_key *key);
 
 /* Report what kernels wrote: GT_OK if nothing, else an error with the text that the CPU engine gives. */
 gt_err gt__cuda_check(const gt_cuda_errors *errors);

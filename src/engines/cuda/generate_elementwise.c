@@ -21,6 +21,13 @@ static const char *const expressions[GT_OP_COUNT] = {
 #include "core/ops.def"
 };
 
+/* Rows with the numbers p and q. */
+static const bool has_numbers[GT_OP_COUNT] = {
+#define UNARY_PQ(name, types, expr, grad) [GT_OP_##name] = true,
+#define BINARY_PQ(name, types, expr, grad) [GT_OP_##name] = true,
+#include "core/ops.def"
+};
+
 /* The same for complex numbers: core/complex.def. */
 static const struct {
     const char *expression, *type; /* of the result */
@@ -83,6 +90,38 @@ bool gt__cuda_elementwise_covers(gt_opcode op)
     return expressions[op] != NULL;
 }
 
+/* Integer division, which fails if the divisor is 0. */
+static bool divides_integers(gt_opcode op, gt_dtype compute)
+{
+    gt_cuda_type type = gt__cuda_type(compute);
+    return (type == GT_CUDA_I32 || type == GT_CUDA_I64) &&
+           (op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide);
+}
+
+/* Whether there is a kernel. */
+static bool is_covered(gt_opcode op, gt_dtype compute)
+{
+    return gt__dtype_is_complex(compute) ? complex_rows[op].expression && !is_on_host(op)
+                                         : expressions[op] != NULL;
+}
+
+bool gt__cuda_chains(gt_opcode op, gt_dtype compute)
+{
+    return is_covered(op, compute) && !is_special(op) && !divides_integers(op, compute);
+}
+
+bool gt__cuda_has_numbers(gt_opcode op)
+{
+    return has_numbers[op];
+}
+
+const char *gt__cuda_expression(gt_opcode op, gt_dtype compute, const char **type)
+{
+    bool complex = gt__dtype_is_complex(compute);
+    *type = complex ? complex_rows[op].type : "T";
+    return complex ? complex_rows[op].expression : expressions[op];
+}
+
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
 /* Operands of copies are moved as they are where no conversion is needed. */
@@ -93,10 +132,7 @@ enum { MODE_LITERAL, MODE_VECTOR, MODE_ONE, MODE_STRIDED };
 
 static bool divides(const gt_cuda_key *key)
 {
-    gt_cuda_type type = gt__cuda_type((gt_dtype)key->compute);
-    return key->variant == VARIANT_EXPRESSION && (type == GT_CUDA_I32 || type == GT_CUDA_I64) &&
-           (key->op == GT_OP_remainder || key->op == GT_OP_floor_divide || key->op == GT_OP_fmod ||
-            key->op == GT_OP_trunc_divide);
+    return key->variant == VARIANT_EXPRESSION && divides_integers((gt_opcode)key->op, (gt_dtype)key->compute);
 }
 
 static const char *type_of_operand(const gt_cuda_key *key, unsigned dtype)
@@ -131,15 +167,14 @@ void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cud
     }
     gt__cuda_add(text, "enum { N = %u, M0 = %u, M1 = %u, M2 = %u, MO = %u, V = %u };\n", operands, key->mode[0],
                  key->mode[1], key->mode[2], key->mode[3], key->vector);
-    gt__cuda_add(text, "GT_F static %s apply(const gt_elementwise_params &params, T x, T y, T z, T p, T q)\n{\n%s",
-                 complex ? complex_rows[key->op].type : "T",
-                 divides(key) ? "if (y == 0)\ngt_report(params.errors, 1, 0, 0, 0);\n" : "");
-    if (complex)
-        gt__cuda_add(text, "return %s;\n}\n};\n", complex_rows[key->op].expression);
-    else if (key->variant == VARIANT_EXPRESSION)
-        gt__cuda_add(text, "return (T)(%s);\n}\n};\n", expressions[key->op]);
-    else
-        gt__cuda_add(text, "return x;\n}\n};\n");
+    const char *result = "T", *expression = "x";
+    if (key->variant == VARIANT_EXPRESSION)
+        expression = gt__cuda_expression((gt_opcode)key->op, (gt_dtype)key->compute, &result);
+    gt__cuda_add(text,
+                 "GT_F static %s apply(const gt_elementwise_params &params, T x, T y, T z, T p, T q)\n{\n%s"
+                 "return (%s)(%s);\n}\n};\n",
+                 result, divides(key) ? "if (y == 0)\ngt_report(params.errors, 1, 0, 0, 0);\n" : "", result,
+                 expression);
     gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_elementwise_params) p)\n{\ngt_elementwise<%s_k>(p);\n}\n",
                  GT_CUDA_BLOCK, name, name);
 }
@@ -307,24 +342,23 @@ static void add_literal(elementwise *e, unsigned k, const gt_view *view, gt_imm 
 }
 
 /* x ** y for the few literals y that need no logarithm, as PyTorch does. */
-static gt_opcode power(const gt_call *call)
+gt_opcode gt__cuda_power(gt_dtype compute, gt_dtype literal, gt_imm number)
 {
-    if (call->op != GT_OP_pow || !(call->literals >> 1 & 1) || call->literals & 1)
-        return call->op;
-    double y = call->in[1]->meta.dtype == GT_FLOAT64 ? call->value[1].f
-               : call->in[1]->meta.dtype == GT_INT64 ? (double)call->value[1].i
-                                                     : (double)*(const uint8_t *)&call->value[1];
+    double y = literal == GT_FLOAT64 ? number.f
+               : literal == GT_INT64 ? (double)number.i
+                                     : (double)*(const uint8_t *)&number;
     if (y == 2)
         return GT_OP_square;
-    if (!gt__dtype_is_float(call->compute))
-        return call->op;
-    return y == 0.5 ? GT_OP_sqrt : y == -0.5 ? GT_OP_rsqrt : y == -1 ? GT_OP_reciprocal : call->op;
+    if (!gt__dtype_is_float(compute))
+        return GT_OP_pow;
+    return y == 0.5 ? GT_OP_sqrt : y == -0.5 ? GT_OP_rsqrt : y == -1 ? GT_OP_reciprocal : GT_OP_pow;
 }
 
-/* A compute dtype narrower than the kernels' types: operands of another dtype are rounded to it before they are used. */
-static bool is_narrow(gt_dtype compute)
+/* Operands of another dtype are rounded to a compute dtype that is narrower than the kernels' types. */
+bool gt__cuda_rounds(gt_dtype operand, gt_dtype compute)
 {
-    return compute != GT_FLOAT32 && compute != GT_FLOAT64 && compute != GT_INT64 && compute != GT_INT32;
+    return operand != compute && !gt__dtype_is_complex(compute) && compute != GT_FLOAT32 &&
+           compute != GT_FLOAT64 && compute != GT_INT64 && compute != GT_INT32;
 }
 
 gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
@@ -332,9 +366,11 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
     (void)device;
     elementwise e;
     bool complex = gt__dtype_is_complex(call->compute);
-    gt_opcode op = complex ? call->op : power(call);
+    gt_opcode op = call->op;
+    if (op == GT_OP_pow && call->literals == 2 && !complex)
+        op = gt__cuda_power(call->compute, (gt_dtype)call->in[1]->meta.dtype, call->value[1]);
     unsigned operands = op == call->op ? call->operands : 1;
-    if (complex ? !complex_rows[op].expression || is_on_host(op) : !gt__cuda_elementwise_covers(op))
+    if (!is_covered(op, call->compute))
         return GT_CUDA_DECLINE;
     start(&e, op, call->compute, operands, call->out);
     for (unsigned k = 0; k < operands; k++) {
@@ -346,7 +382,7 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
             continue;
         }
         add_operand(&e, k, view);
-        if (view->meta.dtype != call->compute && !complex && is_narrow(call->compute))
+        if (gt__cuda_rounds((gt_dtype)view->meta.dtype, call->compute))
             e.key.option[1] |= 1u << k;
     }
     gt__loop_add(&e.loop, call->out);

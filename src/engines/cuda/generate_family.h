@@ -22,6 +22,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_LINES,
     GT_CUDA_TRANSPOSE,
     GT_CUDA_RESAMPLE,
+    GT_CUDA_CHAIN,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -38,7 +39,8 @@ void gt__cuda_add(gt_cuda_text *text, const char *format, ...) __attribute__((fo
 void gt__cuda_add_plain(gt_cuda_text *text, const char *plain);
 
 /* Add the kernel of a key under this name, without what it is made from: the texts of gt__cuda_device_text. */
-gt_err gt__cuda_add_kernel(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+gt_err gt__cuda_add_kernel(const gt_cuda_key *key, const gt_cuda_chain *chain, const char *name,
+                           gt_cuda_text *text);
 /* The template of a family; of GT_CUDA_NO_FAMILY: the prelude that goes before all others. */
 const char *gt__cuda_device_text(gt_cuda_family family);
 
@@ -112,6 +114,13 @@ gt_cuda_launch *gt__cuda_fill(gt_cuda_work *work, const gt_view *out, gt_dtype d
 void gt__cuda_bind_move(gt_cuda_launch *launch, const gt_cuda_operand *out, const gt_cuda_operand *in);
 void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 bool gt__cuda_elementwise_covers(gt_opcode op);
+/* For chains: whether a row can be a member; whether it has the numbers p and q; its expression in x, y, z, p and q, and the
+ * type of that. */
+bool gt__cuda_chains(gt_opcode op, gt_dtype compute);
+bool gt__cuda_has_numbers(gt_opcode op);
+const char *gt__cuda_expression(gt_opcode op, gt_dtype compute, const char **type);
+gt_opcode gt__cuda_power(gt_dtype compute, gt_dtype literal, gt_imm number);
+bool gt__cuda_rounds(gt_dtype operand, gt_dtype compute);
 
 /* The axes of a view that the mask selects, collapsed; returns the number of positions. */
 int64_t gt__cuda_select_axes(const gt_view *view, uint64_t mask, gt_loop *loop);
@@ -157,5 +166,7 @@ void gt__cuda_write_transpose(const gt_cuda_key *key, const char *name, gt_cuda_
 
 gt_err gt__cuda_lower_resample(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_resample(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text);
 
 #endif

@@ -3,7 +3,8 @@
  *
  * Compiled kernels are kept in $XDG_CACHE_HOME/gt/cuda (~/.cache/gt/cuda), named by a hash of the source and the options,
  * the card's architecture and the compiler's version. Only a folder and files of this user that others cannot write to are
- * used, and a file ends with its size and a hash, so that a damaged one is compiled again. A kernel that does not compile is logged once, and its calls run on the host.
+ * used, and a file ends with its size and a hash, so that a damaged one is compiled again. A kernel that does not compile is
+ * logged once; its calls run on the host, or the steps of a chain one by one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +23,11 @@ enum {
     MOST_BINARY = 64 << 20,   /* bytes of a file that is taken for a kernel */
 };
 
-/* For the compiler, after the architecture. */
-static const char *const options[] = {"--std=c++17", "--fmad=true", "--device-as-default-execution-space"};
-enum { OPTIONS = sizeof options / sizeof options[0] };
+/* For the compiler, after the architecture: with products and sums as one operation, and without. */
+enum { OPTIONS = 3 };
+static const char *const contracting[OPTIONS] = {"--std=c++17", "--fmad=true",
+                                                 "--device-as-default-execution-space"};
+static const char *const exact[OPTIONS] = {"--std=c++17", "--fmad=false", "--device-as-default-execution-space"};
 
 static const uint64_t hash_start = 0xcbf29ce484222325u;
 
@@ -125,7 +128,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
 }
 
 /* Of a source and the compiler's options. */
-static uint64_t hash_source(uint64_t hash, const char *source)
+static uint64_t hash_source(uint64_t hash, const char *source, const char *const *options)
 {
     hash = hash_bytes(hash, source, strlen(source) + 1);
     for (size_t k = 0; k < OPTIONS; k++)
@@ -134,13 +137,13 @@ static uint64_t hash_source(uint64_t hash, const char *source)
 }
 
 /* Where a kernel of this source is kept. False: nowhere. */
-static bool file_path(const gt_cuda *cuda, const char *source, char *path, size_t size)
+static bool file_path(const gt_cuda *cuda, const char *source, const char *const *options, char *path, size_t size)
 {
     const gt_cuda_kernels *kernels = cuda->kernels;
     int length = snprintf(path, size, "%s/%016llx%016llx-sm%u-%d.cubin", kernels->folder,
-                          (unsigned long long)hash_source(hash_start, source),
-                          (unsigned long long)hash_source(0x9ae16a3b2f90404fu, source), cuda->card.capability,
-                          kernels->compiler_version);
+                          (unsigned long long)hash_source(hash_start, source, options),
+                          (unsigned long long)hash_source(0x9ae16a3b2f90404fu, source, options),
+                          cuda->card.capability, kernels->compiler_version);
     return kernels->folder[0] && length > 0 && (size_t)length < size;
 }
 
@@ -195,19 +198,25 @@ static void write_file(const char *path, const void *bytes, size_t size)
 
 /* ---- compiling ----------------------------------------------------------------------------------------------------- */
 
-static void log_failure(const gt_cuda_compiler *compiler, nvrtcProgram program, const char *entry)
+static const char *what_then(const kernel *k)
+{
+    return k->key.family == GT_CUDA_CHAIN ? "its steps run one by one" : "its calls run on the host";
+}
+
+static void log_failure(const gt_cuda_compiler *compiler, nvrtcProgram program, const char *then)
 {
     size_t size = 0;
     char *text = compiler->log_size(program, &size) == 0 && size ? malloc(size) : NULL;
     if (text && compiler->log(program, text) == 0)
-        gt__log_error("cuda: the kernel %s does not compile, its calls run on the host:\n%.2000s", entry, text);
+        gt__log_error("cuda: a kernel does not compile, %s:\n%.2000s", then, text);
     else
-        gt__log_error("cuda: the kernel %s does not compile, its calls run on the host", entry);
+        gt__log_error("cuda: a kernel does not compile, %s", then);
     free(text);
 }
 
-/* The binary of a source, to be freed with free(); NULL if it cannot be made, which is logged. */
-static char *compile(const gt_cuda *cuda, const char *source, const char *entry, size_t *bytes)
+/* The binary of a source, to be freed with free(); NULL if it cannot be made, which is logged: `then` says what happens. */
+static char *compile(const gt_cuda *cuda, const char *source, const char *const *options, const char *then,
+                     size_t *bytes)
 {
     const gt_cuda_compiler *compiler = cuda->kernels->compiler;
     char architecture[40];
@@ -215,11 +224,11 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *entry,
     nvrtcProgram program;
     char *binary = NULL;
     snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%u", cuda->card.capability);
-    memcpy(all + 1, options, sizeof options);
-    if (compiler->program_new(&program, source, entry, 0, NULL, NULL) != 0)
+    memcpy(all + 1, options, OPTIONS * sizeof *options);
+    if (compiler->program_new(&program, source, "gt.cu", 0, NULL, NULL) != 0)
         return NULL;
     if (compiler->program_compile(program, OPTIONS + 1, all) != 0)
-        log_failure(compiler, program, entry);
+        log_failure(compiler, program, then);
     else if (compiler->binary_size(program, bytes) == 0 && (binary = malloc(*bytes)) &&
              compiler->binary(program, binary) != 0) {
         free(binary);
@@ -258,23 +267,23 @@ static int load(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
 }
 
 /* The kernel of a new key. It stays without a function if there is no way to make it. GT_ERR_MEMORY: not now. */
-static gt_err make(gt_cuda *cuda, kernel *k)
+static gt_err make(gt_cuda *cuda, const gt_cuda_launch *launch, kernel *k)
 {
     char path[PATH_MAX], *source = NULL;
-    const char *entry;
+    const char *entry, *const *options = gt__cuda_contracts(&k->key) ? contracting : exact;
     size_t bytes = 0;
     if (!cuda->kernels->compiler)
         return GT_OK;
-    GT_TRY(gt__cuda_source(&k->key, &source, &entry));
-    bool kept = file_path(cuda, source, path, sizeof path);
+    GT_TRY(gt__cuda_source(launch, &source, &entry));
+    bool kept = file_path(cuda, source, options, path, sizeof path);
     void *binary = kept ? read_file(path) : NULL;
     int result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
     if (!binary || (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)) {
         free(binary);
-        binary = compile(cuda, source, entry, &bytes);
+        binary = compile(cuda, source, options, what_then(k), &bytes);
         result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
-            gt__log_error("cuda: the kernel %s cannot be loaded, its calls run on the host", entry);
+            gt__log_error("cuda: a kernel cannot be loaded, %s", what_then(k));
         if (k->function && kept)
             write_file(path, binary, bytes);
     }
@@ -283,15 +292,15 @@ static gt_err make(gt_cuda *cuda, kernel *k)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? gt__cuda_fail(cuda, result, "a kernel") : GT_OK;
 }
 
-bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *entry, void **binary)
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *then, void **binary)
 {
     char path[PATH_MAX];
     size_t bytes = 0;
     if (!cuda->kernels->compiler)
         return false;
-    bool kept = file_path(cuda, source, path, sizeof path);
+    bool kept = file_path(cuda, source, exact, path, sizeof path);
     *binary = kept ? read_file(path) : NULL;
-    if (!*binary && (*binary = compile(cuda, source, entry, &bytes)) && kept)
+    if (!*binary && (*binary = compile(cuda, source, exact, then, &bytes)) && kept)
         write_file(path, *binary, bytes);
     return *binary != NULL;
 }
@@ -306,7 +315,7 @@ gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *
             k = find(kernels, &launch->key);
         }
         kernel fresh = {.key = launch->key, .shared = PLAIN_SHARED};
-        GT_TRY(make(cuda, &fresh));
+        GT_TRY(make(cuda, launch, &fresh));
         *k = fresh;
         kernels->count++;
     }

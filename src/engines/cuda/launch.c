@@ -72,3 +72,10 @@ gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step)
     } while (work->more);
     return GT_OK;
 }
+
+gt_err gt__cuda_run_chains(gt_cuda *cuda, const gt_cuda_part *parts, unsigned count, void *const *buffer)
+{
+    CUdeviceptr errors = 0;
+    GT_TRY(gt__cuda_lower_chains(parts, count, buffer, &cuda->work));
+    return launch_part(cuda, &cuda->work, parts[0].first, &errors);
+}

@@ -1,8 +1,9 @@
 /*
- * program.c: planned sequences. A plan that runs a second time with the same addresses is recorded as a CUDA graph, and from then
- * on such runs are one launch. Numbers (literals and immediates) that differ from the last run are put into the graph's
- * kernels first. Runs with other addresses queue the steps one by one. A program keeps a few recordings, since buffers often
- * alternate between a few places. Steps that run on the host cannot be recorded.
+ * program.c: planned sequences. Chains of elementwise steps become one kernel each (chain.h). A plan that runs a second time with
+ * the same addresses is recorded as a CUDA graph, and from then on such runs are one launch. Numbers (literals and immediates)
+ * that differ from the last run are put into the graph's kernels first. Runs with other addresses queue the parts one by one.
+ * A program keeps a few recordings, since buffers often alternate between a few places. Steps that run on the host cannot
+ * be recorded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,11 @@
 #include "engines/cuda/cuda.h"
 #include "engines/plan.h"
 
-enum { RECORDINGS = 8 };
+enum {
+    RECORDINGS = 8,
+    FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
+    MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
+};
 
 /* Scratch memory that belongs to a recording: its steps run in order, so they share it. */
 typedef struct scratch_block {
@@ -32,6 +37,7 @@ typedef struct node {
     gt_cuda_key key;
     CUfunction function;
     CUdeviceptr scratch, errors;
+    unsigned parts; /* that it runs, if it is of chains */
 } node;
 
 typedef struct recording {
@@ -40,8 +46,9 @@ typedef struct recording {
     gt_token token;    /* of that run */
     CUgraphExec graph; /* NULL: seen once, not recorded */
     CUgraph original;  /* that the nodes are of */
-    node *nodes;       /* by step */
+    node *nodes;
     size_t node_count, node_room;
+    size_t *node_of; /* by step: its first node, if it has one */
     scratch_block *scratches;
     size_t scratch_count;
     gt_cuda_errors *slots; /* pinned, one for each step that may fail */
@@ -51,12 +58,15 @@ typedef struct recording {
 
 struct gt_program {
     const gt_plan *plan;
+    gt_cuda_part *parts;
+    unsigned part_count;
     unsigned most_operands;
     gt_view *in; /* room for the operands of a step */
     const gt_view **views;
     size_t inputs_bytes;
     uint8_t *inputs; /* of the present run */
     uint64_t runs, replays;
+    unsigned lost;
     bool never; /* it cannot be recorded */
     recording recordings[RECORDINGS];
     recording *open; /* while one is recorded */
@@ -78,6 +88,7 @@ static void recording_free(gt_cuda *cuda, recording *r)
         cuda->driver->host_free(r->slots);
     free(r->scratches);
     free(r->nodes);
+    free(r->node_of);
     free(r->slot_step);
     free(r->inputs);
     *r = (recording){0};
@@ -146,6 +157,8 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
         r->nodes = more;
         r->node_room = room;
     }
+    if (!r->node_count || r->nodes[r->node_count - 1].step != step)
+        r->node_of[step] = r->node_count;
     r->nodes[r->node_count++] = (node){.node = last[0],
                                        .step = step,
                                        .key = launch->key,
@@ -157,52 +170,55 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
 
-static gt_view place(const gt_program *program, uint32_t value, void *const *buffer)
-{
-    const gt_plan_value *v = &program->plan->values[value];
-    gt_view view = v->view;
-    view.data = (char *)buffer[v->buffer] + v->offset;
-    return view;
-}
-
-/* The call of a step, in the program's room for one. */
-static void set_call(gt_program *program, unsigned number, void *const *buffer, gt_view *out, gt_call *call)
-{
-    const gt_plan_step *step = &program->plan->steps[number];
-    const gt_instruction *ins = &step->record->ins;
-    *out = place(program, step->result, buffer);
-    *call = (gt_call){.op = step->op,
-                      .compute = step->compute,
-                      .ins = ins,
-                      .tail = step->record + 1,
-                      .operands = step->operands,
-                      .in = program->views,
-                      .out = out};
-    for (unsigned k = 0; k < step->operands; k++) {
-        gt_view *in = &program->in[k];
-        program->views[k] = in;
-        if (step->operand[k] != GT_PLAN_LITERAL) {
-            *in = place(program, step->operand[k], buffer);
-            continue;
-        }
-        call->literals |= (uint8_t)(1 << k);
-        call->value[k] = gt__literal_operand(ins, k, in);
-    }
-}
-
 static gt_err run_step(gt_cuda *cuda, gt_program *program, unsigned number, void *const *buffer)
 {
     gt_view out;
-    gt_call call;
-    set_call(program, number, buffer, &out, &call);
+    gt_call call =
+        gt__plan_call(program->plan, &program->plan->steps[number], buffer, program->in, program->views, &out);
     return gt__cuda_execute(cuda, &call, number);
 }
 
-static gt_err run_steps(gt_cuda *cuda, gt_program *program, void *const *buffer, unsigned *step)
+/* Chains from part `first` on. *count: how many parts that were. To find out takes time, so there are more of them where that is
+ * recorded. */
+static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, void *const *buffer, unsigned *count)
 {
-    for (*step = 0; *step < program->plan->step_count; ++*step)
-        if (program->plan->steps[*step].kind != GT_STEP_VIEW)
-            GT_TRY(run_step(cuda, program, *step, buffer));
+    const gt_cuda_part *parts = program->parts + first;
+    recording *r = program->open;
+    unsigned left = program->part_count - first;
+    *count = gt__cuda_chain_batch(parts, !r && left > FEW ? FEW : left, buffer);
+    GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));
+    if (r)
+        r->nodes[r->node_count - 1].parts = *count;
+    return GT_OK;
+}
+
+static gt_err run_listed(gt_cuda *cuda, gt_program *program, const uint32_t *steps, unsigned count,
+                         void *const *buffer, unsigned *step)
+{
+    for (unsigned k = 0; k < count; k++) {
+        *step = steps[k];
+        GT_TRY(run_step(cuda, program, *step, buffer));
+    }
+    return GT_OK;
+}
+
+static gt_err run_parts(gt_cuda *cuda, gt_program *program, void *const *buffer, unsigned *step)
+{
+    for (unsigned k = 0, count; k < program->part_count; k += count) {
+        const gt_cuda_part *part = &program->parts[k];
+        const gt_cuda_chain *chain = part->chain;
+        count = 1;
+        if (chain) {
+            GT_TRY(run_listed(cuda, program, chain->before, chain->before_count, buffer, step));
+            *step = part->first;
+            GT_TRY(run_chains(cuda, program, k, buffer, &count));
+            GT_TRY(run_listed(cuda, program, chain->after, chain->after_count, buffer, step));
+            continue;
+        }
+        for (*step = part->first; *step <= part->last; ++*step)
+            if (program->plan->steps[*step].kind != GT_STEP_VIEW)
+                GT_TRY(run_step(cuda, program, *step, buffer));
+    }
     return GT_OK;
 }
 
@@ -244,7 +260,10 @@ static gt_err slots_new(gt_cuda *cuda, const gt_program *program, recording *r)
 {
     size_t bytes = (program->plan->step_count + 1) * sizeof *r->slots;
     r->slot_step = calloc(program->plan->step_count + 1, sizeof *r->slot_step);
-    if (!r->slot_step)
+    r->node_of = malloc((program->plan->step_count + 1) * sizeof *r->node_of);
+    if (r->node_of)
+        memset(r->node_of, 0xff, (program->plan->step_count + 1) * sizeof *r->node_of); /* no node */
+    if (!r->slot_step || !r->node_of)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     GT_CUDA_TRY(
         cuda, "pinned memory",
@@ -263,7 +282,7 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *co
     cuda->capturing = true;
     cuda->recording = program;
     program->open = r;
-    gt_err err = run_steps(cuda, program, buffer, &step);
+    gt_err err = run_parts(cuda, program, buffer, &step);
     program->open = NULL;
     cuda->recording = NULL;
     cuda->capturing = false;
@@ -312,37 +331,72 @@ static gt_err update_node(gt_cuda *cuda, recording *r, const node *n, gt_cuda_la
     return GT_OK;
 }
 
-/* The kernels of one step, which start at nodes[*at] or later. */
-static gt_err update_step(gt_cuda *cuda, gt_program *program, recording *r, unsigned step, void *const *buffer,
-                          size_t *at)
+/* The kernels of one step. */
+static gt_err update_step(gt_cuda *cuda, gt_program *program, recording *r, unsigned step, void *const *buffer)
 {
     gt_view out;
-    gt_call call;
+    gt_call call =
+        gt__plan_call(program->plan, &program->plan->steps[step], buffer, program->in, program->views, &out);
     gt_cuda_work *work = &cuda->work;
-    while (*at < r->node_count && r->nodes[*at].step < step)
-        ++*at;
-    set_call(program, step, buffer, &out, &call);
+    size_t at = r->node_of[step];
     work->more = 0;
     do {
         GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
-        for (unsigned k = 0; k < work->count; k++, ++*at) {
-            if (*at >= r->node_count || r->nodes[*at].step != step)
+        for (unsigned k = 0; k < work->count; k++, at++) {
+            if (at >= r->node_count || r->nodes[at].step != step)
                 return gt__fail(GT_ERR_UNSUPPORTED, "another number makes more kernels");
-            GT_TRY(update_node(cuda, r, &r->nodes[*at], &work->launch[k]));
+            GT_TRY(update_node(cuda, r, &r->nodes[at], &work->launch[k]));
         }
     } while (work->more);
-    return *at < r->node_count && r->nodes[*at].step == step
+    return at < r->node_count && r->nodes[at].step == step
                ? gt__fail(GT_ERR_UNSUPPORTED, "another number makes fewer kernels")
                : GT_OK;
+}
+
+/* The numbers of steps first to last are those in the graph. */
+static bool same_numbers(const gt_program *program, const recording *r, uint32_t first, uint32_t last)
+{
+    size_t offset = program->plan->buffer_count * sizeof(void *) + first * sizeof(step_numbers);
+    return memcmp(r->inputs + offset, program->inputs + offset, (last - first + 1) * sizeof(step_numbers)) == 0;
+}
+
+/* The kernel of the chain at part `first`, and of those that it runs with it. */
+static gt_err update_chains(gt_cuda *cuda, gt_program *program, recording *r, unsigned first, void *const *buffer)
+{
+    const gt_cuda_part *parts = program->parts + first;
+    const node *n = &r->nodes[r->node_of[parts->first]];
+    GT_TRY(gt__cuda_lower_chains(parts, n->parts, buffer, &cuda->work));
+    return update_node(cuda, r, n, &cuda->work.launch[0]);
+}
+
+static gt_err update_listed(gt_cuda *cuda, gt_program *program, recording *r, const uint32_t *steps,
+                            unsigned count, void *const *buffer)
+{
+    for (unsigned k = 0; k < count; k++)
+        if (!same_numbers(program, r, steps[k], steps[k]))
+            GT_TRY(update_step(cuda, program, r, steps[k], buffer));
+    return GT_OK;
 }
 
 /* Numbers that differ from those in the graph. An error: it has some of the new ones, and must not run. */
 static gt_err update(gt_cuda *cuda, gt_program *program, recording *r, void *const *buffer)
 {
-    size_t at = 0, offset = program->plan->buffer_count * sizeof(void *);
-    for (unsigned k = 0; k < program->plan->step_count; k++, offset += sizeof(step_numbers))
-        if (memcmp(r->inputs + offset, program->inputs + offset, sizeof(step_numbers)) != 0)
-            GT_TRY(update_step(cuda, program, r, k, buffer, &at));
+    for (unsigned k = 0, count; k < program->part_count; k += count) {
+        const gt_cuda_part *part = &program->parts[k];
+        const gt_cuda_chain *chain = part->chain;
+        count = chain ? r->nodes[r->node_of[part->first]].parts : 1;
+        if (same_numbers(program, r, part->first, part[count - 1].last))
+            continue;
+        if (chain) {
+            GT_TRY(update_listed(cuda, program, r, chain->before, chain->before_count, buffer));
+            GT_TRY(update_chains(cuda, program, r, k, buffer));
+            GT_TRY(update_listed(cuda, program, r, chain->after, chain->after_count, buffer));
+            continue;
+        }
+        for (uint32_t step = part->first; step <= part->last; step++)
+            if (!same_numbers(program, r, step, step))
+                GT_TRY(update_step(cuda, program, r, step, buffer));
+    }
     memcpy(r->inputs, program->inputs, program->inputs_bytes);
     return GT_OK;
 }
@@ -364,16 +418,18 @@ static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer,
     *used = NULL;
     program->runs++;
     if (program->never)
-        return run_steps(cuda, program, buffer, step);
+        return run_parts(cuda, program, buffer, step);
     collect_inputs(program, buffer);
     recording *r = find_recording(cuda, program);
     r->used = program->runs;
     if (r->inputs && !r->graph)
         record(cuda, program, r, buffer);
     else if (r->graph && update(cuda, program, r, buffer) != GT_OK) {
-        gt__log(GT_LOG_COMPILE, "cuda: a sequence is not recorded: %s", gt_error_text());
+        program->never = ++program->lost == MOST_LOST;
+        gt__log(GT_LOG_COMPILE, "cuda: a sequence %s: %s",
+                program->never ? "is not recorded" : "must be recorded again", gt_error_text());
         recording_free(cuda, r);
-        program->never = true;
+        r->used = program->runs;
     }
     if (r->graph) {
         *used = r;
@@ -382,7 +438,7 @@ static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer,
     }
     if (!program->never && (r->inputs = malloc(program->inputs_bytes)))
         memcpy(r->inputs, program->inputs, program->inputs_bytes);
-    return run_steps(cuda, program, buffer, step);
+    return run_parts(cuda, program, buffer, step);
 }
 
 /* ---- the interface -------------------------------------------------------------------------------------------------------------- */
@@ -412,15 +468,37 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
             program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays);
     for (int k = 0; k < RECORDINGS; k++)
         recording_free(cuda, &program->recordings[k]);
+    gt__cuda_parts_free(program->parts, program->part_count);
     free(program->in);
     free(program->views);
     free(program->inputs);
     free(program);
 }
 
+/* Chains whose kernels can be made are groups of the plan. */
+static gt_err make_chains(gt_cuda *cuda, gt_program *program, gt_plan *plan)
+{
+    GT_TRY(gt__cuda_parts_new(plan, &program->parts, &program->part_count));
+    for (unsigned k = 0; k < program->part_count; k++) {
+        gt_cuda_part *part = &program->parts[k];
+        gt_cuda_launch *launch = &cuda->work.launch[0];
+        CUfunction function;
+        if (!part->chain)
+            continue;
+        *launch = (gt_cuda_launch){.key = part->chain->key, .chain = part->chain};
+        gt_err err = gt__cuda_kernel(cuda, launch, &function);
+        if (err == GT_ERR_UNSUPPORTED)
+            gt__cuda_part_drop(part);
+        else if (err != GT_OK)
+            return err;
+        else
+            gt__cuda_part_settle(plan, part);
+    }
+    return GT_OK;
+}
+
 gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
 {
-    (void)engine;
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
@@ -432,9 +510,12 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     program->in = malloc((program->most_operands + 1) * sizeof *program->in);
     program->views = malloc((program->most_operands + 1) * sizeof *program->views);
     program->inputs = malloc(program->inputs_bytes + 1);
-    if (!program->in || !program->views || !program->inputs) {
+    gt_err err = program->in && program->views && program->inputs
+                     ? make_chains(gt__cuda(engine), program, plan)
+                     : gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    if (err != GT_OK) {
         gt__cuda_free_program(engine, program);
-        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+        return err;
     }
     *out = program;
     return GT_OK;

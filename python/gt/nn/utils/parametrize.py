@@ -12,6 +12,7 @@ import gt
 from gt import _help
 from gt import Tensor
 from gt.nn.containers import ModuleDict, ModuleList
+from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
 _cache = {}
@@ -132,7 +133,7 @@ def _inject_new_class(module):
         if known is not None:
             return known
         replica = memo[id(self)] = self.__new__(self.__class__)
-        replica.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        replica.__dict__.update(copy.deepcopy(Module.__getstate__(self), memo))
         return replica
     methods = {'__getstate__': getstate}
     if not hasattr(cls, '__deepcopy__'):

@@ -1,0 +1,116 @@
+/*
+ * chain.h: elementwise steps of a plan that run as one generated kernel. Knows nothing of the driver, as generate.h.
+ *
+ * A chain walks `count` positions: the elements of its members' results in row-major order. A thread loads a vector of each
+ * input, computes all members for it, and stores the results that are needed later; the others exist in registers only. Each
+ * member rounds its result to its dtype, so a chain gives what its steps give one by one, bit for bit.
+ *
+ * Steps of other kinds may lie between the members: those that need nothing of the chain run before it, others after it, if
+ * no later member needs them.
+ *
+ * Neighbouring chains with equal kernels and equal numbers run as one launch, over a table of their addresses and counts: the
+ * updates of many parameters of different sizes.
+ *
+ *     chain_form.c       which steps of a plan are chains
+ *     generate_chain.c   source and launches
+ */
+#ifndef GT_ENGINES_CUDA_CHAIN_H
+#define GT_ENGINES_CUDA_CHAIN_H
+
+#include "engines/cuda/generate_family.h"
+#include "engines/plan.h"
+
+enum {
+    GT_CHAIN_MEMBERS = 64,
+    GT_CHAIN_INPUTS = 24,
+    GT_CHAIN_OUTPUTS = 16,
+    GT_CHAIN_NUMBERS = 96,
+    GT_CHAIN_OTHERS = 12, /* steps of other kinds */
+    GT_CHAIN_NONE = 0xffff,
+    /* What a number is: below GT_MAX_OPERANDS a literal; */
+    GT_CHAIN_IMMEDIATE = GT_MAX_OPERANDS,       /* imm[0]; imm[1] is the next; */
+    GT_CHAIN_WHICH_POWER = GT_MAX_OPERANDS + 2, /* which row a power with this literal is: gt__cuda_power */
+};
+
+/* How an input is read. */
+typedef enum gt_chain_mode {
+    GT_CHAIN_FLAT,   /* position k is element k: a vector at once */
+    GT_CHAIN_ONE,    /* one element for all positions */
+    GT_CHAIN_VECTOR, /* along axes; the positions of a vector are neighbours */
+    GT_CHAIN_REPEAT, /* along axes; the positions of a vector are one element */
+    GT_CHAIN_GATHER, /* along axes, element by element */
+} gt_chain_mode;
+
+typedef struct gt_chain_input {
+    uint32_t value; /* of the plan */
+    gt_dtype dtype;
+    gt_chain_mode mode;
+    gt_access access;
+} gt_chain_input;
+
+typedef enum gt_chain_source { GT_CHAIN_READ, GT_CHAIN_MADE, GT_CHAIN_NUMBER } gt_chain_source;
+
+typedef struct gt_chain_operand {
+    gt_chain_source source;
+    uint16_t number; /* of the input, the member or the number */
+    gt_dtype dtype;
+    bool rounds; /* to the compute dtype first */
+} gt_chain_operand;
+
+/* A number that may change from run to run. */
+typedef struct gt_chain_number {
+    uint32_t step;
+    uint8_t what;
+    gt_dtype dtype;
+} gt_chain_number;
+
+typedef enum gt_chain_kind { GT_CHAIN_EXPRESSION, GT_CHAIN_MOVE, GT_CHAIN_FILL } gt_chain_kind;
+
+typedef struct gt_chain_member {
+    uint32_t step;
+    gt_chain_kind kind;
+    gt_dtype compute, out;
+    unsigned operands;
+    gt_chain_operand operand[GT_MAX_OPERANDS];
+    uint16_t which;  /* the number that tells a power from others; or GT_CHAIN_NONE */
+    uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE */
+    uint16_t output; /* which it is stored to; or GT_CHAIN_NONE */
+    bool needed;     /* by a step that runs after the chain */
+} gt_chain_member;
+
+struct gt_cuda_chain {
+    const gt_plan *plan;
+    int64_t count;
+    unsigned members, inputs, outputs, numbers, before_count, after_count;
+    unsigned vector; /* positions that a thread computes */
+    bool wide;       /* positions or offsets need 64 bits */
+    bool many;       /* the kernel takes a table of chains */
+    gt_cuda_key key;
+    gt_chain_member member[GT_CHAIN_MEMBERS];
+    gt_chain_input input[GT_CHAIN_INPUTS];
+    uint32_t output[GT_CHAIN_OUTPUTS]; /* values of the plan */
+    gt_chain_number number[GT_CHAIN_NUMBERS];
+    uint32_t before[GT_CHAIN_OTHERS], after[GT_CHAIN_OTHERS]; /* steps of other kinds, in order */
+};
+
+/* Steps first to last, without the views among them: a chain, or run one by one. */
+typedef struct gt_cuda_part {
+    uint32_t first, last;
+    gt_cuda_chain *chain; /* owned; NULL: one by one */
+} gt_cuda_part;
+
+/* Divide a plan into parts, in order. The plan does not change yet: a chain whose kernel cannot be made may be dropped. */
+gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count);
+void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count);
+void gt__cuda_part_drop(gt_cuda_part *part);
+/* The chain will run: its steps become a group, and buffers that it does without are dropped. */
+void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part);
+
+/* The key of its kernel, after `many` is set. GT_ERR_MEMORY. */
+gt_err gt__cuda_chain_key(gt_cuda_chain *chain);
+/* How many of the parts from the first on can be one launch: 0 if it is not a chain. Addresses and numbers are those of a run. */
+unsigned gt__cuda_chain_batch(const gt_cuda_part *parts, unsigned count, void *const *buffer);
+/* One launch for so many chains. GT_ERR_UNSUPPORTED: with these numbers they cannot be one launch. */
+gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *const *buffer, gt_cuda_work *work);
+
+#endif

@@ -1,0 +1,508 @@
+/*
+ * chain_form.c: chooses which neighbouring steps of a plan run as one kernel. Read chain.h first.
+ *
+ * Steps join while their results have as many elements as the chain has positions, and while they read what the chain
+ * makes only at the position where it is made. Steps that have nothing to do with the ones before begin a chain of their own.
+ *
+ * The steps between the first and the last member are one group of the plan. plan_memory.c lets an elementwise step of a group
+ * write over what steps before it have read element by element. So an elementwise step that is no member may run before the
+ * chain only if it has another number of elements, and never after it.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cuda/chain.h"
+#include "engines/cuda/generate_family.h"
+
+enum {
+    BOUNDARY = 64, /* of buffers, in bytes: engine.h */
+    LATER = 0xfffe,
+};
+
+typedef struct forming {
+    const gt_plan *plan;
+    gt_cuda_chain *chain;
+    uint16_t
+        *member; /* by buffer: the member that makes it, GT_CHAIN_NONE, or LATER: a step after the chain does */
+    uint16_t component; /* number of the last one that was begun */
+    uint16_t component_of[GT_CHAIN_MEMBERS];
+    uint16_t reader[GT_CHAIN_INPUTS]; /* the first member that reads an input */
+} forming;
+
+static uint32_t result_buffer(const gt_plan *plan, uint32_t step)
+{
+    return plan->values[plan->steps[step].result].buffer;
+}
+
+/* ---- what a step is ------------------------------------------------------------------------------------------ */
+
+/* Elements that lie far apart are left to kernels that move squares of them. */
+static bool moves_runs(const gt_plan *plan, const gt_plan_step *step)
+{
+    gt_access access;
+    if (step->operand[0] == GT_PLAN_LITERAL)
+        return false;
+    const gt_view *view = &plan->values[step->operand[0]].view;
+    gt__access_find(view, &view->meta, &access);
+    int64_t stride = access.stride[access.rank - 1];
+    return stride == 0 || stride == 1;
+}
+
+static bool has_complex_operand(const gt_plan *plan, const gt_plan_step *step)
+{
+    for (unsigned k = 0; k < step->operands; k++)
+        if (step->operand[k] != GT_PLAN_LITERAL &&
+            gt__dtype_is_complex((gt_dtype)plan->values[step->operand[k]].view.meta.dtype))
+            return true;
+    return false;
+}
+
+/* False: it is no member of a chain. */
+static bool kind_of(const gt_plan *plan, const gt_plan_step *step, gt_chain_kind *kind)
+{
+    const gt_view *out = &plan->values[step->result].view;
+    if (step->kind != GT_STEP_RUN || out->meta.numel == 0 || !out->contiguous)
+        return false;
+    switch ((gt_form)gt__op_table[step->op].form) {
+    case GT_FORM_UNARY:
+    case GT_FORM_BINARY:
+    case GT_FORM_TERNARY:
+        *kind = GT_CHAIN_EXPRESSION;
+        return gt__cuda_chains(step->op, step->compute) &&
+               (gt__dtype_is_complex(step->compute) || !has_complex_operand(plan, step));
+    case GT_FORM_RESHAPE:
+    case GT_FORM_CAST:
+    case GT_FORM_COPY:
+        *kind = GT_CHAIN_MOVE;
+        return moves_runs(plan, step);
+    case GT_FORM_FULL:
+        *kind = GT_CHAIN_FILL;
+        return !gt__dtype_is_complex((gt_dtype)out->meta.dtype);
+    default:
+        return false;
+    }
+}
+
+/* ---- operands ------------------------------------------------------------------------------------------------ */
+
+static bool same_access(const gt_access *a, const gt_access *b)
+{
+    bool same = a->rank == b->rank;
+    for (int axis = 0; same && axis < a->rank; axis++)
+        same = a->shape[axis] == b->shape[axis] && a->stride[axis] == b->stride[axis];
+    return same;
+}
+
+static bool is_one(const gt_access *access)
+{
+    return access->rank == 1 && access->stride[0] == 0 && access->shape[0] > 1;
+}
+
+/* The number of an input that is read this way; GT_CHAIN_NONE if there is no room. */
+static uint16_t input_add(forming *f, uint32_t value, const gt_access *access)
+{
+    gt_cuda_chain *chain = f->chain;
+    const gt_plan_value *v = &f->plan->values[value];
+    for (unsigned k = 0; k < chain->inputs; k++) {
+        const gt_plan_value *known = &f->plan->values[chain->input[k].value];
+        if (known->buffer == v->buffer && known->offset == v->offset &&
+            chain->input[k].dtype == v->view.meta.dtype && same_access(&chain->input[k].access, access))
+            return (uint16_t)k;
+    }
+    if (chain->inputs == GT_CHAIN_INPUTS)
+        return GT_CHAIN_NONE;
+    f->reader[chain->inputs] = GT_CHAIN_NONE;
+    chain->input[chain->inputs] =
+        (gt_chain_input){.value = value, .dtype = (gt_dtype)v->view.meta.dtype, .access = *access};
+    return (uint16_t)chain->inputs++;
+}
+
+static bool number_add(forming *f, uint32_t step, unsigned what, gt_dtype dtype, uint16_t *number)
+{
+    gt_cuda_chain *chain = f->chain;
+    if (chain->numbers == GT_CHAIN_NUMBERS)
+        return false;
+    chain->number[chain->numbers] = (gt_chain_number){.step = step, .what = (uint8_t)what, .dtype = dtype};
+    *number = (uint16_t)chain->numbers++;
+    return true;
+}
+
+/* Members of two components belong together from now on. */
+static void unite(forming *f, uint16_t a, uint16_t b)
+{
+    uint16_t from = f->component_of[a], to = f->component_of[b];
+    for (unsigned k = 0; k <= f->chain->members && from != to; k++)
+        if (f->component_of[k] == from)
+            f->component_of[k] = to;
+}
+
+/* Operand k of the member that is being added. */
+static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
+{
+    gt_cuda_chain *chain = f->chain;
+    const gt_plan_step *step = &f->plan->steps[m->step];
+    gt_chain_operand *operand = &m->operand[k];
+    uint16_t self = (uint16_t)chain->members;
+    gt_access access;
+    if (step->operand[k] == GT_PLAN_LITERAL) {
+        operand->source = GT_CHAIN_NUMBER;
+        return number_add(f, m->step, k, gt__dtype_real(m->compute), &operand->number);
+    }
+    const gt_plan_value *value = &f->plan->values[step->operand[k]];
+    const gt_meta *over = m->kind == GT_CHAIN_MOVE ? &value->view.meta : &f->plan->values[step->result].view.meta;
+    operand->dtype = (gt_dtype)value->view.meta.dtype;
+    operand->rounds = m->kind == GT_CHAIN_EXPRESSION && gt__cuda_rounds(operand->dtype, m->compute);
+    gt__access_find(&value->view, over, &access);
+    uint16_t made = f->member[value->buffer];
+    if (made == LATER)
+        return false;
+    if (made != GT_CHAIN_NONE) {
+        operand->source = GT_CHAIN_MADE;
+        operand->number = made;
+        unite(f, self, made);
+        return gt__access_flat(&access) && value->offset == 0 && operand->dtype == chain->member[made].out;
+    }
+    operand->source = GT_CHAIN_READ;
+    operand->number = input_add(f, step->operand[k], &access);
+    if (operand->number == GT_CHAIN_NONE)
+        return false;
+    if (f->reader[operand->number] == GT_CHAIN_NONE)
+        f->reader[operand->number] = self;
+    else if (!is_one(&access))
+        unite(f, self, f->reader[operand->number]);
+    return true;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------- */
+
+/* A power with a number: which expression it is depends on the number. */
+static bool is_power(const gt_plan_step *step)
+{
+    return step->op == GT_OP_pow && step->operand[1] == GT_PLAN_LITERAL && step->operand[0] != GT_PLAN_LITERAL;
+}
+
+/* Add a step to the chain, if it fits. */
+static bool join(forming *f, uint32_t number)
+{
+    const gt_plan *plan = f->plan;
+    const gt_plan_step *step = &plan->steps[number];
+    gt_cuda_chain *chain = f->chain;
+    const gt_plan_value *result = &plan->values[step->result];
+    gt_chain_member m = {.step = number,
+                         .compute = step->compute,
+                         .out = (gt_dtype)result->view.meta.dtype,
+                         .operands = step->operands,
+                         .which = GT_CHAIN_NONE,
+                         .pq = GT_CHAIN_NONE,
+                         .output = GT_CHAIN_NONE};
+    if (!kind_of(plan, step, &m.kind) || (chain->members && result->view.meta.numel != chain->count))
+        return false;
+    f->component_of[chain->members] = f->component++;
+    for (unsigned k = 0; k < m.operands; k++)
+        if (!operand_add(f, &m, k))
+            return false;
+    if (m.kind == GT_CHAIN_FILL && !number_add(f, number, GT_CHAIN_IMMEDIATE, m.out, &m.operand[0].number))
+        return false;
+    uint16_t q;
+    if (is_power(step) && !number_add(f, number, GT_CHAIN_WHICH_POWER, m.compute, &m.which))
+        return false;
+    if (m.kind == GT_CHAIN_EXPRESSION && gt__cuda_has_numbers(step->op) &&
+        (!number_add(f, number, GT_CHAIN_IMMEDIATE, gt__dtype_real(m.compute), &m.pq) ||
+         !number_add(f, number, GT_CHAIN_IMMEDIATE + 1, gt__dtype_real(m.compute), &q)))
+        return false;
+    chain->count = result->view.meta.numel;
+    f->member[result->buffer] = (uint16_t)chain->members;
+    chain->member[chain->members++] = m;
+    return true;
+}
+
+static bool is_elementwise(const gt_plan_step *step)
+{
+    gt_form form = (gt_form)gt__op_table[step->op].form;
+    return form == GT_FORM_UNARY || form == GT_FORM_BINARY || form == GT_FORM_TERNARY;
+}
+
+/* Leave out a step that did not join. False: the chain ends before it. */
+static bool pass_by(forming *f, uint32_t number)
+{
+    const gt_plan *plan = f->plan;
+    const gt_plan_step *step = &plan->steps[number];
+    gt_cuda_chain *chain = f->chain;
+    bool depends = false;
+    if (!chain->members || step->kind != GT_STEP_RUN ||
+        chain->before_count + chain->after_count == GT_CHAIN_OTHERS)
+        return false;
+    for (unsigned k = 0; k < step->operands; k++)
+        depends |= step->operand[k] != GT_PLAN_LITERAL &&
+                   f->member[plan->values[step->operand[k]].buffer] != GT_CHAIN_NONE;
+    if (is_elementwise(step) && (depends || plan->values[step->result].view.meta.numel == chain->count))
+        return false;
+    if (!depends) {
+        chain->before[chain->before_count++] = number;
+        return true;
+    }
+    for (unsigned k = 0; k < step->operands; k++) {
+        uint16_t made =
+            step->operand[k] == GT_PLAN_LITERAL ? GT_CHAIN_NONE : f->member[plan->values[step->operand[k]].buffer];
+        if (made < chain->members)
+            chain->member[made].needed = true;
+    }
+    f->member[result_buffer(plan, number)] = LATER;
+    chain->after[chain->after_count++] = number;
+    return true;
+}
+
+static void clear(forming *f)
+{
+    gt_cuda_chain *chain = f->chain;
+    for (unsigned k = 0; k < chain->members; k++)
+        f->member[result_buffer(f->plan, chain->member[k].step)] = GT_CHAIN_NONE;
+    for (unsigned k = 0; k < chain->after_count; k++)
+        f->member[result_buffer(f->plan, chain->after[k])] = GT_CHAIN_NONE;
+    chain->members = chain->inputs = chain->outputs = chain->numbers = 0;
+    chain->before_count = chain->after_count = 0;
+    f->component = 0;
+}
+
+/* Members from step `first` on, at most so many. */
+static void form(forming *f, uint32_t first, unsigned most)
+{
+    uint16_t before[GT_CHAIN_MEMBERS];
+    clear(f);
+    for (uint32_t k = first; k < f->plan->step_count && f->chain->members < most; k++) {
+        unsigned inputs = f->chain->inputs, numbers = f->chain->numbers;
+        memcpy(before, f->component_of, sizeof before);
+        if (f->plan->steps[k].kind == GT_STEP_VIEW || join(f, k))
+            continue;
+        memcpy(f->component_of, before, sizeof before);
+        f->chain->inputs = inputs;
+        f->chain->numbers = numbers;
+        if (!pass_by(f, k))
+            break;
+    }
+}
+
+/* How many members are of components that end before the next one begins: the first such number. */
+static unsigned first_boundary(const forming *f)
+{
+    unsigned members = f->chain->members, last = 0;
+    for (unsigned k = 0; k <= last && k < members; k++)
+        for (unsigned other = k + 1; other < members; other++)
+            if (f->component_of[other] == f->component_of[k] && other > last)
+                last = other;
+    return members ? last + 1 : 0;
+}
+
+/* Of a chain without room for the next step: how many members it keeps, so that few values are handed over in memory. */
+static unsigned best_boundary(const forming *f)
+{
+    const gt_cuda_chain *chain = f->chain;
+    const gt_plan *plan = f->plan;
+    unsigned best = chain->members, fewest = UINT_MAX;
+    for (unsigned cut = chain->members / 2; cut <= chain->members; cut++) {
+        unsigned crossing = 0;
+        uint32_t step = cut ? chain->member[cut - 1].step : 0;
+        for (unsigned k = 0; k < cut; k++) {
+            const gt_plan_buffer *buffer = &plan->buffers[result_buffer(plan, chain->member[k].step)];
+            crossing += buffer->role == GT_PLAN_INNER && buffer->last_use > step;
+        }
+        if (crossing <= fewest) {
+            fewest = crossing;
+            best = cut;
+        }
+    }
+    return best;
+}
+
+/* ---- the finished chain -------------------------------------------------------------------------------------- */
+
+/* It need not be in memory. */
+static bool is_inside(const gt_plan *plan, const gt_cuda_chain *chain, uint32_t buffer)
+{
+    return plan->buffers[buffer].role == GT_PLAN_INNER &&
+           plan->buffers[buffer].last_use <= chain->member[chain->members - 1].step;
+}
+
+/* False: it has too many. */
+static bool find_outputs(forming *f)
+{
+    gt_cuda_chain *chain = f->chain;
+    chain->outputs = 0;
+    for (unsigned k = 0; k < chain->members; k++) {
+        gt_chain_member *m = &chain->member[k];
+        if (!m->needed && is_inside(f->plan, chain, result_buffer(f->plan, m->step)))
+            continue;
+        if (chain->outputs == GT_CHAIN_OUTPUTS)
+            return false;
+        m->output = (uint16_t)chain->outputs;
+        chain->output[chain->outputs++] = f->plan->steps[m->step].result;
+    }
+    return true;
+}
+
+static int64_t reach(const gt_access *access)
+{
+    int64_t sum = 0;
+    for (int axis = 0; axis < access->rank; axis++) {
+        int64_t stride = access->stride[axis];
+        sum += (access->shape[axis] - 1) * (stride < 0 ? -stride : stride);
+    }
+    return sum;
+}
+
+static gt_chain_mode choose_mode(const gt_plan *plan, const gt_chain_input *in, int64_t vector)
+{
+    const gt_access *access = &in->access;
+    int last = access->rank - 1;
+    int64_t bytes = (int64_t)gt__dtype_size(in->dtype) * vector;
+    if (is_one(access))
+        return GT_CHAIN_ONE;
+    bool aligned = plan->values[in->value].offset % (bytes < 16 ? bytes : 16) == 0;
+    if (gt__access_flat(access))
+        return aligned ? GT_CHAIN_FLAT : GT_CHAIN_GATHER;
+    if (access->shape[last] % vector != 0)
+        return GT_CHAIN_GATHER;
+    for (int axis = 0; axis < last; axis++)
+        aligned &= access->stride[axis] % vector == 0;
+    return access->stride[last] == 0              ? GT_CHAIN_REPEAT
+           : access->stride[last] == 1 && aligned ? GT_CHAIN_VECTOR
+                                                  : GT_CHAIN_GATHER;
+}
+
+/* Buffers begin on a boundary, so the plan tells what is aligned. */
+static void choose_vector(gt_cuda_chain *chain)
+{
+    size_t least = 16;
+    _Static_assert(BOUNDARY % 16 == 0, "vectors of 16 bytes");
+    for (unsigned k = 0; k < chain->inputs; k++)
+        if (!is_one(&chain->input[k].access) && gt__dtype_size(chain->input[k].dtype) < least)
+            least = gt__dtype_size(chain->input[k].dtype);
+    for (unsigned k = 0; k < chain->members; k++)
+        if (chain->member[k].output != GT_CHAIN_NONE && gt__dtype_size(chain->member[k].out) < least)
+            least = gt__dtype_size(chain->member[k].out);
+    chain->vector = 16 / least < 8 ? (unsigned)(16 / least) : 8;
+    chain->wide = chain->count >= INT32_MAX / 2;
+    for (unsigned k = 0; k < chain->inputs; k++) {
+        chain->input[k].mode = choose_mode(chain->plan, &chain->input[k], chain->vector);
+        chain->wide |= reach(&chain->input[k].access) >= INT32_MAX;
+    }
+}
+
+/* The chain from a step on; NULL if it has no members. */
+static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
+{
+    gt_cuda_chain *chain = f->chain;
+    *out = NULL;
+    form(f, first, GT_CHAIN_MEMBERS);
+    bool full = chain->members == GT_CHAIN_MEMBERS || chain->inputs == GT_CHAIN_INPUTS ||
+                chain->numbers + 2 >= GT_CHAIN_NUMBERS;
+    unsigned boundary = first_boundary(f);
+    if (full && boundary == chain->members)
+        boundary = best_boundary(f);
+    while (boundary > 0) {
+        form(f, first, boundary);
+        if (find_outputs(f))
+            break;
+        boundary /= 2;
+    }
+    if (boundary == 0)
+        return GT_OK;
+    choose_vector(chain);
+    gt_cuda_chain *copy = malloc(sizeof *copy);
+    if (!copy)
+        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    *copy = *chain;
+    *out = copy;
+    return GT_OK;
+}
+
+/* ---- parts --------------------------------------------------------------------------------------------------- */
+
+void gt__cuda_part_drop(gt_cuda_part *part)
+{
+    free(part->chain);
+    part->chain = NULL;
+}
+
+void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count)
+{
+    for (unsigned k = 0; parts && k < count; k++)
+        gt__cuda_part_drop(&parts[k]);
+    free(parts);
+}
+
+void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part)
+{
+    for (uint32_t k = part->first; k <= part->last; k++)
+        plan->steps[k].group = part->first;
+    for (unsigned k = 0; k < part->chain->members; k++) {
+        uint32_t buffer = result_buffer(plan, part->chain->member[k].step);
+        if (part->chain->member[k].output == GT_CHAIN_NONE)
+            plan->buffers[buffer].role = GT_PLAN_NONE;
+    }
+}
+
+/* A table has room for several of it. */
+static bool is_flat(const gt_cuda_chain *chain)
+{
+    if (chain->before_count || chain->after_count)
+        return false;
+    for (unsigned k = 0; k < chain->inputs; k++)
+        if (chain->input[k].mode != GT_CHAIN_FLAT && chain->input[k].mode != GT_CHAIN_ONE)
+            return false;
+    return true;
+}
+
+/* Neighbours with the same kernel share launches: these have kernels that take many. A step without such a neighbour is no
+ * chain. */
+static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
+{
+    for (unsigned k = 0; k < count; k++)
+        if (parts[k].chain)
+            GT_TRY(gt__cuda_chain_key(parts[k].chain));
+    for (unsigned k = 0; k + 1 < count; k++) {
+        gt_cuda_chain *a = parts[k].chain, *b = parts[k + 1].chain;
+        if (a && b && is_flat(a) && is_flat(b) && memcmp(&a->key, &b->key, sizeof a->key) == 0)
+            a->many = b->many = true;
+    }
+    for (unsigned k = 0; k < count; k++) {
+        if (parts[k].chain && parts[k].chain->many)
+            GT_TRY(gt__cuda_chain_key(parts[k].chain));
+        else if (parts[k].chain && parts[k].chain->members < 2)
+            gt__cuda_part_drop(&parts[k]);
+    }
+    return GT_OK;
+}
+
+static gt_err add_parts(forming *f, gt_cuda_part *parts, unsigned *count)
+{
+    for (uint32_t k = 0; k < f->plan->step_count; k++) {
+        if (f->plan->steps[k].kind == GT_STEP_VIEW)
+            continue;
+        gt_cuda_part *part = &parts[(*count)++];
+        *part = (gt_cuda_part){.first = k, .last = k};
+        GT_TRY(chain_form(f, k, &part->chain));
+        if (part->chain)
+            k = part->last = part->chain->member[part->chain->members - 1].step;
+    }
+    return find_neighbours(parts, *count);
+}
+
+gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count)
+{
+    forming f = {.plan = plan, .chain = calloc(1, sizeof *f.chain)};
+    f.member = malloc((plan->buffer_count + 1) * sizeof *f.member);
+    *count = 0;
+    *parts = calloc(plan->step_count + 1, sizeof **parts);
+    gt_err err = f.chain && f.member && *parts ? GT_OK : gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    if (err == GT_OK) {
+        f.chain->plan = plan;
+        for (uint32_t k = 0; k < plan->buffer_count; k++)
+            f.member[k] = GT_CHAIN_NONE;
+        err = add_parts(&f, *parts, count);
+    }
+    free(f.chain);
+    free(f.member);
+    return err;
+}

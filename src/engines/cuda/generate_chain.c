@@ -1,0 +1,369 @@
+/*
+ * generate_chain.c: the source of a chain's kernel, and its launches. Read chain.h first; device/chain.cuh has what kernels call.
+ *
+ * All parameters are words of eight bytes: the numbers, the sizes and strides of inputs that are read along axes, how many chains
+ * there are, and for each its addresses (inputs, then outputs), its count and the number of its first block.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cuda/chain.h"
+
+enum { WORDS = GT_CUDA_PARAM_MAX / 8 };
+
+static bool has_axes(const gt_chain_input *in)
+{
+    return in->mode >= GT_CHAIN_VECTOR;
+}
+
+static unsigned axis_words(const gt_cuda_chain *chain)
+{
+    unsigned words = 0;
+    for (unsigned k = 0; k < chain->inputs; k++)
+        if (has_axes(&chain->input[k]))
+            words += 2 * (unsigned)chain->input[k].access.rank;
+    return words;
+}
+
+/* Arrays of the kernel's struct have at least one element. */
+static unsigned at_least_one(unsigned size)
+{
+    return size ? size : 1;
+}
+
+static unsigned first_unit(const gt_cuda_chain *chain)
+{
+    return at_least_one(chain->numbers) + at_least_one(axis_words(chain)) + 1;
+}
+
+static unsigned unit_words(const gt_cuda_chain *chain)
+{
+    return chain->inputs + chain->outputs + 2;
+}
+
+/* Chains that the kernel's table has room for. */
+static unsigned room(const gt_cuda_chain *chain)
+{
+    return chain->many ? (WORDS - first_unit(chain)) / unit_words(chain) : 1;
+}
+
+/* ---- source ------------------------------------------------------------------------------------------------- */
+
+static void write_params(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
+{
+    gt__cuda_add(text, "struct %s_unit {\nvoid *at[%u];\nint64_t count, first;\n};\n", name,
+                 chain->inputs + chain->outputs);
+    gt__cuda_add(
+        text,
+        "struct %s_params {\nuint64_t number[%u];\nint64_t axes[%u];\nint64_t units;\n%s_unit unit[%u];\n};\n",
+        name, at_least_one(chain->numbers), at_least_one(axis_words(chain)), name, room(chain));
+}
+
+static void write_load(const gt_chain_input *in, unsigned k, unsigned axes, gt_cuda_text *text)
+{
+    static const char *const functions[] = {[GT_CHAIN_FLAT] = "flat",
+                                            [GT_CHAIN_ONE] = "repeat",
+                                            [GT_CHAIN_VECTOR] = "flat",
+                                            [GT_CHAIN_REPEAT] = "repeat",
+                                            [GT_CHAIN_GATHER] = "gather"};
+    int rank = in->access.rank;
+    gt__cuda_add(text, "gt_vector<%s::raw, V> a%u;\n", gt__cuda_dtype(in->dtype), k);
+    if (in->mode == GT_CHAIN_GATHER)
+        gt__cuda_add(text, "gt_chain_gather<%d, I>(unit.at[%u], params.axes + %u, i, &a%u);\n", rank, k, axes, k);
+    else if (has_axes(in))
+        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], gt_chain_offset<%d, I>(params.axes + %u, i), &a%u);\n",
+                     functions[in->mode], k, rank, axes, k);
+    else
+        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], %s, &a%u);\n", functions[in->mode], k,
+                     in->mode == GT_CHAIN_ONE ? "0" : "i", k);
+}
+
+/* An input's or a member's element. */
+static void write_element(const gt_chain_operand *operand, gt_cuda_text *text)
+{
+    gt__cuda_add(text, operand->source == GT_CHAIN_READ ? "a%u.at[j]" : "s%u", operand->number);
+}
+
+/* Operand x, y or z of a member. */
+static void write_operand(const gt_chain_member *m, unsigned k, gt_cuda_text *text)
+{
+    const gt_chain_operand *operand = &m->operand[k];
+    gt__cuda_add(text, "const T %c = ", "xyz"[k]);
+    if (operand->source == GT_CHAIN_NUMBER) {
+        gt__cuda_add(text, "gt_number<T, L>(&params.number[%u]);\n", operand->number);
+        return;
+    }
+    gt__cuda_add(text, "gt_read<T, %s, %s>(", gt__cuda_dtype(operand->dtype),
+                 operand->rounds ? gt__cuda_dtype(m->compute) : "gt_exact<T>");
+    write_element(operand, text);
+    gt__cuda_add_plain(text, ");\n");
+}
+
+/* Rows that a power with a number may be; the last one always is. */
+static const gt_opcode powers[] = {GT_OP_square, GT_OP_sqrt, GT_OP_rsqrt, GT_OP_reciprocal, GT_OP_pow};
+enum { POWERS = sizeof powers / sizeof powers[0] };
+
+static void write_power(const gt_chain_member *m, gt_cuda_text *text)
+{
+    const char *type;
+    unsigned rows = gt__dtype_is_float(m->compute) ? POWERS - 1 : 1;
+    gt__cuda_add(text, "const int which = (int)gt_number<T, L>(&params.number[%u]);\nconst T power = ", m->which);
+    for (unsigned k = 0; k < rows; k++)
+        gt__cuda_add(text, "which == %u ? (T)(%s) : ", k, gt__cuda_expression(powers[k], m->compute, &type));
+    gt__cuda_add(text, "(T)(%s);\n", gt__cuda_expression(GT_OP_pow, m->compute, &type));
+}
+
+static void write_member(const gt_plan *plan, const gt_chain_member *m, unsigned number, gt_cuda_text *text)
+{
+    const char *out = gt__cuda_dtype(m->out), *result = "T", *expression = "x";
+    gt_dtype compute = m->kind == GT_CHAIN_EXPRESSION ? m->compute
+                       : m->kind == GT_CHAIN_FILL     ? m->out
+                                                      : m->operand[0].dtype;
+    const char *type = gt__cuda_type_name(gt__cuda_type(compute));
+    if (m->kind == GT_CHAIN_MOVE && compute == m->out) { /* as it is: not even a NaN changes */
+        gt__cuda_add(text, "const %s::raw s%u = ", out, number);
+        write_element(&m->operand[0], text);
+        gt__cuda_add_plain(text, ";\n");
+        return;
+    }
+    gt__cuda_add(text, "%s::raw s%u;\n{\ntypedef %s T;\n", out, number, type);
+    if (gt__dtype_is_complex(compute))
+        gt__cuda_add(text, "typedef %s R;\ntypedef R L;\n", compute == GT_COMPLEX64 ? "float" : "double");
+    else
+        gt__cuda_add(text, "typedef T L;\n");
+    for (unsigned k = 0; k < m->operands; k++)
+        write_operand(m, k, text);
+    if (m->kind == GT_CHAIN_FILL)
+        gt__cuda_add(text, "const T x = gt_number<T, L>(&params.number[%u]);\n", m->operand[0].number);
+    if (m->pq != GT_CHAIN_NONE)
+        gt__cuda_add(text,
+                     "const T p = gt_number<T, L>(&params.number[%u]), q = gt_number<T, L>(&params.number[%u]);\n",
+                     m->pq, m->pq + 1u);
+    if (m->which != GT_CHAIN_NONE) {
+        write_power(m, text);
+        expression = "power";
+    } else if (m->kind == GT_CHAIN_EXPRESSION) {
+        expression = gt__cuda_expression(plan->steps[m->step].op, m->compute, &result);
+    }
+    gt__cuda_add(text, "s%u = %s::store((%s)(%s));\n}\n", number, out, result, expression);
+}
+
+/* The function that computes V positions. */
+static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
+{
+    unsigned axes = 0;
+    gt__cuda_add(text,
+                 "template <int V> GT_F void %s_at(const %s_params &params, const %s_unit &unit, %s i)\n{\n"
+                 "typedef %s I;\n",
+                 name, name, name, chain->wide ? "int64_t" : "int32_t", chain->wide ? "int64_t" : "int32_t");
+    for (unsigned k = 0; k < chain->inputs; k++) {
+        write_load(&chain->input[k], k, axes, text);
+        if (has_axes(&chain->input[k]))
+            axes += 2 * (unsigned)chain->input[k].access.rank;
+    }
+    for (unsigned k = 0; k < chain->members; k++)
+        if (chain->member[k].output != GT_CHAIN_NONE)
+            gt__cuda_add(text, "gt_vector<%s::raw, V> o%u;\n", gt__cuda_dtype(chain->member[k].out),
+                         chain->member[k].output);
+    gt__cuda_add_plain(text, "#pragma unroll\nfor (int j = 0; j < V; j++) {\n");
+    for (unsigned k = 0; k < chain->members; k++) {
+        write_member(chain->plan, &chain->member[k], k, text);
+        if (chain->member[k].output != GT_CHAIN_NONE)
+            gt__cuda_add(text, "o%u.at[j] = s%u;\n", chain->member[k].output, k);
+    }
+    gt__cuda_add_plain(text, "}\n");
+    for (unsigned k = 0; k < chain->outputs; k++)
+        gt__cuda_add(text, "gt_chain_store(unit.at[%u], i, o%u);\n", chain->inputs + k, k);
+    gt__cuda_add_plain(text, "}\n");
+}
+
+void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
+{
+    write_params(chain, name, text);
+    write_body(chain, name, text);
+    gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(%s_params) params)\n{\nenum { V = %u };\n", GT_CUDA_BLOCK, name,
+                 name, chain->vector);
+    gt__cuda_add(text, "const %s_unit &unit = params.unit[%s];\n", name,
+                 chain->many ? "gt_chain_find(params.unit, params.units)" : "0");
+    gt__cuda_add(
+        text,
+        "const int64_t vector = ((int64_t)blockIdx.x - unit.first) * %u + threadIdx.x, whole = unit.count / V;\n"
+        "if (vector < whole)\n%s_at<V>(params, unit, vector * V);\n"
+        "if (V > 1 && vector < unit.count - whole * V)\n%s_at<1>(params, unit, whole * V + vector);\n}\n",
+        GT_CUDA_BLOCK, name, name);
+}
+
+/* ---- keys --------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_text(uint64_t hash, const gt_cuda_text *text)
+{
+    for (size_t k = 0; k < text->size; k++)
+        hash = (hash ^ (uint8_t)text->data[k]) * 0x100000001b3u, hash ^= hash >> 29;
+    return hash;
+}
+
+gt_err gt__cuda_chain_key(gt_cuda_chain *chain)
+{
+    gt_cuda_text text = {0};
+    gt__cuda_write_chain(chain, "chain", &text);
+    memset(&chain->key, 0, sizeof chain->key);
+    if (!text.failed) {
+        uint64_t hash[] = {hash_text(0xcbf29ce484222325u, &text), hash_text(0x9ae16a3b2f90404fu, &text)};
+        chain->key.family = GT_CUDA_CHAIN;
+        chain->key.vector = (uint8_t)chain->vector;
+        memcpy(chain->key.option, hash, sizeof hash);
+    }
+    free(text.data);
+    return text.failed ? gt__fail(GT_ERR_MEMORY, "no memory for the source of a kernel") : GT_OK;
+}
+
+/* ---- launches ----------------------------------------------------------------------------------------------- */
+
+static uint64_t which_power(gt_dtype literal, gt_imm value, gt_dtype compute)
+{
+    gt_opcode op = gt__cuda_power(compute, literal, value);
+    unsigned which = 0;
+    while (powers[which] != op)
+        which++;
+    return gt__cuda_real(which, compute);
+}
+
+static uint64_t number_now(const gt_plan *plan, const gt_chain_number *number)
+{
+    const gt_plan_step *step = &plan->steps[number->step];
+    const gt_instruction *ins = &step->record->ins;
+    gt_view view;
+    if (number->what < GT_MAX_OPERANDS || number->what == GT_CHAIN_WHICH_POWER) {
+        bool power = number->what == GT_CHAIN_WHICH_POWER;
+        gt_imm value = gt__literal_operand(ins, power ? 1 : number->what, &view);
+        gt_dtype literal = (gt_dtype)view.meta.dtype;
+        return power ? which_power(literal, value, number->dtype) : gt__cuda_number(literal, value, number->dtype);
+    }
+    if (step->op == GT_OP_full)
+        return gt__cuda_number(gt__dtype_is_float(number->dtype) ? GT_FLOAT64 : GT_INT64, ins->imm[0],
+                               number->dtype);
+    return gt__cuda_real(ins->imm[number->what - GT_CHAIN_IMMEDIATE].f, number->dtype);
+}
+
+static uint64_t address_of(const gt_plan *plan, uint32_t value, void *const *buffer)
+{
+    const gt_plan_value *v = &plan->values[value];
+    return (uintptr_t)buffer[v->buffer] + (uint64_t)v->offset;
+}
+
+/* Addresses of inputs, then outputs. */
+static void find_addresses(const gt_cuda_chain *chain, void *const *buffer, uint64_t *at)
+{
+    for (unsigned k = 0; k < chain->inputs; k++)
+        at[k] = address_of(chain->plan, chain->input[k].value, buffer);
+    for (unsigned k = 0; k < chain->outputs; k++)
+        at[chain->inputs + k] = address_of(chain->plan, chain->output[k], buffer);
+}
+
+/* Buffers are where choose_vector of chain_form.c expects them. */
+static bool are_aligned(const gt_cuda_chain *chain, void *const *buffer)
+{
+    bool aligned = true;
+    for (unsigned k = 0; k < chain->inputs; k++)
+        aligned &= (uintptr_t)buffer[chain->plan->values[chain->input[k].value].buffer] % 16 == 0;
+    for (unsigned k = 0; k < chain->outputs; k++)
+        aligned &= (uintptr_t)buffer[chain->plan->values[chain->output[k]].buffer] % 16 == 0;
+    return aligned;
+}
+
+static int64_t blocks_of(const gt_cuda_chain *chain)
+{
+    int64_t vectors = chain->count / chain->vector;
+    return (vectors + GT_CUDA_BLOCK - 1) / GT_CUDA_BLOCK + (vectors == 0);
+}
+
+static bool same_numbers(const gt_cuda_chain *a, const gt_cuda_chain *b)
+{
+    for (unsigned k = 0; k < a->numbers; k++)
+        if (number_now(a->plan, &a->number[k]) != number_now(b->plan, &b->number[k]))
+            return false;
+    return true;
+}
+
+/* Where the data of a flat chain's operand ends. */
+static uint64_t end_of(const gt_cuda_chain *chain, unsigned k, uint64_t address)
+{
+    bool output = k >= chain->inputs;
+    gt_dtype dtype = output ? (gt_dtype)chain->plan->values[chain->output[k - chain->inputs]].view.meta.dtype
+                            : chain->input[k].dtype;
+    int64_t count = !output && chain->input[k].mode == GT_CHAIN_ONE ? 1 : chain->count;
+    return address + (uint64_t)count * gt__dtype_size(dtype);
+}
+
+/* Whether one of the two writes what the other one uses. */
+static bool interfere(const gt_cuda_chain *a, const uint64_t *at_a, const gt_cuda_chain *b, const uint64_t *at_b)
+{
+    for (unsigned k = 0; k < a->inputs + a->outputs; k++)
+        for (unsigned l = k < a->inputs ? b->inputs : 0; l < b->inputs + b->outputs; l++)
+            if (at_a[k] < end_of(b, l, at_b[l]) && at_b[l] < end_of(a, k, at_a[k]))
+                return true;
+    return false;
+}
+
+unsigned gt__cuda_chain_batch(const gt_cuda_part *parts, unsigned count, void *const *buffer)
+{
+    const gt_cuda_chain *first = parts[0].chain;
+    uint64_t at[WORDS];
+    if (!first)
+        return 0;
+    unsigned size = unit_words(first), most = room(first) < count ? room(first) : count;
+    find_addresses(first, buffer, at);
+    for (unsigned k = 1; k < most; k++) {
+        const gt_cuda_chain *next = parts[k].chain;
+        if (!next || memcmp(&next->key, &first->key, sizeof first->key) != 0 || !same_numbers(first, next))
+            return k;
+        find_addresses(next, buffer, at + k * size);
+        for (unsigned before = 0; before < k; before++)
+            if (interfere(parts[before].chain, at + before * size, next, at + k * size))
+                return k;
+    }
+    return most ? most : 1;
+}
+
+gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *const *buffer, gt_cuda_work *work)
+{
+    const gt_cuda_chain *first = parts[0].chain;
+    uint64_t words[WORDS] = {0}, *word = words;
+    int64_t blocks = 0;
+    for (unsigned k = 1; k < count; k++)
+        if (!same_numbers(first, parts[k].chain))
+            return gt__fail(GT_ERR_UNSUPPORTED, "chains that were equal have different numbers now");
+    for (unsigned k = 0; k < first->numbers; k++)
+        word[k] = number_now(first->plan, &first->number[k]);
+    word += at_least_one(first->numbers);
+    for (unsigned k = 0; k < first->inputs; k++) {
+        const gt_access *access = &first->input[k].access;
+        size_t bytes = (size_t)access->rank * sizeof(int64_t);
+        if (!has_axes(&first->input[k]))
+            continue;
+        memcpy(word, access->shape, bytes);
+        memcpy(word + access->rank, access->stride, bytes);
+        word += 2 * access->rank;
+    }
+    word = words + first_unit(first);
+    word[-1] = count;
+    for (unsigned k = 0; k < count; k++) {
+        const gt_cuda_chain *chain = parts[k].chain;
+        if (!are_aligned(chain, buffer))
+            return gt__fail(GT_ERR_UNSUPPORTED, "a buffer is not aligned");
+        find_addresses(chain, buffer, word);
+        word += chain->inputs + chain->outputs;
+        *word++ = (uint64_t)chain->count;
+        *word++ = (uint64_t)blocks;
+        blocks += blocks_of(chain);
+    }
+    size_t size = first_unit(first) + (size_t)room(first) * unit_words(first);
+    work->count = 0;
+    work->more = 0;
+    work->scratch = 0;
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_CHAIN, words, size * sizeof *words);
+    launch->key = first->key;
+    launch->chain = first;
+    launch->grid[0] = (uint32_t)blocks;
+    return GT_OK;
+}
