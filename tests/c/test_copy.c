@@ -8,7 +8,8 @@
 static void test_sizes(const void *argument)
 {
     (void)argument;
-    static const size_t sizes[] = {0, 1, 4095, 8 << 20, (16 << 20) - 1, (16 << 20) + 1, (70 << 20) + 4097};
+    static const size_t sizes[] = {
+        0, 1, 4095, 8 << 20, (16 << 20) - 1, (16 << 20) + 1, (70 << 20) + 4097, (130 << 20) + 77};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         size_t bytes = sizes[s];
         uint8_t *from = malloc(bytes + 1), *to = malloc(bytes + 2);
