@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "engines/cuda/chain.h"
-#include "engines/cuda/generate_family.h"
 #include "engines/cuda/generate_resident.h"
 #include "engines/host_memory.h"
 #include "engines/plugin.h"

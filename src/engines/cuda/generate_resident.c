@@ -153,6 +153,35 @@ static unsigned find_reduction(const gt_cuda_key *key)
     return key->variant == ROWS || key->variant == COLUMNS ? k : REDUCTIONS;
 }
 
+/* Operations on lines; the name of the kernel in device/rows.cuh. */
+static const struct {
+    uint16_t op;
+    uint8_t operands;
+    const char *name;
+    bool logarithm;
+} lines[] = {
+    {GT_OP_softmax, 1, "softmax", false},
+    {GT_OP_log_softmax, 1, "softmax", true},
+    {GT_OP_softmax_backward, 2, "softmax_backward", false},
+    {GT_OP_log_softmax_backward, 2, "softmax_backward", true},
+    {GT_OP_layer_norm, 3, "layer_norm", false},
+    {GT_OP_layer_norm_backward, 3, "layer_norm_backward", false},
+};
+enum { LINES = sizeof lines / sizeof lines[0], ACROSS = 2, LAST_LINES = 4 }; /* variants of generate_rows.c */
+
+/* The number of an operation on lines; LINES: it has none. */
+static unsigned find_lines(const gt_cuda_key *key)
+{
+    unsigned k = 0, items = key->option[0], width = key->option[1];
+    while (k < LINES && lines[k].op != key->op)
+        k++;
+    for (unsigned view = 0; k < LINES && view < lines[k].operands; view++)
+        if (key->mode[view] || key->in[view] != GT_FLOAT32)
+            return LINES;
+    bool fits = items == 1 && width == 32 && (key->vector == 1 || key->vector == 4);
+    return fits && key->out == GT_FLOAT32 && key->variant != ACROSS && key->variant <= LAST_LINES ? k : LINES;
+}
+
 /* ---- source ------------------------------------------------------------------------------------------------------ */
 
 static void write_dtypes(gt_cuda_text *text)
@@ -198,17 +227,27 @@ static void write_reductions(gt_cuda_text *text)
     gt__cuda_add_plain(text, "\n");
 }
 
+static void write_lines(gt_cuda_text *text)
+{
+    gt__cuda_add_plain(text, "#define GT_RESIDENT_LINES(X)");
+    for (unsigned k = 0; k < LINES; k++)
+        gt__cuda_add(text, " X(%u, %s, %s)", k, lines[k].name, lines[k].logarithm ? "true" : "false");
+    gt__cuda_add_plain(text, "\n");
+}
+
 gt_err gt__cuda_resident_source(char **source, const char **entry)
 {
     gt_cuda_text text = {0};
     gt__cuda_add_plain(&text, gt__cuda_device_text(GT_CUDA_NO_FAMILY));
     gt__cuda_add_plain(&text, gt__cuda_device_text(GT_CUDA_ELEMENTWISE));
     gt__cuda_add_plain(&text, gt__cuda_device_text(GT_CUDA_REDUCE));
+    gt__cuda_add_plain(&text, gt__cuda_device_text(GT_CUDA_ROWS));
     write_dtypes(&text);
     for (gt_cuda_type type = GT_CUDA_I32; type <= GT_CUDA_F64; type++)
         if (has_type(type))
             write_expressions(&text, type);
     write_reductions(&text);
+    write_lines(&text);
     gt__cuda_add_plain(&text, gt__cuda_text_resident);
     gt__cuda_add(&text, "GT_ENTRY(%d) gt_kernel(GT_PARAM(gt_resident_params) p)\n{\ngt_resident(p);\n}\n",
                  GT_CUDA_RESIDENT_THREADS);
@@ -244,6 +283,9 @@ bool gt__cuda_resident_covers(const gt_call *call)
         return computes(call->op, gt__cuda_type(call->compute));
     case GT_FORM_REDUCE:
     case GT_FORM_ARGREDUCE:
+    case GT_FORM_SOFTMAX:
+    case GT_FORM_SOFTMAX_BACKWARD:
+    case GT_FORM_LAYER_NORM:
     case GT_FORM_RESHAPE:
     case GT_FORM_CAST:
     case GT_FORM_COPY:
@@ -297,7 +339,11 @@ bool gt__cuda_resident_slot(const gt_cuda_launch *launch, gt_cuda_slot *slot)
     if (launch->key.family == GT_CUDA_REDUCE && launch->grid[1] == 1 &&
         (number = find_reduction(&launch->key)) < REDUCTIONS)
         reduce_slot(&launch->key, number, slot);
-    else if (launch->key.family != GT_CUDA_ELEMENTWISE || !elementwise_slot(&launch->key, slot))
+    else if (launch->key.family == GT_CUDA_ROWS && (number = find_lines(&launch->key)) < LINES) {
+        slot->kind = GT_CUDA_SLOT_ROWS;
+        slot->op = (uint16_t)number;
+        slot->literals = launch->key.vector > 1;
+    } else if (launch->key.family != GT_CUDA_ELEMENTWISE || !elementwise_slot(&launch->key, slot))
         return false;
     memcpy(slot->param, launch->param, launch->param_size);
     return true;

@@ -1,7 +1,8 @@
 /*
  * generate_resident.h: the resident kernel's source, and launches as slots of its ring. The kernel itself is in
  * device/resident.cuh; resident.c runs it. It executes small work of some families, with the parameters that their own kernels
- * get: elementwise rows, copies and fills with any strides, and reductions, in the commonest dtypes.
+ * get: elementwise rows, copies and fills with any strides, reductions, in the commonest dtypes, and softmax and layer norm of
+ * short lines of float32.
  */
 #ifndef GT_ENGINES_CUDA_GENERATE_RESIDENT_H
 #define GT_ENGINES_CUDA_GENERATE_RESIDENT_H
@@ -16,6 +17,7 @@ enum {
     GT_CUDA_SLOT_REDUCE,
     GT_CUDA_SLOT_COPY, /* from, to, bytes */
     GT_CUDA_SLOT_PUT,  /* to, bytes, and then these */
+    GT_CUDA_SLOT_ROWS,
 };
 enum { GT_CUDA_SLOT_PARAM = 480 };
 

@@ -20,7 +20,7 @@
 
 enum {
     SLOTS = 1024, /* a power of two */
-    LONG_RUN = 4, /* small operations in a row from which the kernel pays */
+    LONG_RUN = 3, /* small operations in a row from which the kernel pays */
     PUBLISH_EVERY = 4,
     COPY_MOST = 4096, /* bytes */
     IDLE_NS = 60000,
@@ -192,12 +192,25 @@ static gt_err push(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
 
 /* ---- work ------------------------------------------------------------------------------------------------------------ */
 
+/* A short run among long ones changes little. */
+static void end_run(gt_cuda_resident *r)
+{
+    if (!r->run)
+        return;
+    r->expected = r->run > r->expected / 2 ? r->run : r->expected / 2;
+    r->run = 0;
+}
+
 /* One more small operation: does it go to the kernel? It pays for runs of small operations: when one is long enough, or when
  * the last ones were, since programs repeat themselves. */
 static bool takes(gt_cuda *cuda, gt_cuda_resident *r)
 {
     if (!r || cuda->recording || cuda->capturing)
         return false;
+    if (r->alive && r->published == r->pushed && has_exited(r)) { /* a pause ends a run, too */
+        end_run(r);
+        r->alive = false;
+    }
     r->run++;
     return (r->alive || r->always || r->run > LONG_RUN || r->expected >= LONG_RUN) && is_ready(cuda, r);
 }
@@ -268,10 +281,7 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
     gt_cuda_slot *slot;
     if (!r)
         return;
-    if (r->run) { /* a short run among long ones changes little */
-        r->expected = r->run > r->expected / 2 ? r->run : r->expected / 2;
-        r->run = 0;
-    }
+    end_run(r);
     if (!r->alive && r->published == r->pushed)
         return;
     if (publish(cuda, r) == GT_OK && !has_exited(r) && reserve(cuda, r, &slot) == GT_OK) {

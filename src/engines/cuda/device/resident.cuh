@@ -6,7 +6,7 @@ R"cuda(
  */
 
 enum { GT_RESIDENT_WORDS = 64, GT_RESIDENT_THREADS = 512, GT_RESIDENT_BATCH = 2 * GT_RESIDENT_THREADS / GT_RESIDENT_WORDS };
-enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY, GT_RESIDENT_PUT };
+enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY, GT_RESIDENT_PUT, GT_RESIDENT_ROWS };
 enum { GT_RESIDENT_EXPRESSION, GT_RESIDENT_CONVERT, GT_RESIDENT_MOVE };
 
 /* gt_cuda_slot of generate_resident.h. */
@@ -256,6 +256,39 @@ GT_F void gt_resident_reduction(const gt_resident_slot &s)
     }
 }
 
+/* ---- lines: softmax and layer norm of rows.cuh, where a warp's registers hold a line ------------------------------- */
+
+template <int VECTOR, bool LOG> struct gt_resident_line {
+    typedef float T;
+    typedef gt_f32 DO, D0, D1, D2;
+    enum { V = VECTOR, ITEMS = 1, WIDTH = 32, LITERAL1 = 0, LITERAL2 = 0, LOGARITHM = LOG, BACKWARD = 0 };
+};
+
+#define GT_LINES(name)                                                                                            \
+    template <class K> __device__ __noinline__ void gt_resident_##name(const gt_rows_params &p) { gt_##name<K>(p); }
+GT_LINES(softmax)
+GT_LINES(softmax_backward)
+GT_LINES(layer_norm)
+GT_LINES(layer_norm_backward)
+#undef GT_LINES
+
+GT_F void gt_resident_lines(const gt_resident_slot &s)
+{
+    const gt_rows_params &p = *(const gt_rows_params *)s.param;
+    bool vectors = s.literals != 0;
+    switch (s.op) {
+#define GT_CASE(number, name, LOG)                                                                                \
+    case number:                                                                                                  \
+        if (vectors)                                                                                              \
+            gt_resident_##name<gt_resident_line<4, LOG>>(p);                                                      \
+        else                                                                                                      \
+            gt_resident_##name<gt_resident_line<1, LOG>>(p);                                                      \
+        break;
+        GT_RESIDENT_LINES(GT_CASE)
+#undef GT_CASE
+    }
+}
+
 /* ---- copies between the card's memory and pinned memory --------------------------------------------------------- */
 
 GT_F void gt_resident_copy(const gt_resident_slot &s)
@@ -319,6 +352,9 @@ GT_F bool gt_resident_execute(const gt_resident_params &p, const gt_resident_slo
         break;
     case GT_RESIDENT_PUT:
         gt_resident_put(s);
+        break;
+    case GT_RESIDENT_ROWS:
+        gt_resident_lines(s);
         break;
     }
     return true;
