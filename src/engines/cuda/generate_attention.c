@@ -22,7 +22,9 @@ typedef struct mma_shape {
 static mma_shape choose_shape(unsigned variant, unsigned width)
 {
     if (width > 64)
-        return (mma_shape){.rows = 1, .tiles = 8, .held = variant <= MOMENTS};
+        return (mma_shape){.rows = 1,
+                           .tiles = variant == QUERIES || (variant == KEYS && width > 96) ? 4 : 8,
+                           .held = variant <= MOMENTS};
     return (mma_shape){.rows = variant <= MOMENTS ? 2 : 1, .tiles = 8, .held = true};
 }
 

@@ -93,13 +93,19 @@ inline float gt_exp2_fast(float x) { return exp2f(x); }
 #endif
 
 /* Begin to copy ROWS rows of HD halves; rows from `last` on become 0. */
-template <int HD, int ROWS> GT_F void gt_copy_tile(uint16_t *tile, const uint16_t *from, int first, int last, int64_t row)
+template <int HD, int ROWS> GT_F void gt_copy_tile(uint16_t *tile, const uint16_t *from, int first, int last, int row)
 {
+    enum { PIECES = HD / 8, STEP = GT_MMA_THREADS / PIECES }; /* rows that the threads copy at once */
+    int r = threadIdx.x / PIECES, c = threadIdx.x % PIECES * 8, left = last - first;
+    const uint16_t *at = from + (int64_t)(first + r) * row + c;
+    uint16_t *to = tile + r * (HD + 8) + c;
+    if (GT_MMA_THREADS % PIECES != 0 && r >= STEP)
+        return;
 #pragma unroll
-    for (int at = threadIdx.x; at < ROWS * HD / 8; at += GT_MMA_THREADS) {
-        int r = at / (HD / 8), c = at % (HD / 8) * 8;
-        bool inside = first + r < last;
-        gt_copy_begin<16>(tile + r * (HD + 8) + c, from + (inside ? (first + r) * row : 0) + c, inside);
+    for (int i = 0; i < (ROWS + STEP - 1) / STEP; i++) {
+        if (ROWS % STEP == 0 || r + i * STEP < ROWS)
+            gt_copy_begin<16>(to + i * STEP * (HD + 8), r + i * STEP < left ? at : from, r + i * STEP < left);
+        at += STEP * row;
     }
 }
 
@@ -216,27 +222,27 @@ struct gt_mma_sizes {
         : queries((int)p.queries), keys((int)p.keys), period((int)(p.period < p.queries ? p.period : p.queries))
     {
     }
-    /* The keys that query `start` + `more` sees, where start is a query's place in its period. */
-    GT_F int seen(int start, int more) const
+    /* The keys that the query at this place sees; places in the next period are allowed. */
+    GT_F int seen(int place) const
     {
-        int at = start + more;
         if (period == 0)
             return keys;
-        if (at >= period)
-            at %= period;
-        return at < keys ? at + 1 : keys;
+        if (place >= period)
+            place %= period;
+        return place < keys ? place + 1 : keys;
     }
-    GT_F int start(int query) const { return period ? query % period : 0; }
+    /* A query's place in its period. */
+    GT_F int start(int query) const { return query < period || period == 0 ? query : query % period; }
     /* The most and the fewest keys that a query of first <= i < last sees; the fewest may be too low. */
     GT_F int most_seen(int first, int last) const
     {
         int begin = start(first), count = last - first;
-        return seen(begin + count <= period ? begin + count - 1 : period - 1, 0);
+        return seen(begin + count <= period ? begin + count - 1 : period - 1);
     }
     GT_F int fewest_seen(int first, int last) const
     {
         int begin = start(first);
-        return period && begin + last - first > period ? 1 : seen(begin, 0);
+        return period && begin + last - first > period ? 1 : seen(begin);
     }
 };
 
@@ -248,7 +254,7 @@ template <int MR> struct gt_mma_rows_seen {
         int g = threadIdx.x % 32 / 4, begin = sizes.start(first);
 #pragma unroll
         for (int i = 0; i < 2 * MR; i++)
-            seen[i] = sizes.seen(begin, g + 8 * i);
+            seen[i] = sizes.seen(begin + g + 8 * i);
         most = sizes.most_seen(first, first + 16 * MR);
         fewest = sizes.fewest_seen(first, first + 16 * MR);
     }
@@ -272,7 +278,7 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
         const uint16_t *from_k = (const uint16_t *)p.k + batch * p.keys * HD;
         const uint16_t *from_v = (const uint16_t *)p.v + batch * p.keys * HD;
         __syncthreads();
-        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, p.q_row);
+        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.q_row);
         gt_copy_commit();
         gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, HD);
         gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, HD);
@@ -393,8 +399,8 @@ template <class K> GT_F void gt_attention_mma_queries(const gt_attention_params 
         const uint16_t *from_v = (const uint16_t *)p.v + batch * p.keys * HD;
         const float *moments = (const float *)p.moments + 2 * batch * p.queries;
         __syncthreads();
-        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, p.q_row);
-        gt_copy_tile<HD, ROWS>(g_tile, from_q + HD, first, sizes.queries, p.q_row);
+        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.q_row);
+        gt_copy_tile<HD, ROWS>(g_tile, from_q + HD, first, sizes.queries, (int)p.q_row);
         gt_copy_commit();
         gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, HD);
         gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, HD);
@@ -473,8 +479,8 @@ GT_F int gt_next_queries(const gt_mma_sizes &sizes, int first, int key)
 template <int HD>
 GT_F void gt_copy_queries(uint16_t *stage, const uint16_t *from_q, const float *moments, const gt_attention_params &p, int first)
 {
-    gt_copy_tile<HD, GT_TILE>(stage, from_q, first, (int)p.queries, p.q_row);
-    gt_copy_tile<HD, GT_TILE>(stage + GT_TILE * (HD + 8), from_q + HD, first, (int)p.queries, p.q_row);
+    gt_copy_tile<HD, GT_TILE>(stage, from_q, first, (int)p.queries, (int)p.q_row);
+    gt_copy_tile<HD, GT_TILE>(stage + GT_TILE * (HD + 8), from_q + HD, first, (int)p.queries, (int)p.q_row);
     if (threadIdx.x < GT_TILE) {
         int query = first + threadIdx.x;
         bool inside = query < (int)p.queries;
@@ -519,18 +525,15 @@ template <class K> GT_F void gt_attention_mma_keys(const gt_attention_params &p)
         for (int stage = 0, after; first < sizes.queries; first = after, stage ^= 1) {
             const uint16_t *q = stages + stage * STAGE, *gradient = q + ROOM;
             const float *moment = (const float *)(gradient + ROOM);
-            int last = first + GT_TILE < sizes.queries ? first + GT_TILE : sizes.queries;
             gt_copy_wait<0>();
             __syncthreads();
             after = gt_next_queries(sizes, first + GT_TILE, first_key);
             if (after < sizes.queries)
                 gt_copy_queries<HD>(stages + (stage ^ 1) * STAGE, from_q, moments, p, after);
-            if (sizes.most_seen(first, last) <= row || row >= sizes.keys)
-                continue;
-            bool masked = sizes.fewest_seen(first, last) < row + 16 * MR;
-            int start = sizes.start(first);
 #pragma unroll 1
             for (int part = 0; part < GT_TILE; part += 8 * N) {
+                if (sizes.most_seen(first + part, first + part + 8 * N) <= row)
+                    continue;
                 float score[MR][N][4], slope[MR][N][4];
                 gt_mma_rows<D, HD, MR, N, K::HELD>(score, k, q + part * (HD + 8));
                 gt_mma_rows<D, HD, MR, N, K::HELD>(slope, v, gradient + part * (HD + 8));
@@ -546,12 +549,13 @@ template <class K> GT_F void gt_attention_mma_keys(const gt_attention_params &p)
                             slope[m][n][j] = score[m][n][j] * (slope[m][n][j] - of.at[j % 2 * 2 + 1]);
                         }
                 }
-                if (masked) {
+                if (sizes.fewest_seen(first + part, first + part + 8 * N) < row + 16 * MR) {
+                    int start = sizes.start(first + part);
 #pragma unroll
                     for (int n = 0; n < N; n++)
 #pragma unroll
                         for (int side = 0; side < 2; side++) {
-                            int seen = sizes.seen(start, part + n * 8 + 2 * t + side);
+                            int seen = sizes.seen(start + n * 8 + 2 * t + side);
 #pragma unroll
                             for (int i = 0; i < 2 * MR; i++)
                                 if (row + g + 8 * i >= seen)
