@@ -158,6 +158,8 @@ static void generate_reduce(gt_opcode op)
 {
     each_tensor(op, op == GT_OP_prod ? NEAR_ONE : PLAIN, reduce_case);
     each_tensor(op, FEW, reduce_case);
+    if (op != GT_OP_prod) /* of so many it is 0 or infinite */
+        each_wide_matrix(op, reduce_case);
 }
 
 static void argreduce_case(gt_opcode op, const tensor *a)
@@ -173,6 +175,7 @@ static void argreduce_case(gt_opcode op, const tensor *a)
 static void generate_argreduce(gt_opcode op)
 {
     each_tensor(op, PLAIN, argreduce_case);
+    each_wide_matrix(op, argreduce_case);
     each_tensor(op, FEW, argreduce_case);
 }
 
@@ -280,6 +283,7 @@ static void layer_norm_case(gt_opcode op, const tensor *a)
 static void generate_layer_norm(gt_opcode op)
 {
     each_tensor(op, PLAIN, layer_norm_case);
+    each_wide_matrix(op, layer_norm_case);
 }
 
 /* ---- draws with given probabilities -------------------------------------------------------------------------- */

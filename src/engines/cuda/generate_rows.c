@@ -206,24 +206,26 @@ gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device,
 /* g and x; three launches: the moments of each line, sums by column in parts, and their sum. */
 static void lower_weight_gradient(const gt_cuda_device *device, gt_cuda_work *work, rows *r)
 {
-    int64_t tiles = (r->p.n + 31) / 32, wanted = 4 * (int64_t)device->processors / tiles + 1;
+    choose_threads(r, 1);
+    int64_t tile = 32 * (int64_t)r->key.vector, tiles = (r->p.n + tile - 1) / tile;
+    int64_t wanted = (r->key.vector > 1 ? 2 : 4) * (int64_t)device->processors / tiles + 1;
     int64_t most = r->p.lines / 32 + 1, parts = wanted < most ? wanted : most;
     size_t size = gt__cuda_type((gt_dtype)r->key.compute) == GT_CUDA_F64 ? sizeof(double) : sizeof(float);
     r->p.share = (r->p.lines + parts - 1) / parts;
     r->p.parts = (r->p.lines + r->p.share - 1) / r->p.share;
     gt_cuda_operand scratch = gt__cuda_scratch(work, (size_t)(2 * r->p.lines + r->p.parts * r->p.n) * size);
-    choose_threads(r, 1);
     launch_lines(work, r, NORM_MOMENTS);
     gt__cuda_bind(&work->launch[work->count - 1], offsetof(params, scratch), &scratch);
-    r->key.option[0] = r->key.vector = 1;
+    r->key.option[0] = 1;
     r->key.option[1] = GT_CUDA_BLOCK;
     gt_cuda_launch *launch = launch_rows(work, r, NORM_COLUMNS);
     gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
     launch->grid[0] = (uint32_t)tiles;
     launch->grid[1] = (uint32_t)r->p.parts;
+    r->key.vector = 1;
     launch = launch_rows(work, r, NORM_FINISH);
     gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
-    launch->grid[0] = gt__cuda_blocks(r->p.n, GT_CUDA_BLOCK);
+    launch->grid[0] = gt__cuda_blocks(r->p.n, 32);
 }
 
 gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)

@@ -481,45 +481,70 @@ template <class K> GT_F void gt_layer_norm_moments(const gt_rows_params &p)
     }
 }
 
-/* Sums over the lines of a part of g times the normalised x, for 32 positions a block, by 8 threads each. */
+/* The sum over the 8 threads of each column; those of the first 32 threads have the results. */
+template <class T> GT_F T gt_sum_shares(T sum)
+{
+    __shared__ T shares[256];
+    __syncthreads();
+    shares[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < 32)
+        for (int k = 1; k < 8; k++)
+            sum += shares[k * 32 + threadIdx.x];
+    return sum;
+}
+
+/* Sums over the lines of a part of g times the normalised x, for 32 V positions a block, by 8 threads each. */
 template <class K> GT_F void gt_layer_norm_columns(const gt_rows_params &p)
 {
     typedef typename K::T T;
     typedef typename K::D0 D0;
     typedef typename K::D1 D1;
-    __shared__ T shares[256];
-    const T *moments = (const T *)p.scratch;
-    T *sums = (T *)p.scratch + 2 * p.lines;
-    int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x % 32;
+    const gt_vector<T, 2> *moments = (const gt_vector<T, 2> *)p.scratch;
+    T *sums = (T *)p.scratch + 2 * p.lines, sum[K::V];
+    int64_t column = ((int64_t)blockIdx.x * 32 + threadIdx.x % 32) * K::V;
     int64_t begin = (int64_t)blockIdx.y * p.share, end = begin + p.share < p.lines ? begin + p.share : p.lines;
-    T sum = 0;
+#pragma unroll
+    for (int j = 0; j < K::V; j++)
+        sum[j] = 0;
     if (column < p.n) {
 #pragma unroll 4
         for (int64_t line = begin + threadIdx.x / 32; line < end; line += 8) {
-            T g = gt_convert<T>::from(D0::load(((const typename D0::raw *)p.in[0])[line * p.n + column]));
-            T x = gt_convert<T>::from(D1::load(((const typename D1::raw *)p.in[1])[line * p.n + column]));
-            sum += g * ((x - moments[2 * line]) * moments[2 * line + 1]);
+            typedef gt_vector<typename D0::raw, K::V> vector_g;
+            typedef gt_vector<typename D1::raw, K::V> vector_x;
+            vector_g g = *(const vector_g *)((const typename D0::raw *)p.in[0] + line * p.n + column);
+            vector_x x = *(const vector_x *)((const typename D1::raw *)p.in[1] + line * p.n + column);
+            gt_vector<T, 2> of = moments[line];
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                sum[j] += gt_convert<T>::from(D0::load(g.at[j])) *
+                          ((gt_convert<T>::from(D1::load(x.at[j])) - of.at[0]) * of.at[1]);
         }
     }
-    shares[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x < 32 && column < p.n) {
-        for (int k = 1; k < 8; k++)
-            sum += shares[k * 32 + threadIdx.x];
-        sums[(int64_t)blockIdx.y * p.n + column] = sum;
+#pragma unroll
+    for (int j = 0; j < K::V; j++) {
+        sum[j] = gt_sum_shares<T>(sum[j]);
+        if (threadIdx.x < 32 && column < p.n)
+            sums[(int64_t)blockIdx.y * p.n + column + j] = sum[j];
     }
 }
 
+/* 32 positions a block, by 8 threads each. */
 template <class K> GT_F void gt_layer_norm_finish(const gt_rows_params &p)
 {
     typedef typename K::T T;
     const T *sums = (const T *)p.scratch + 2 * p.lines;
-    for (int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; column < p.n;
-         column += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t block = blockIdx.x; block * 32 < p.n; block += gridDim.x) {
+        int64_t column = block * 32 + threadIdx.x % 32;
         T sum = 0;
-        for (int64_t part = 0; part < p.parts; part++)
-            sum += sums[part * p.n + column];
-        ((typename K::DO::raw *)p.out)[column] = K::DO::store(sum);
+        if (column < p.n) {
+#pragma unroll 4
+            for (int64_t part = threadIdx.x / 32; part < p.parts; part += 8)
+                sum += sums[part * p.n + column];
+        }
+        sum = gt_sum_shares<T>(sum);
+        if (threadIdx.x < 32 && column < p.n)
+            ((typename K::DO::raw *)p.out)[column] = K::DO::store(sum);
     }
 }
 )cuda"
