@@ -24,6 +24,7 @@ const char gt__cuda_text_create[] =
     ;
 const char gt__cuda_text_attention[] =
 #include "engines/cuda/device/attention.cuh"
+#include "engines/cuda/device/attention_mma.cuh"
     ;
 const char gt__cuda_text_window[] =
 #include "engines/cuda/device/window.cuh"
