@@ -8,6 +8,7 @@
  *     kernel.c    kernels by key: compiled once, kept in memory and on disk
  *     launch.c    a call as kernel launches
  *     product.c   matrix products by cuBLASLt
+ *     convolution.c, dnn.c  convolutions by cuDNN
  *     fallback.c  calls that the card has no kernel for, on the host
  *     program.c   plans, as CUDA graphs
  *     cuda.c      the engine's table; opening and closing
@@ -19,6 +20,7 @@
 #define GT_ENGINES_CUDA_CUDA_H
 
 #include <limits.h>
+#include <string.h>
 
 #include "engines/cuda/api.h"
 #include "engines/cuda/generate.h"
@@ -59,8 +61,9 @@ enum {
     GT_CUDA_ERROR_SLOTS = 1024,
 };
 
-typedef struct gt_cuda_kernels gt_cuda_kernels;   /* kernel.c */
-typedef struct gt_cuda_products gt_cuda_products; /* product.c */
+typedef struct gt_cuda_kernels gt_cuda_kernels;           /* kernel.c */
+typedef struct gt_cuda_products gt_cuda_products;         /* product.c */
+typedef struct gt_cuda_convolutions gt_cuda_convolutions; /* convolution.c */
 
 typedef struct gt_cuda {
     gt_engine engine; /* first */
@@ -104,6 +107,7 @@ typedef struct gt_cuda {
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
+    gt_cuda_convolutions *convolutions;
     gt_cuda_work work;            /* of the running call */
     bool capturing;               /* program.c: the stream is recorded, not executed */
     struct gt_program *recording; /* program.c: takes over scratch memory and error slots */
@@ -114,6 +118,18 @@ typedef struct gt_cuda {
 static inline gt_cuda *gt__cuda(gt_engine *engine)
 {
     return (gt_cuda *)engine;
+}
+
+/* Of a key without padding, whose size is a multiple of eight bytes. */
+static inline uint64_t gt__cuda_hash(const void *key, size_t bytes)
+{
+    uint64_t hash = 0xcbf29ce484222325u, word;
+    for (size_t at = 0; at < bytes; at += sizeof word) {
+        memcpy(&word, (const char *)key + at, sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
 }
 
 /* A call of the driver failed: GT_ERR_MEMORY or GT_ERR_INTERNAL, with `what` and the driver's text. */
@@ -201,16 +217,18 @@ void gt__cuda_kernels_close(gt_cuda *cuda);
 /* The kernel of a key; compiled if need be. GT_ERR_UNSUPPORTED: it cannot be compiled here, which was logged. */
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function);
 
-/* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
+/* ---- launch.c, product.c, convolution.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 
 #define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
 gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
+void gt__cuda_convolutions_close(gt_cuda *cuda);
+gt_err gt__cuda_convolution(gt_cuda *cuda, const gt_call *call);
 /* Waits for queued work. A failure becomes that of an open item. */
 gt_err gt__cuda_fallback(gt_cuda *cuda, const gt_call *call, unsigned step);
 void gt__cuda_fallback_report(const gt_cuda *cuda);
-/* A call by the first of the three that takes it; its token is not given yet. */
+/* A call by the first of these that takes it; its token is not given yet. */
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step);
 
 /* Scratch memory for work that is queued next; release it when the work is queued. */
