@@ -1,4 +1,5 @@
-"""GT's CUDA engine beside PyTorch, on one card, in one run: `make bench-cuda`, or python benchmarks/cuda.py [--only TEXT].
+"""GT's CUDA engine beside PyTorch, on one card, in one run: `make bench-cuda`, or python benchmarks/cuda.py [--only TEXT]. With
+--ops: where the time of those rows goes in GT, by op.
 
 Each side runs in a process of its own: PyTorch eager, PyTorch compiled, GT as the program is written, and GT with hot paths
 (GT_AUTO_COMPILE=1). The programs are the same. A row that fails or takes too long says so, and the others go on. The results
@@ -365,6 +366,35 @@ def run_side(name, only):
         print(json.dumps({"row": title, **result}), flush=True)
 
 
+def statistics_of_ops():
+    """{op: (seconds on the card, calls, bytes of results)}, of all workers, after everything is done."""
+    import gt
+    total = {}
+    for worker in gt.debug.get_worker_stats().values():
+        for op, row in worker["ops"].items():
+            before = total.get(op, (0, 0, 0))
+            total[op] = tuple(a + row[key] for a, key in zip(before, ("seconds", "count", "bytes")))
+    return total
+
+
+def show_ops(only):
+    """Where the time of the rows goes: device time by op, on GT's side. The first run of a row warms up."""
+    side = Side("gt")
+    for title, unit, _, function in ROWS:
+        if only not in title:
+            continue
+        function(side)
+        before = statistics_of_ops()
+        value = function(side)
+        rows = [(tuple(a - b for a, b in zip(now, before.get(op, (0, 0, 0)))), op) for op, now in statistics_of_ops().items()]
+        whole = sum(seconds for (seconds, _, _), _ in rows) or 1
+        print(f"{title}: {value:.3f} {unit}; {whole * 1e3:.1f} ms on the card in all")
+        for (seconds, count, size), op in sorted(rows, reverse=True):
+            if count and seconds > 0.001 * whole:
+                print(f"  {op:28}{count:8}{seconds * 1e3:11.2f} ms{seconds / whole:7.1%}{seconds / count * 1e6:10.1f} us each"
+                      f"{size / seconds / 1e12:8.2f} TB/s of results")
+
+
 def collect(name, only, limit_s):
     """The results of one side, by row."""
     environment = {**os.environ, "GT_BACKEND": "cuda", "GT_AUTO_COMPILE": "1" if name == "gt hot" else "0"}
@@ -449,6 +479,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--side")
     parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--ops", action="store_true", help="device time by op instead, in GT alone")
     parser.add_argument("--sides", default="torch,torch compiled,gt,gt hot")
     parser.add_argument("--limit", type=float, default=240, help="seconds of one side")
     parser.add_argument("--json", type=pathlib.Path,
@@ -458,6 +489,9 @@ def main():
         return run_side(options.side, options.only)
     if not os.path.exists("/dev/nvidiactl"):
         return print("bench-cuda: skipped: there is no NVIDIA GPU here (no /dev/nvidiactl)")
+    if options.ops:
+        os.environ.setdefault("GT_BACKEND", "cuda")
+        return show_ops(options.only)
     sides = options.sides.split(",")
     results = {}
     for name in sides:

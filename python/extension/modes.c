@@ -79,13 +79,12 @@ static PyObject *py_anomaly(PyObject *module, PyObject *unused)
     return PyBool_FromLong(gt__anomaly_wanted);
 }
 
-static PyObject *py_set_fast_products(PyObject *module, PyObject *value)
+static PyObject *set_switch(PyObject *value, _Atomic bool *to)
 {
-    (void)module;
     bool wanted = false;
     if (gt__py_flag(value, &wanted) < 0)
         return NULL;
-    atomic_store_explicit(&gt__fast_products, wanted, memory_order_relaxed);
+    atomic_store_explicit(to, wanted, memory_order_relaxed);
     return Py_NewRef(Py_None);
 }
 
@@ -145,6 +144,18 @@ static PyObject *py_is_grad_enabled(PyObject *module, PyObject *unused)
     return PyBool_FromLong(gt__inference_here ? claimed : gt__grad_enabled());
 }
 
+static PyObject *py_set_fast_products(PyObject *module, PyObject *value)
+{
+    (void)module;
+    return set_switch(value, &gt__fast_products);
+}
+
+static PyObject *py_set_exact_convolutions(PyObject *module, PyObject *value)
+{
+    (void)module;
+    return set_switch(value, &gt__exact_convolutions);
+}
+
 PyMethodDef gt__py_mode_functions[] = {
     {.ml_name = "_set_inference", .ml_meth = py_set_inference, .ml_flags = METH_O},
     {.ml_name = "_restore_inference", .ml_meth = py_restore_inference, .ml_flags = METH_O},
@@ -159,5 +170,6 @@ PyMethodDef gt__py_mode_functions[] = {
     {.ml_name = "_set_anomaly", .ml_meth = py_set_anomaly, .ml_flags = METH_O},
     NOARGS("_anomaly", py_anomaly, "_anomaly(): whether backward passes of this thread refuse NaN."),
     {.ml_name = "_set_fast_products", .ml_meth = py_set_fast_products, .ml_flags = METH_O},
+    {.ml_name = "_set_exact_convolutions", .ml_meth = py_set_exact_convolutions, .ml_flags = METH_O},
     {.ml_name = NULL},
 };

@@ -1,4 +1,4 @@
-"""Packages that must be told of GT's tensors: NumPy and einops.
+"""Packages that must be told of GT's tensors: NumPy and einops; and where NVIDIA's packages are.
 
 NumPy's functions call the method of the same name, with NumPy's keywords; where a method does not know them, array_function
 computes on arrays. einops finds the library of a tensor among the subclasses of its AbstractBackend. So GT defines one, as soon as a program
@@ -6,6 +6,7 @@ imports einops, before or after gt. einops.layers.gt has the layers, beside eino
 one look at each name that is imported.
 """
 
+import glob
 import importlib.machinery
 import importlib.util
 import os
@@ -121,8 +122,18 @@ def register(backends):
     backends.GtBackend = GtBackend  # einops finds it by a weak reference
 
 
+def _tell_of_nvidia_libraries():
+    """Libraries that pip installed, as PyTorch's cuDNN, are where the linker does not look: GT_CUDA_PATH tells the cuda engine."""
+    if 'GT_CUDA_PATH' not in os.environ:
+        folders = [folder for path in sys.path if os.path.isdir(os.path.join(path, 'nvidia'))
+                   for folder in sorted(glob.glob(os.path.join(glob.escape(path), 'nvidia', '*', 'lib')))]
+        if folders:
+            os.environ['GT_CUDA_PATH'] = ':'.join(folders)
+
+
 def install():
     """Register with packages that are loaded, and wait for the others."""
+    _tell_of_nvidia_libraries()
     Tensor.__array_function__ = array_function
     if 'einops._backends' in sys.modules:
         register(sys.modules['einops._backends'])

@@ -15,6 +15,7 @@ static _Thread_local bool emitting; /* inside an op that will be waited for */
 static _Atomic bool synchronous;
 gt_dtype gt__default_dtype = GT_FLOAT32;
 _Atomic bool gt__fast_products;
+_Atomic bool gt__exact_convolutions;
 _Thread_local bool gt__anomaly_wanted;
 
 /* ---- modes ------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,8 @@ gt_err gt__default_dtype_set(gt_dtype dtype);
 
 /* Products of float32 may be rounded to fewer digits (core/op.h, gt_product_kind): process-wide. */
 extern _Atomic bool gt__fast_products;
+/* Convolutions of float32 may not; by default they may, as in PyTorch. */
+extern _Atomic bool gt__exact_convolutions;
 
 /* Every op waits, in all threads. GT_SYNC=1 at the start of the process has the same effect. */
 void gt__synchronous_set(bool on);

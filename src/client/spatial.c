@@ -4,8 +4,11 @@
  */
 #include "client/spatial.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "client/intercept.h"
 
 typedef gt_window window;
 
@@ -14,8 +17,13 @@ gt_err gt__emit_window(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor *bias
 {
     gt_instruction prototype = {.op = (uint16_t)op, .rank = (uint8_t)spatial, .tail = GT_WINDOW_TAIL};
     gt_slot tail[GT_WINDOW_TAIL];
-    if (gt__op_table[op].form == GT_FORM_CONV && !bias)
+    gt_form form = (gt_form)gt__op_table[op].form;
+    if (form == GT_FORM_CONV && !bias)
         prototype.literals = GT_LITERAL_INT << 4; /* no bias */
+    if (form == GT_FORM_CONV || form == GT_FORM_CONV_WEIGHT) {
+        bool exact = atomic_load_explicit(&gt__exact_convolutions, memory_order_relaxed);
+        prototype.imm[0].i = exact ? GT_PRODUCT_EXACT : GT_PRODUCT_FAST;
+    }
     gt__window_write(tail, w);
     return gt__emit(a->client, prototype, tail, (gt_tensor *[]){a, b, bias}, gt__op_operands(op), out);
 }

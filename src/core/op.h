@@ -45,9 +45,9 @@ typedef enum gt_opcode {
  *   FFT         a             (fft.h)             scale.f
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
- *   CONV        x weight bias                                   window (window.h); rank spatial axes; x is (N,C,...), weight
+ *   CONV        x weight bias gt_product_kind.i                 window (window.h); rank spatial axes; x is (N,C,...), weight
  *                                                               (Cout,C/groups,...), bias (Cout) or a literal 0
- *   CONV_WEIGHT y x                                             window; the result is a weight
+ *   CONV_WEIGHT y x           gt_product_kind.i                 window; the result is a weight
  *   MAX_POOL    a x                                             window; axes before the spatial ones are kept
  *   MAX_INDEX   x                                               window; flat positions in x's spatial axes
  *   POOL        a                                               window
@@ -148,7 +148,7 @@ typedef enum gt_form {
 /* How exact a product is; an engine may be more exact. */
 typedef enum gt_product_kind {
     GT_PRODUCT_EXACT,
-    GT_PRODUCT_FAST, /* float32 operands may be rounded to fewer digits: set_float32_matmul_precision */
+    GT_PRODUCT_FAST, /* float32 operands may be rounded to fewer digits: set_float32_matmul_precision, cudnn.allow_tf32 */
     GT_PRODUCT_WIDE, /* the product of halves is float32: what is added to it comes before the one rounding */
 } gt_product_kind;
 

@@ -76,8 +76,10 @@ API int nvrtcCompileProgram(nvrtcProgram program, int options, const char *const
         return 6;
     fprintf(file, "#include \"shim.h\"\n%s", program->source);
     fclose(file);
+    /* Hidden: the shared memory of one template in two kernels would be one symbol, of the first one's size. */
     snprintf(command, sizeof command,
-             "%s -std=c++17 -O1 -fPIC -shared -fwrapv -ffp-contract=off -fno-strict-aliasing -w -I'%s/tests/cuda' "
+             "%s -std=c++17 -O1 -fPIC -shared -fvisibility=hidden -fwrapv -ffp-contract=off -fno-strict-aliasing "
+             "-w -I'%s/tests/cuda' "
              "-I'%s/src' -I'%s/include' -o '%s.tmp' '%s' && mv '%s.tmp' '%s'",
              compiler ? compiler : "c++", sources, sources, sources, path, path, path, program->library);
     int status = system(command);

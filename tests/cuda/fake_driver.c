@@ -9,7 +9,7 @@
  *
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
- * FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
+ * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
  * memory).
  */
 #include "fake_driver.h"
@@ -817,7 +817,7 @@ API int cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 API int cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
     (void)device;
-    *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                ? 132
+    *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? (int)variable("FAKE_CUDA_PROCESSORS", 132)
              : attribute == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR    ? 2048
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR          ? 9
              : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? 232448

@@ -30,7 +30,8 @@ static thread_local unsigned char *shim_dynamic;
 #define __shared__ static thread_local
 #define __noinline__ __attribute__((noinline))
 #define __restrict__
-#define GT_ENTRY(threads) extern "C" void
+#define SHIM_API extern "C" __attribute__((visibility("default")))
+#define GT_ENTRY(threads) SHIM_API void
 #define GT_PARAM(type) const type &
 #define GT_DYNAMIC_SHARED(type, name) type *name = (type *)shim_dynamic
 #define GT_NAN ((double)NAN)
@@ -282,7 +283,7 @@ static void shim_make_fibers(unsigned threads)
 }
 
 // `waits`: its threads use barriers or shuffles; else they are a plain loop.
-extern "C" void shim_run(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
+SHIM_API void shim_run(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                          const void *param, bool waits)
 {
     static thread_local std::vector<double> memory;

@@ -45,6 +45,9 @@ def pytest_configure(config):
         STDERR.append(os.dup(2))
     # A background job ignores Ctrl-C, and its children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if os.environ.get("GT_BACKEND") == "cuda":  # results are compared with those of float32
+        from gt.backends import cudnn
+        cudnn.allow_tf32 = False
     # torch warns of variances of too few elements, which are tested.
     config.addinivalue_line("filterwarnings", "ignore:.*degrees of freedom is <= 0:UserWarning")
 

@@ -125,3 +125,25 @@ def test_tf32_has_two_names():
     finally:
         gt.set_float32_matmul_precision("highest")
     assert not gt.backends.cuda.matmul.allow_tf32
+
+
+def test_convolutions_may_use_tf32_unless_forbidden():
+    """As in PyTorch, where allow_tf32 of cuDNN is True at first."""
+    import gt
+    from gt.backends import cudnn
+
+    def works():
+        x, w = gt.ones(1, 2, 5, 5, requires_grad=True), gt.ones(3, 2, 3, 3, requires_grad=True)
+        gt.nn.functional.conv2d(x, w).sum().backward()
+        return x.grad[0, 0, 2, 2].item() == 27 and w.grad[0, 0, 0, 0].item() == 9
+
+    before = cudnn.allow_tf32
+    try:
+        cudnn.allow_tf32 = True
+        assert works()
+        with cudnn.flags(enabled=True, allow_tf32=False):
+            assert not cudnn.allow_tf32 and works()
+        assert cudnn.allow_tf32
+        assert cudnn.set_flags(_allow_tf32=False)[-1] is True and not cudnn.allow_tf32 and works()
+    finally:
+        cudnn.allow_tf32 = before

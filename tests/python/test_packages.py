@@ -70,6 +70,18 @@ def test_einops_before_or_after_gt(einops, programs, order):
     assert output.strip() == "[[0, 3], [1, 4], [2, 5]]"
 
 
+def test_nvidia_libraries_on_the_path_are_told_to_the_engine(programs, tmp_path):
+    (tmp_path / "nvidia" / "cudnn" / "lib").mkdir(parents=True)
+    program = f"""
+        import os, sys
+        sys.path.append({str(tmp_path)!r})
+        import gt
+        print(os.environ.get("GT_CUDA_PATH"))
+    """
+    assert str(tmp_path / "nvidia/cudnn/lib") in programs.run(program).strip().split(":")
+    assert programs.run(program, GT_CUDA_PATH="/here").strip() == "/here"
+
+
 # ---- NumPy ----------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,12 @@ def _affine(input, weight, bias):
     return input if bias is None else input + bias
 
 
+def _scaled(centered, variance, weight, bias):
+    """centered / sqrt(variance) * weight + bias. The factors of a channel become one first, which saves passes over the input."""
+    scale = variance.rsqrt()
+    return _affine(centered, scale if weight is None else scale * weight, bias)._packed()
+
+
 def _trailing(input, normalized_shape):
     shape = tuple(normalized_shape)
     if input.shape[input.ndim - len(shape):] != shape:
@@ -66,7 +72,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     weight, bias = _per_channel(weight, input), _per_channel(bias, input)
     if not training:
         centered = input - _per_channel(running_mean, input)
-        return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)._packed()
+        return _scaled(centered, _per_channel(running_var, input) + eps, weight, bias)
     count = input.numel() // input.shape[1]
     if count == 1:
         raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
@@ -79,7 +85,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
         running_var._become(running_var * (1 - momentum)
                             + variance.detach().flatten() * (momentum * (count / (count - 1))))
-    return _affine(centered * (variance + eps).rsqrt(), weight, bias)._packed()
+    return _scaled(centered, variance + eps, weight, bias)
 
 
 def _check_instances(input):

@@ -18,16 +18,19 @@ typedef struct symbol {
 #define DRIVER_ROW(member, symbol, arguments) ROW(gt_cuda_driver, member, symbol)
 #define COMPILER_ROW(member, symbol, arguments) ROW(gt_cuda_compiler, member, symbol)
 #define BLAS_ROW(member, symbol, arguments) ROW(gt_cuda_blas, member, symbol)
+#define DNN_ROW(member, symbol, arguments) ROW(gt_cuda_dnn, member, symbol)
 static const symbol driver_symbols[] = {
     GT_CUDA_DRIVER_FUNCTIONS(DRIVER_ROW){
         .name = "cuFuncLoad", .offset = offsetof(gt_cuda_driver, function_load), .optional = true},
     {0}};
 static const symbol compiler_symbols[] = {GT_CUDA_COMPILER_FUNCTIONS(COMPILER_ROW){0}};
 static const symbol blas_symbols[] = {GT_CUDA_BLAS_FUNCTIONS(BLAS_ROW){0}};
+static const symbol dnn_symbols[] = {GT_CUDA_DNN_FUNCTIONS(DNN_ROW){0}};
 
 static const char *const driver_files[] = {"libcuda.so.1", NULL};
 static const char *const compiler_files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
 static const char *const blas_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
+static const char *const dnn_files[] = {"libcudnn.so.9", NULL}; /* its version is not that of CUDA */
 
 /* A library, opened at most once. */
 typedef struct library {
@@ -41,18 +44,28 @@ typedef struct library {
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-/* By its name, as the system's linker finds it, then in the folders where toolkits are installed. */
+static void *open_in(const char *folder, size_t length, const char *below, const char *file)
+{
+    char path[PATH_MAX];
+    int written = snprintf(path, sizeof path, "%.*s/%s%s", (int)length, folder, below, file);
+    return written < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
+/* By its name, as the system's linker finds it, then in the folders of GT_CUDA_PATH, then where toolkits are installed. */
 static void *open_file(const char *file)
 {
     const char *homes[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
-    static const char *const folders[] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
+    static const char *const folders[] = {"lib64/", "lib/", "targets/x86_64-linux/lib/",
+                                          "targets/sbsa-linux/lib/"};
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (const char *at = getenv("GT_CUDA_PATH"); at && *at && !handle;) {
+        size_t length = strcspn(at, ":");
+        handle = length ? open_in(at, length, "", file) : NULL;
+        at += length + (at[length] == ':');
+    }
     for (size_t h = 0; !handle && h < sizeof homes / sizeof homes[0]; h++)
-        for (size_t f = 0; homes[h] && *homes[h] && !handle && f < sizeof folders / sizeof folders[0]; f++) {
-            char path[PATH_MAX];
-            if (snprintf(path, sizeof path, "%s/%s/%s", homes[h], folders[f], file) < (int)sizeof path)
-                handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        }
+        for (size_t f = 0; homes[h] && *homes[h] && !handle && f < sizeof folders / sizeof folders[0]; f++)
+            handle = open_in(homes[h], strlen(homes[h]), folders[f], file);
     return handle;
 }
 
@@ -132,6 +145,16 @@ gt_err gt__cuda_open_blas(const gt_cuda_blas **blas)
     GT_TRY(gt__cuda_open_driver(&driver));
     GT_TRY(open_once(&blas_library, driver, &table));
     *blas = &table;
+    return GT_OK;
+}
+
+gt_err gt__cuda_open_dnn(const gt_cuda_dnn **dnn)
+{
+    static library dnn_library = {
+        .files = dnn_files, .symbols = dnn_symbols, .purpose = "NVIDIA's convolutions, a library beside CUDA"};
+    static gt_cuda_dnn table;
+    GT_TRY(open_once(&dnn_library, NULL, &table));
+    *dnn = &table;
     return GT_OK;
 }
 

@@ -1,9 +1,9 @@
 /*
- * api.h: the parts of NVIDIA's libraries that the engine uses: the driver (libcuda), the run-time compiler (NVRTC) and
- * cuBLASLt. They are opened when they are first needed, so the plug-in builds without a toolkit and loads without a driver.
+ * api.h: the parts of NVIDIA's libraries that the engine uses: the driver (libcuda), the run-time compiler (NVRTC), cuBLASLt
+ * and cuDNN. They are opened when they are first needed, so the plug-in builds without a toolkit and loads without a driver.
  *
  * The declarations are written out here, since the interfaces are stable and a toolkit is a gigabyte. Where a toolkit's
- * headers are found, the build compares them with this file (tests/c/test_cuda_headers.c), which includes those first.
+ * headers are found, the build compares them with this file (tests/cuda/headers.c and dnn_headers.c).
  */
 #ifndef GT_ENGINES_CUDA_API_H
 #define GT_ENGINES_CUDA_API_H
@@ -61,15 +61,90 @@
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)                                                              \
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)
 
+#define GT_CUDA_DNN_CONSTANTS(X)                                                                                  \
+    X(CUDNN_STATUS_SUCCESS, 0)                                                                                    \
+    X(CUDNN_DATA_FLOAT, 0)                                                                                        \
+    X(CUDNN_DATA_DOUBLE, 1)                                                                                       \
+    X(CUDNN_DATA_HALF, 2)                                                                                         \
+    X(CUDNN_DATA_BFLOAT16, 9)                                                                                     \
+    X(CUDNN_CROSS_CORRELATION, 1)                                                                                 \
+    X(CUDNN_TYPE_HANDLE, 0)                                                                                       \
+    X(CUDNN_TYPE_DATA_TYPE, 1)                                                                                    \
+    X(CUDNN_TYPE_INT64, 3)                                                                                        \
+    X(CUDNN_TYPE_FLOAT, 4)                                                                                        \
+    X(CUDNN_TYPE_DOUBLE, 5)                                                                                       \
+    X(CUDNN_TYPE_VOID_PTR, 6)                                                                                     \
+    X(CUDNN_TYPE_CONVOLUTION_MODE, 7)                                                                             \
+    X(CUDNN_TYPE_HEUR_MODE, 8)                                                                                    \
+    X(CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                                              \
+    X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                                          \
+    X(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                                                                    \
+    X(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                                                                         \
+    X(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)                                                                      \
+    X(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 4)                                                                     \
+    X(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 5)                                                                 \
+    X(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10)                                                 \
+    X(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11)                                         \
+    X(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12)                                           \
+    X(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)                                                                \
+    X(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                                                                  \
+    X(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                                                                        \
+    X(CUDNN_HEUR_MODE_FALLBACK, 2)                                                                                \
+    X(CUDNN_HEUR_MODE_A, 3)                                                                                       \
+    X(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                                                        \
+    X(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                                                \
+    X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                                                                   \
+    X(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                                                      \
+    X(CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                                                                      \
+    X(CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                                                                      \
+    X(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 103)                                                                 \
+    X(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 104)                                                                  \
+    X(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 105)                                                                   \
+    X(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 106)                                                                   \
+    X(CUDNN_ATTR_ENGINEHEUR_MODE, 200)                                                                            \
+    X(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 201)                                                                 \
+    X(CUDNN_ATTR_ENGINEHEUR_RESULTS, 202)                                                                         \
+    X(CUDNN_ATTR_ENGINECFG_ENGINE, 300)                                                                           \
+    X(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                                                                      \
+    X(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                                                               \
+    X(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                                                              \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700)                                                        \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 701)                                                         \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, 702)                                                    \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, 703)                                                            \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, 704)                                                            \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, 705)                                                            \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 706)                                                       \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 707)                                                        \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, 708)                                                   \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, 709)                                                           \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, 710)                                                          \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, 711)                                                          \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 712)                                                     \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 713)                                                      \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, 714)                                                 \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, 715)                                                        \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, 716)                                                         \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, 717)                                                        \
+    X(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)                                                                      \
+    X(CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)                                                                         \
+    X(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)                                                                      \
+    X(CUDNN_ATTR_TENSOR_DATA_TYPE, 901)                                                                           \
+    X(CUDNN_ATTR_TENSOR_DIMENSIONS, 902)                                                                          \
+    X(CUDNN_ATTR_TENSOR_STRIDES, 903)                                                                             \
+    X(CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                                                                           \
+    X(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                                                                   \
+    X(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                                                                \
+    X(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                                                                    \
+    X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)
+
 /* ---- types ---------------------------------------------------------------------------------------------------- */
 
-#ifndef GT_CUDA_HEADERS /* the toolkit's headers are included before this one */
-
-enum {
 #define GT_CUDA_CONSTANT(name, value) name = value,
-    GT_CUDA_DRIVER_CONSTANTS(GT_CUDA_CONSTANT) GT_CUDA_BLAS_CONSTANTS(GT_CUDA_CONSTANT)
-#undef GT_CUDA_CONSTANT
-};
+
+#ifndef GT_CUDA_HEADERS /* the toolkit's headers are not included before this one */
+
+enum { GT_CUDA_DRIVER_CONSTANTS(GT_CUDA_CONSTANT) GT_CUDA_BLAS_CONSTANTS(GT_CUDA_CONSTANT) };
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
@@ -108,6 +183,15 @@ typedef struct cublasLtMatmulHeuristicResult_t {
     float wavesCount;
     int reserved[4];
 } cublasLtMatmulHeuristicResult_t;
+
+#endif
+
+#ifndef GT_CUDNN_HEADERS /* cuDNN's are not, either */
+
+enum { GT_CUDA_DNN_CONSTANTS(GT_CUDA_CONSTANT) };
+
+typedef struct cudnnContext *cudnnHandle_t;
+typedef void *cudnnBackendDescriptor_t;
 
 #endif
 
@@ -206,6 +290,20 @@ typedef struct cublasLtMatmulHeuristicResult_t {
        const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,                  \
        const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, CUstream stream))
 
+#define GT_CUDA_DNN_FUNCTIONS(X)                                                                                  \
+    X(handle_new, cudnnCreate, (cudnnHandle_t * handle))                                                          \
+    X(handle_free, cudnnDestroy, (cudnnHandle_t handle))                                                          \
+    X(set_stream, cudnnSetStream, (cudnnHandle_t handle, CUstream stream))                                        \
+    X(descriptor_new, cudnnBackendCreateDescriptor, (int type, cudnnBackendDescriptor_t *descriptor))             \
+    X(descriptor_free, cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))                      \
+    X(finalize, cudnnBackendFinalize, (cudnnBackendDescriptor_t descriptor))                                      \
+    X(set, cudnnBackendSetAttribute,                                                                              \
+      (cudnnBackendDescriptor_t descriptor, int name, int type, int64_t count, const void *elements))             \
+    X(get, cudnnBackendGetAttribute,                                                                              \
+      (cudnnBackendDescriptor_t descriptor, int name, int type, int64_t wanted, int64_t *count, void *elements))  \
+    X(execute, cudnnBackendExecute,                                                                               \
+      (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack))
+
 #define GT_CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
 typedef struct gt_cuda_driver {
     GT_CUDA_DRIVER_FUNCTIONS(GT_CUDA_MEMBER)
@@ -217,6 +315,9 @@ typedef struct gt_cuda_compiler {
 typedef struct gt_cuda_blas {
     GT_CUDA_BLAS_FUNCTIONS(GT_CUDA_MEMBER)
 } gt_cuda_blas;
+typedef struct gt_cuda_dnn {
+    GT_CUDA_DNN_FUNCTIONS(GT_CUDA_MEMBER)
+} gt_cuda_dnn;
 #undef GT_CUDA_MEMBER
 
 /* Each library is opened once in a process, by the first call, and stays open. From several threads. An error says in one
@@ -224,6 +325,7 @@ typedef struct gt_cuda_blas {
 gt_err gt__cuda_open_driver(const gt_cuda_driver **driver);
 gt_err gt__cuda_open_compiler(const gt_cuda_compiler **compiler);
 gt_err gt__cuda_open_blas(const gt_cuda_blas **blas);
+gt_err gt__cuda_open_dnn(const gt_cuda_dnn **dnn);
 
 /* The driver's name and text of a result, such as "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)". Returns
  * `text`. */

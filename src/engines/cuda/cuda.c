@@ -146,10 +146,13 @@ static gt_err cuda_read(gt_engine *engine, const void *from, void *host, size_t 
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
 {
     gt_err err = gt__cuda_resident_run(cuda, call);
+    unsigned form = gt__op_table[call->op].form;
     if (err != GT_ERR_UNSUPPORTED)
         return err;
     gt__cuda_launching(cuda);
-    err = call->op == GT_OP_matmul ? gt__cuda_product(cuda, call) : GT_ERR_UNSUPPORTED;
+    err = form == GT_FORM_MATMUL                                ? gt__cuda_product(cuda, call)
+          : form == GT_FORM_CONV || form == GT_FORM_CONV_WEIGHT ? gt__cuda_convolution(cuda, call)
+                                                                : GT_ERR_UNSUPPORTED;
     if (err == GT_ERR_UNSUPPORTED)
         err = gt__cuda_run_kernels(cuda, call, step);
     if (err == GT_ERR_UNSUPPORTED)
@@ -204,6 +207,7 @@ static void cuda_close(gt_engine *engine)
     gt__cuda_queue_close(cuda);
     gt__cuda_resident_close(cuda);
     gt__cuda_products_close(cuda);
+    gt__cuda_convolutions_close(cuda);
     gt__cuda_kernels_close(cuda);
     gt__cuda_transfer_close(cuda);
     gt__cuda_heap_clear(&cuda->heap);

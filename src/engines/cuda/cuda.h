@@ -9,6 +9,7 @@
  *     kernel.c    kernels by key: compiled once, kept in memory and on disk
  *     launch.c    a call as kernel launches
  *     product.c   matrix products by cuBLASLt
+ *     convolution.c, dnn.c  convolutions by cuDNN
  *     fallback.c  calls that the card has no kernel for, on the host
  *     program.c   plans, as CUDA graphs
  *     cuda.c      the engine's table; opening and closing
@@ -21,6 +22,7 @@
 #define GT_ENGINES_CUDA_CUDA_H
 
 #include <limits.h>
+#include <string.h>
 
 #include "engines/cuda/api.h"
 #include "engines/cuda/chain.h"
@@ -75,9 +77,10 @@ enum {
     GT_CUDA_ERROR_SLOTS = 1024,
 };
 
-typedef struct gt_cuda_kernels gt_cuda_kernels;   /* kernel.c */
-typedef struct gt_cuda_products gt_cuda_products; /* product.c */
-typedef struct gt_cuda_resident gt_cuda_resident; /* resident.c */
+typedef struct gt_cuda_kernels gt_cuda_kernels;           /* kernel.c */
+typedef struct gt_cuda_products gt_cuda_products;         /* product.c */
+typedef struct gt_cuda_resident gt_cuda_resident;         /* resident.c */
+typedef struct gt_cuda_convolutions gt_cuda_convolutions; /* convolution.c */
 
 typedef struct gt_cuda {
     gt_engine engine; /* first */
@@ -125,6 +128,7 @@ typedef struct gt_cuda {
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
+    gt_cuda_convolutions *convolutions;
     gt_cuda_resident *resident;     /* NULL: none */
     struct gt_cuda_timing *running; /* the call that is being queued; NULL: none that is timed */
     gt_cuda_work work;              /* of the running call */
@@ -137,6 +141,18 @@ typedef struct gt_cuda {
 static inline gt_cuda *gt__cuda(gt_engine *engine)
 {
     return (gt_cuda *)engine;
+}
+
+/* Of a key without padding, whose size is a multiple of eight bytes. */
+static inline uint64_t gt__cuda_hash(const void *key, size_t bytes)
+{
+    uint64_t hash = 0xcbf29ce484222325u, word;
+    for (size_t at = 0; at < bytes; at += sizeof word) {
+        memcpy(&word, (const char *)key + at, sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
 }
 
 /* A call of the driver failed: GT_ERR_MEMORY or GT_ERR_INTERNAL, with `what` and the driver's text. */
@@ -262,7 +278,7 @@ void gt__cuda_resident_leave(gt_cuda *cuda);
 /* Let the kernel write the numbers of all work that is queued. False: it does not run, so the stream must. */
 bool gt__cuda_resident_flush(gt_cuda *cuda);
 
-/* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
+/* ---- launch.c, product.c, convolution.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 
 #define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
 gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
@@ -270,10 +286,12 @@ gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 gt_err gt__cuda_run_chains(gt_cuda *cuda, const gt_cuda_part *parts, unsigned count, void *const *buffer);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
+void gt__cuda_convolutions_close(gt_cuda *cuda);
+gt_err gt__cuda_convolution(gt_cuda *cuda, const gt_call *call);
 /* Waits for queued work. A failure becomes that of an open item. */
 gt_err gt__cuda_fallback(gt_cuda *cuda, const gt_call *call, unsigned step);
 void gt__cuda_fallback_report(const gt_cuda *cuda);
-/* A call by the first of the three that takes it; its token is not given yet. */
+/* A call by the first of these that takes it; its token is not given yet. */
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step);
 
 /* Scratch memory for work that is queued next; release it when the work is queued. */

@@ -205,20 +205,9 @@ static uint16_t alignment_of(CUdeviceptr address)
     return (uint16_t)(bits & -bits);
 }
 
-static uint64_t shape_hash(const shape *key)
-{
-    uint64_t hash = 0xcbf29ce484222325u, word;
-    for (size_t at = 0; at + sizeof word <= sizeof *key; at += sizeof word) {
-        memcpy(&word, (const char *)key + at, sizeof word);
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
 static chosen *find(const gt_cuda_products *p, const shape *key)
 {
-    size_t at = (size_t)shape_hash(key) & (p->capacity - 1);
+    size_t at = (size_t)gt__cuda_hash(key, sizeof *key) & (p->capacity - 1);
     while (p->table[at].used && memcmp(&p->table[at].key, key, sizeof *key) != 0)
         at = (at + 1) & (p->capacity - 1);
     return &p->table[at];
