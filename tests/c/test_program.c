@@ -662,6 +662,19 @@ static void random_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 23, 24, 26, 27}, 6);
 }
 
+/* The sum of relu, and the mean of squared differences, which another step reads too. */
+static void reduced_sequence(program *p)
+{
+    add(p, GT_OP_add, 20, 1, 4);
+    add(p, GT_OP_relu, 21, 20, 0);
+    add(p, GT_OP_sum, 22, 21, 0);
+    add(p, GT_OP_sub, 23, 2, 3);
+    add(p, GT_OP_square, 24, 23, 0);
+    add(p, GT_OP_mean, 25, 24, 0);
+    add(p, GT_OP_cumsum, 26, 24, 0);
+    free_all(p, (uint64_t[]){20, 21, 23, 24}, 4);
+}
+
 static void add_cast(program *p, uint64_t result, uint64_t a, gt_dtype dtype)
 {
     add(p, GT_OP_cast, result, a, 0)->dtype = (uint8_t)dtype;
@@ -827,6 +840,7 @@ int main(int argc, char **argv)
     check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});
+    check_run("reduced to one number", test_groups, &(expected){reduced_sequence, cpu ? 2 : 3, 3, false});
     check_run("random numbers", test_groups, &(expected){random_sequence, cpu ? 7 : 1, cpu ? 2 : 6, true});
     check_run("casts around rows", test_groups, &(expected){casts_sequence, cpu ? 3 : 4, 3, false});
     check_run("one element in each row", test_groups,

@@ -8,6 +8,9 @@
  * Steps of other kinds may lie between the members: those that need nothing of the chain run before it, others after it, if
  * no later member needs them.
  *
+ * A reduction of everything that a member makes may be part of the chain: each block keeps a state, and a second launch merges
+ * these if there are several.
+ *
  * Neighbouring chains with equal kernels and equal numbers run as one launch, over a table of their addresses and counts: the
  * updates of many parameters of different sizes.
  *
@@ -88,6 +91,9 @@ struct gt_cuda_chain {
     bool wide;       /* positions or offsets need 64 bits */
     bool many;       /* the kernel takes a table of chains */
     bool random;     /* members are random numbers */
+    bool reduces;    /* the step `reduction` reduces what the member `reduced` makes */
+    uint32_t reduction;
+    uint16_t reduced;
     gt_cuda_key key;
     gt_chain_member member[GT_CHAIN_MEMBERS];
     gt_chain_input input[GT_CHAIN_INPUTS];

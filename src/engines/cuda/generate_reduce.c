@@ -18,14 +18,13 @@ enum {
     PARTIAL = 8, /* added to the variant: states are stored instead of results */
     COLUMN_TILE = 32,
     COLUMN_SHARES = 8,
-    LONG_ROW = 2048,    /* elements from which a row gets a block */
-    PART_GRAIN = 4096,  /* elements worth a block of their own */
-    LARGEST_STATE = 24, /* bytes */
+    LONG_ROW = 2048,   /* elements from which a row gets a block */
+    PART_GRAIN = 4096, /* elements worth a block of their own */
 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
-static gt_cuda_type accumulator(gt_opcode op, gt_dtype dtype)
+gt_cuda_type gt__cuda_accumulator(gt_opcode op, gt_dtype dtype)
 {
     gt_cuda_type type = gt__cuda_type(dtype);
     if (type == GT_CUDA_I32 || type == GT_CUDA_I64)
@@ -45,8 +44,8 @@ void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_tex
     unsigned shape = key->variant & ~(unsigned)PARTIAL;
     gt_opcode op = (gt_opcode)key->op;
     gt__cuda_add(text, "struct %s_k {\ntypedef %s A;\ntypedef %s D;\ntypedef %s DO;\n", name,
-                 gt__cuda_type_name(accumulator(op, (gt_dtype)key->in[0])), gt__cuda_dtype((gt_dtype)key->in[0]),
-                 gt__cuda_dtype((gt_dtype)key->out));
+                 gt__cuda_type_name(gt__cuda_accumulator(op, (gt_dtype)key->in[0])),
+                 gt__cuda_dtype((gt_dtype)key->in[0]), gt__cuda_dtype((gt_dtype)key->out));
     if (op == GT_OP_norm)
         gt__cuda_add(text, "typedef gt_reduce_norm<A, %u> R;\n", key->option[0]);
     else if (op == GT_OP_argmax || op == GT_OP_argmin)
@@ -149,7 +148,7 @@ static void set_parts(params *p, const gt_cuda_device *device, int64_t groups, i
 static void finish_parts(gt_cuda_work *work, const gt_cuda_key *first, params *p)
 {
     gt_cuda_launch *launch = &work->launch[work->count - 1];
-    gt_cuda_operand partial = gt__cuda_scratch(work, (size_t)(p->results * p->parts) * LARGEST_STATE);
+    gt_cuda_operand partial = gt__cuda_scratch(work, (size_t)(p->results * p->parts) * GT_CUDA_LARGEST_STATE);
     launch->key.variant |= PARTIAL;
     launch->grid[1] = (uint32_t)p->parts;
     gt__cuda_bind(launch, offsetof(params, partial), &partial);
@@ -160,6 +159,25 @@ static void finish_parts(gt_cuda_work *work, const gt_cuda_key *first, params *p
     launch->key.wide = 0;
     launch->grid[0] = gt__cuda_blocks(p->results, GT_CUDA_BLOCK / 32);
     gt__cuda_bind(launch, offsetof(params, partial), &partial);
+}
+
+bool gt__cuda_reduces_simply(gt_opcode op)
+{
+    return op == GT_OP_sum || op == GT_OP_mean || op == GT_OP_prod || op == GT_OP_amax || op == GT_OP_amin ||
+           op == GT_OP_any || op == GT_OP_all;
+}
+
+void gt__cuda_merge_states(gt_cuda_work *work, gt_opcode op, gt_dtype in, const gt_view *out, int64_t elements,
+                           const gt_cuda_operand *states, int64_t parts)
+{
+    params p = {.out = out->data, .results = 1, .elements = elements, .parts = parts, .divisor = (double)elements};
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_REDUCE, &p, sizeof p);
+    launch->key.op = (uint16_t)op;
+    launch->key.in[0] = (uint8_t)in;
+    launch->key.out = out->meta.dtype;
+    launch->key.variant = FINISH;
+    launch->key.vector = 1;
+    gt__cuda_bind(launch, offsetof(params, partial), states);
 }
 
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
