@@ -662,6 +662,21 @@ static void random_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 23, 24, 26, 27}, 6);
 }
 
+/* Scaled by a number that is made of numbers, in a tensor of its own. */
+static void scalar_sequence(program *p)
+{
+    add(p, GT_OP_sub, 20, 1, 2);
+    gt_slot *one = append(p, GT_OP_full, 1);
+    one->ins.result = 21;
+    one->ins.dtype = GT_FLOAT32;
+    one->ins.imm[0].f = 1;
+    p->slots += 2;
+    add_number(p, GT_OP_mul, 22, 21, 0.125);
+    add(p, GT_OP_mul, 23, 22, 20);
+    add(p, GT_OP_mul, 24, 23, 6);
+    free_all(p, (uint64_t[]){20, 21, 23}, 3);
+}
+
 /* The sum of relu, and the mean of squared differences, which another step reads too. */
 static void reduced_sequence(program *p)
 {
@@ -840,6 +855,7 @@ int main(int argc, char **argv)
     check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});
+    check_run("a number from numbers", test_groups, &(expected){scalar_sequence, cpu ? 4 : 1, cpu ? 1 : 3, true});
     check_run("reduced to one number", test_groups, &(expected){reduced_sequence, cpu ? 2 : 3, 3, false});
     check_run("random numbers", test_groups, &(expected){random_sequence, cpu ? 7 : 1, cpu ? 2 : 6, true});
     check_run("casts around rows", test_groups, &(expected){casts_sequence, cpu ? 3 : 4, 3, false});

@@ -81,6 +81,7 @@ typedef struct gt_chain_member {
     uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE. RANDOM: seed, stream, first */
     uint16_t output; /* which it is stored to; or GT_CHAIN_NONE */
     bool needed;     /* by a step that runs after the chain */
+    bool scalar;     /* one number for all positions, that follows from numbers alone: every thread computes it */
 } gt_chain_member;
 
 struct gt_cuda_chain {

@@ -18,6 +18,7 @@
 enum {
     BOUNDARY = 64, /* of buffers, in bytes: engine.h */
     LATER = 0xfffe,
+    FEW = 32, /* positions: a chain of so few is not worth that other steps cannot be chains */
     SMALL =
         1
         << 16, /* elements. All results in a group need memory at the same time, so that of other steps is to be little */
@@ -168,8 +169,12 @@ static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
         operand->source = GT_CHAIN_MADE;
         operand->number = made;
         unite(f, self, made);
-        return gt__access_flat(&access) && value->offset == 0 && operand->dtype == chain->member[made].out;
+        bool same = chain->member[made].scalar ? m->scalar || value->view.meta.numel == 1 || is_one(&access)
+                                               : !m->scalar && gt__access_flat(&access) && value->offset == 0;
+        return same && operand->dtype == chain->member[made].out;
     }
+    if (m->scalar)
+        return false;
     operand->source = GT_CHAIN_READ;
     operand->number = input_add(f, step->operand[k], &access);
     if (operand->number == GT_CHAIN_NONE)
@@ -203,7 +208,11 @@ static bool join(forming *f, uint32_t number)
                          .which = GT_CHAIN_NONE,
                          .pq = GT_CHAIN_NONE,
                          .output = GT_CHAIN_NONE};
-    if (!kind_of(plan, step, &m.kind) || (chain->members && result->view.meta.numel != chain->count))
+    if (!kind_of(plan, step, &m.kind))
+        return false;
+    m.scalar = chain->members && chain->count > 1 && result->view.meta.numel == 1;
+    if ((m.scalar && m.kind == GT_CHAIN_RANDOM) ||
+        (chain->members && !m.scalar && result->view.meta.numel != chain->count))
         return false;
     f->component_of[chain->members] = f->component++;
     for (unsigned k = 0; k < m.operands; k++)
@@ -222,7 +231,7 @@ static bool join(forming *f, uint32_t number)
         (!number_add(f, number, GT_CHAIN_IMMEDIATE, gt__dtype_real(m.compute), &m.pq) ||
          !number_add(f, number, GT_CHAIN_IMMEDIATE + 1, gt__dtype_real(m.compute), &q)))
         return false;
-    chain->count = result->view.meta.numel;
+    chain->count = m.scalar ? chain->count : result->view.meta.numel;
     f->member[result->buffer] = (uint16_t)chain->members;
     chain->member[chain->members++] = m;
     return true;
@@ -241,7 +250,7 @@ static bool pass_by(forming *f, uint32_t number)
     const gt_plan_step *step = &plan->steps[number];
     gt_cuda_chain *chain = f->chain;
     bool depends = false;
-    if (!chain->members || step->kind != GT_STEP_RUN ||
+    if (!chain->members || chain->count < FEW || step->kind != GT_STEP_RUN ||
         chain->before_count + chain->after_count == GT_CHAIN_OTHERS)
         return false;
     for (unsigned k = 0; k < step->operands; k++)
@@ -364,9 +373,9 @@ static bool is_reduction(const forming *f, uint32_t number)
     const gt_plan_value *value = &plan->values[step->operand[0]];
     uint64_t mask = step->record->ins.imm[0].u, all = ((uint64_t)1 << value->view.meta.rank) - 1;
     uint16_t made = f->member[value->buffer];
-    return made < f->chain->members && (mask == 0 || (mask & all) == all) && value->offset == 0 &&
-           value->view.contiguous && value->view.meta.numel == f->chain->count && f->chain->count > 1 &&
-           value->view.meta.dtype == f->chain->member[made].out &&
+    return made < f->chain->members && !f->chain->member[made].scalar && (mask == 0 || (mask & all) == all) &&
+           value->offset == 0 && value->view.contiguous && value->view.meta.numel == f->chain->count &&
+           f->chain->count > 1 && value->view.meta.dtype == f->chain->member[made].out &&
            !gt__dtype_is_complex((gt_dtype)value->view.meta.dtype) && value->view.meta.rank > 0;
 }
 

@@ -209,8 +209,14 @@ static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_tex
         gt__cuda_add(text, "%s_r::add(reducing, state, gt_convert<%s_a>::from(%s::load(s%u)), i + j);\n", name,
                      name, gt__cuda_dtype(chain->member[chain->reduced].out), chain->reduced);
     gt__cuda_add_plain(text, "}\n");
-    for (unsigned k = 0; k < chain->outputs; k++)
-        gt__cuda_add(text, "gt_chain_store(unit.at[%u], i, o%u);\n", chain->inputs + k, k);
+    for (unsigned k = 0; k < chain->members; k++) {
+        const gt_chain_member *m = &chain->member[k];
+        if (m->output != GT_CHAIN_NONE && m->scalar)
+            gt__cuda_add(text, "if (i == 0)\n*(%s::raw *)unit.at[%u] = o%u.at[0];\n", gt__cuda_dtype(m->out),
+                         chain->inputs + m->output, m->output);
+        else if (m->output != GT_CHAIN_NONE)
+            gt__cuda_add(text, "gt_chain_store(unit.at[%u], i, o%u);\n", chain->inputs + m->output, m->output);
+    }
     gt__cuda_add_plain(text, "}\n");
 }
 
