@@ -154,6 +154,8 @@ void gt__cuda_part_drop(gt_cuda_part *part);
 /* It will run as it is: its steps become a group, and buffers that it does without are dropped. */
 void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part);
 
+/* Whether its parameters fit into a launch. */
+bool gt__cuda_chain_fits(const gt_cuda_chain *chain);
 /* The key of its kernel, after `many` is set. GT_ERR_MEMORY. */
 gt_err gt__cuda_chain_key(gt_cuda_chain *chain);
 /* How many of the parts from the first on can be one launch: 0 if it is not a chain. Addresses and numbers are those of a run. */

@@ -489,13 +489,15 @@ static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
     while (boundary > 0) {
         form(f, first, boundary);
         find_reduction(f);
-        if (find_outputs(f))
-            break;
+        if (find_outputs(f)) {
+            choose_vector(chain);
+            if (gt__cuda_chain_fits(chain))
+                break;
+        }
         boundary /= 2;
     }
     if (boundary == 0)
         return GT_OK;
-    choose_vector(chain);
     gt_cuda_chain *copy = malloc(sizeof *copy);
     if (!copy)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");

@@ -5,6 +5,7 @@
  * there are, and for each its addresses (inputs, outputs, and of a reduction its result or the states of its blocks), its count
  * and the number of its first block.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,13 +22,47 @@ static bool has_axes(const gt_chain_input *in)
     return in->mode >= GT_CHAIN_VECTOR;
 }
 
-static unsigned axis_words(const gt_cuda_chain *chain)
+/* Where the sizes and strides of an input are among the words for axes. */
+typedef struct axes_place {
+    unsigned shape, stride;
+} axes_place;
+
+static bool same_numbers_of(const int64_t *a, const int64_t *b, int count)
+{
+    return memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+/* Inputs with the same sizes share them, so that the compiler divides positions once. Returns the number of words. */
+static unsigned place_axes(const gt_cuda_chain *chain, axes_place *places)
 {
     unsigned words = 0;
-    for (unsigned k = 0; k < chain->inputs; k++)
-        if (has_axes(&chain->input[k]))
-            words += 2 * (unsigned)chain->input[k].access.rank;
+    for (unsigned k = 0; k < chain->inputs; k++) {
+        const gt_access *access = &chain->input[k].access;
+        unsigned rank = (unsigned)access->rank, none = UINT_MAX;
+        places[k] = (axes_place){none, none};
+        if (!has_axes(&chain->input[k]))
+            continue;
+        for (unsigned before = 0; before < k; before++) {
+            const gt_access *other = &chain->input[before].access;
+            if (!has_axes(&chain->input[before]) || other->rank != access->rank ||
+                !same_numbers_of(other->shape, access->shape, access->rank))
+                continue;
+            places[k].shape = places[before].shape;
+            if (same_numbers_of(other->stride, access->stride, access->rank))
+                places[k].stride = places[before].stride;
+        }
+        if (places[k].shape == none)
+            places[k].shape = words, words += rank;
+        if (places[k].stride == none)
+            places[k].stride = words, words += rank;
+    }
     return words;
+}
+
+static unsigned axis_words(const gt_cuda_chain *chain)
+{
+    axes_place places[GT_CHAIN_INPUTS];
+    return place_axes(chain, places);
 }
 
 /* Arrays of the kernel's struct have at least one element. */
@@ -51,6 +86,11 @@ static unsigned unit_words(const gt_cuda_chain *chain)
     return addresses(chain) + 2;
 }
 
+bool gt__cuda_chain_fits(const gt_cuda_chain *chain)
+{
+    return first_unit(chain) + unit_words(chain) <= WORDS;
+}
+
 /* Chains that the kernel's table has room for. */
 static unsigned room(const gt_cuda_chain *chain)
 {
@@ -68,23 +108,21 @@ static void write_params(const gt_cuda_chain *chain, const char *name, gt_cuda_t
         name, at_least_one(chain->numbers), at_least_one(axis_words(chain)), name, room(chain));
 }
 
-static void write_load(const gt_chain_input *in, unsigned k, unsigned axes, gt_cuda_text *text)
+static void write_load(const gt_chain_input *in, unsigned k, const axes_place *place, gt_cuda_text *text)
 {
-    static const char *const functions[] = {[GT_CHAIN_FLAT] = "flat",
-                                            [GT_CHAIN_ONE] = "repeat",
-                                            [GT_CHAIN_VECTOR] = "flat",
-                                            [GT_CHAIN_REPEAT] = "repeat",
-                                            [GT_CHAIN_GATHER] = "gather"};
-    int rank = in->access.rank;
+    bool one = in->mode == GT_CHAIN_ONE || in->mode == GT_CHAIN_REPEAT;
     gt__cuda_add(text, "gt_vector<%s::raw, V> a%u;\n", gt__cuda_dtype(in->dtype), k);
     if (in->mode == GT_CHAIN_GATHER)
-        gt__cuda_add(text, "gt_chain_gather<%d, I>(unit.at[%u], params.axes + %u, i, &a%u);\n", rank, k, axes, k);
+        gt__cuda_add(text, "gt_chain_gather<%d, I>(unit.at[%u], params.axes + %u, params.axes + %u, i, &a%u);\n",
+                     in->access.rank, k, place->shape, place->stride, k);
     else if (has_axes(in))
-        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], gt_chain_offset<%d, I>(params.axes + %u, i), &a%u);\n",
-                     functions[in->mode], k, rank, axes, k);
+        gt__cuda_add(
+            text,
+            "gt_chain_%s(unit.at[%u], gt_chain_offset<%d, I>(params.axes + %u, params.axes + %u, i), &a%u);\n",
+            one ? "repeat" : "flat", k, in->access.rank, place->shape, place->stride, k);
     else
-        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], %s, &a%u);\n", functions[in->mode], k,
-                     in->mode == GT_CHAIN_ONE ? "0" : "i", k);
+        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], %s, &a%u);\n", one ? "repeat" : "flat", k, one ? "0" : "i",
+                     k);
 }
 
 /* An input's or a member's element. */
@@ -180,18 +218,16 @@ static gt_dtype reduced_dtype(const gt_cuda_chain *chain)
 /* The function that computes V positions. */
 static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
-    unsigned axes = 0;
+    axes_place places[GT_CHAIN_INPUTS];
+    place_axes(chain, places);
     gt__cuda_add(text,
                  "template <int V%s> GT_F void %s_at(const %s_params &params, const %s_unit &unit, %s i%s)\n{\n"
                  "typedef %s I;\n",
                  chain->reduces ? ", class S" : "", name, name, name, chain->wide ? "int64_t" : "int32_t",
                  chain->reduces ? ", const gt_reduce_params &reducing, S &state" : "",
                  chain->wide ? "int64_t" : "int32_t");
-    for (unsigned k = 0; k < chain->inputs; k++) {
-        write_load(&chain->input[k], k, axes, text);
-        if (has_axes(&chain->input[k]))
-            axes += 2 * (unsigned)chain->input[k].access.rank;
-    }
+    for (unsigned k = 0; k < chain->inputs; k++)
+        write_load(&chain->input[k], k, &places[k], text);
     for (unsigned k = 0; k < chain->members; k++) {
         if (chain->member[k].output != GT_CHAIN_NONE)
             gt__cuda_add(text, "gt_vector<%s::raw, V> o%u;\n", gt__cuda_dtype(chain->member[k].out),
@@ -429,6 +465,7 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
 {
     const gt_cuda_chain *first = parts[0].chain;
     uint64_t words[WORDS] = {0}, *word = words;
+    axes_place places[GT_CHAIN_INPUTS];
     int64_t blocks = 0;
     for (unsigned k = 1; k < count; k++)
         if (!same_numbers(first, parts[k].chain))
@@ -436,14 +473,14 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
     for (unsigned k = 0; k < first->numbers; k++)
         word[k] = number_now(first->plan, &first->number[k]);
     word += at_least_one(first->numbers);
+    place_axes(first, places);
     for (unsigned k = 0; k < first->inputs; k++) {
         const gt_access *access = &first->input[k].access;
         size_t bytes = (size_t)access->rank * sizeof(int64_t);
         if (!has_axes(&first->input[k]))
             continue;
-        memcpy(word, access->shape, bytes);
-        memcpy(word + access->rank, access->stride, bytes);
-        word += 2 * access->rank;
+        memcpy(word + places[k].shape, access->shape, bytes);
+        memcpy(word + places[k].stride, access->stride, bytes);
     }
     word = words + first_unit(first);
     word[-1] = count;
