@@ -433,7 +433,7 @@ typedef struct variant {
 
 static void test_random(const void *context)
 {
-    const unsigned programs = is_tested("cudahost") ? 50 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
+    const unsigned programs = is_tested("cudahost") ? 35 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
     static const gt_dtype all[] = {GT_FLOAT32, GT_FLOAT32, GT_FLOAT64, GT_BFLOAT16, GT_FLOAT16, GT_BOOL,
                                    GT_INT64,   GT_INT32,   GT_UINT8,   GT_INT8,     GT_INT16};
     const variant *v = context;

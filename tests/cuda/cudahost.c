@@ -41,7 +41,7 @@ typedef struct cudahost {
     void (*run)(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                 const void *param, bool waits);
     bool only_chains;
-    long declined[GT_OP_COUNT], launched, chains, rows;
+    long declined[GT_OP_COUNT], launched, chains, chain_launches, rows;
 } cudahost;
 
 /* Kernels that were collected, sorted by key; of all engines of the process, one after the other. */
@@ -365,6 +365,7 @@ static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, 
             return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
     GT_TRY(run_work(h, &work));
     h->chains += count;
+    h->chain_launches++;
     for (unsigned k = 0; k < chain->after_count; k++)
         GT_TRY(run_plan_step(h, chain->plan, NULL, chain->after[k], buffer));
     return GT_OK;
@@ -435,8 +436,8 @@ static void cudahost_close(gt_engine *engine)
         if (!gt__cuda_covers(op) && !needs_no_kernel((gt_form)gt__op_table[op].form))
             fprintf(never, "%s\n", gt__op_table[op].name);
     fclose(never);
-    printf("cudahost: %ld kernels, %ld launches, %ld chains, %ld steps on rows that take more in\n",
-           h->library ? h->ready_count : all.count, h->launched, h->chains, h->rows);
+    printf("cudahost: %ld kernels, %ld launches; %ld chains in %ld of them, %ld steps on rows that take more in\n",
+           h->library ? h->ready_count : all.count, h->launched, h->chains, h->chain_launches, h->rows);
     h->fallback->ops->close(h->fallback);
     free(h);
 }
