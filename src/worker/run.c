@@ -269,14 +269,6 @@ static gt_err bind_rest(gt_worker *worker, gt_sequence *s)
 
 /* ---- sequences: running -------------------------------------------------------------------------------------- */
 
-static gt_view value_view(const gt_sequence *s, uint32_t value)
-{
-    const gt_plan_value *v = &s->plan->values[value];
-    gt_view view = v->view;
-    view.data = (uint8_t *)s->address[v->buffer] + v->offset;
-    return view;
-}
-
 static void set_poison(fate *f, gt_poison *poison)
 {
     f->poison = poison;
@@ -286,26 +278,9 @@ static void set_poison(fate *f, gt_poison *poison)
 /* One step on the engine. */
 static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_step *step, gt_token *token)
 {
-    gt_view view[GT_MAX_CAT], literal[GT_MAX_OPERANDS], out = value_view(s, step->result);
+    gt_view view[GT_MAX_CAT], out;
     const gt_view *in[GT_MAX_CAT];
-    const gt_instruction *ins = &step->record->ins;
-    gt_call call = {.op = step->op,
-                    .compute = step->compute,
-                    .ins = ins,
-                    .tail = step->record + 1,
-                    .operands = step->operands,
-                    .in = in,
-                    .out = &out};
-    for (unsigned k = 0; k < step->operands; k++) {
-        in[k] = &view[k];
-        if (step->operand[k] != GT_PLAN_LITERAL) {
-            view[k] = value_view(s, step->operand[k]);
-            continue;
-        }
-        in[k] = &literal[k];
-        call.value[k] = gt__literal_operand(ins, k, &literal[k]);
-        call.literals |= (uint8_t)(1 << k);
-    }
+    gt_call call = gt__plan_call(s->plan, step, s->address, view, in, &out);
     gt_err err = worker->engine->ops->run(worker->engine, &call, token);
     gt__late_given(&worker->late, *token);
     return err;
@@ -432,7 +407,7 @@ static void keep_output(gt_worker *worker, gt_sequence *s, uint32_t value, gt_en
         entry->state = GT_ENTRY_POISON;
         return;
     }
-    entry->view = value_view(s, value);
+    entry->view = gt__plan_view(s->plan, value, s->address);
     entry->buffer = s->buffers[s->plan->values[value].buffer];
     entry->buffer->references++;
     entry->flight = f->flight;

@@ -42,7 +42,7 @@ typedef struct cudahost {
     void (*run)(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                 const void *param, bool waits);
     bool only_chains;
-    long declined[GT_OP_COUNT], launched, chains, rows;
+    long declined[GT_OP_COUNT], launched, chains, chain_launches, rows;
 } cudahost;
 
 /* Kernels that were collected, sorted by key; of all engines of the process, one after the other. */
@@ -216,7 +216,7 @@ static void run_launch(cudahost *h, gt_cuda_launch *launch, char *scratch, gt_cu
         memcpy(launch->param + launch->errors_at, &errors, sizeof errors);
     h->run(found->entry, launch->grid, launch->block, launch->shared, launch->param,
            launch->key.family != GT_CUDA_ELEMENTWISE && launch->key.family != GT_CUDA_SPECIAL &&
-               launch->key.family != GT_CUDA_CHAIN);
+               (launch->key.family != GT_CUDA_CHAIN || launch->chain->reduces));
     h->launched++;
 }
 
@@ -319,14 +319,19 @@ static gt_err run_plan_step(cudahost *h, const gt_plan *plan, const gt_cuda_rows
     return cudahost_run(&h->base, &call, &token);
 }
 
-static void want_rows(cudahost *h, const gt_plan *plan, const gt_cuda_part *part)
+/* The kernels of a part; addresses do not matter. */
+static void want_part(cudahost *h, const gt_plan *plan, const gt_cuda_part *part)
 {
+    static gt_cuda_work work;
     void **buffer = malloc((plan->buffer_count + 1) * sizeof *buffer);
     if (!buffer)
         abort();
     for (uint32_t k = 0; k < plan->buffer_count; k++)
         buffer[k] = (void *)((uintptr_t)1 << 20);
-    for (uint32_t step = part->first; step <= part->last; step++) {
+    if (part->chain && gt__cuda_lower_chains(part, 1, buffer, &work) == GT_OK)
+        for (unsigned k = 0; k < work.count; k++)
+            want(&work.launch[k].key, work.launch[k].chain);
+    for (uint32_t step = part->first; part->rows && step <= part->last; step++) {
         gt_view in[GT_MAX_CAT], out;
         const gt_view *views[GT_MAX_CAT];
         if (plan->steps[step].kind == GT_STEP_VIEW || gt__cuda_rows_skip(part->rows, step))
@@ -351,10 +356,8 @@ static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **ou
         gt_cuda_part *part = &program->parts[k];
         if (h->library)
             gt__cuda_part_settle(plan, part);
-        else if (part->chain)
-            want(&part->chain->key, part->chain);
-        else if (part->rows)
-            want_rows(h, plan, part);
+        else
+            want_part(h, plan, part);
     }
     return GT_OK;
 }
@@ -366,10 +369,12 @@ static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, 
     for (unsigned k = 0; k < chain->before_count; k++)
         GT_TRY(run_plan_step(h, chain->plan, NULL, chain->before[k], buffer));
     GT_TRY(gt__cuda_lower_chains(part, count, buffer, &work));
-    if (!find_kernel(h, &work.launch[0]))
-        return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
+    for (unsigned k = 0; k < work.count; k++)
+        if (!find_kernel(h, &work.launch[k]))
+            return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
     GT_TRY(run_work(h, &work));
     h->chains += count;
+    h->chain_launches++;
     for (unsigned k = 0; k < chain->after_count; k++)
         GT_TRY(run_plan_step(h, chain->plan, NULL, chain->after[k], buffer));
     return GT_OK;
@@ -440,8 +445,8 @@ static void cudahost_close(gt_engine *engine)
         if (!gt__cuda_covers(op) && !needs_no_kernel((gt_form)gt__op_table[op].form))
             fprintf(never, "%s\n", gt__op_table[op].name);
     fclose(never);
-    printf("cudahost: %ld kernels, %ld launches, %ld chains, %ld steps on rows that take more in\n",
-           h->library ? h->ready_count : all.count, h->launched, h->chains, h->rows);
+    printf("cudahost: %ld kernels, %ld launches; %ld chains in %ld of them, %ld steps on rows that take more in\n",
+           h->library ? h->ready_count : all.count, h->launched, h->chains, h->chain_launches, h->rows);
     h->fallback->ops->close(h->fallback);
     free(h);
 }

@@ -8,6 +8,9 @@
  * Steps of other kinds may lie between the members: those that need nothing of the chain run before it, others after it, if
  * no later member needs them.
  *
+ * A reduction of everything that a member makes may be part of the chain: each block keeps a state, and a second launch merges
+ * these if there are several.
+ *
  * Neighbouring chains with equal kernels and equal numbers run as one launch, over a table of their addresses and counts: the
  * updates of many parameters of different sizes.
  *
@@ -78,6 +81,7 @@ typedef struct gt_chain_member {
     uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE. RANDOM: seed, stream, first */
     uint16_t output; /* which it is stored to; or GT_CHAIN_NONE */
     bool needed;     /* by a step that runs after the chain */
+    bool scalar;     /* one number for all positions, that follows from numbers alone: every thread computes it */
 } gt_chain_member;
 
 struct gt_cuda_chain {
@@ -88,6 +92,9 @@ struct gt_cuda_chain {
     bool wide;       /* positions or offsets need 64 bits */
     bool many;       /* the kernel takes a table of chains */
     bool random;     /* members are random numbers */
+    bool reduces;    /* the step `reduction` reduces what the member `reduced` makes */
+    uint32_t reduction;
+    uint16_t reduced;
     gt_cuda_key key;
     gt_chain_member member[GT_CHAIN_MEMBERS];
     gt_chain_input input[GT_CHAIN_INPUTS];
@@ -147,6 +154,8 @@ void gt__cuda_part_drop(gt_cuda_part *part);
 /* It will run as it is: its steps become a group, and buffers that it does without are dropped. */
 void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part);
 
+/* Whether its parameters fit into a launch. */
+bool gt__cuda_chain_fits(const gt_cuda_chain *chain);
 /* The key of its kernel, after `many` is set. GT_ERR_MEMORY. */
 gt_err gt__cuda_chain_key(gt_cuda_chain *chain);
 /* How many of the parts from the first on can be one launch: 0 if it is not a chain. Addresses and numbers are those of a run. */

@@ -18,6 +18,7 @@
 enum {
     BOUNDARY = 64, /* of buffers, in bytes: engine.h */
     LATER = 0xfffe,
+    FEW = 32, /* positions: a chain of so few is not worth that other steps cannot be chains */
     SMALL =
         1
         << 16, /* elements. All results in a group need memory at the same time, so that of other steps is to be little */
@@ -169,8 +170,12 @@ static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
         operand->source = GT_CHAIN_MADE;
         operand->number = made;
         unite(f, self, made);
-        return gt__access_flat(&access) && value->offset == 0 && operand->dtype == chain->member[made].out;
+        bool same = chain->member[made].scalar ? m->scalar || value->view.meta.numel == 1 || is_one(&access)
+                                               : !m->scalar && gt__access_flat(&access) && value->offset == 0;
+        return same && operand->dtype == chain->member[made].out;
     }
+    if (m->scalar)
+        return false;
     operand->source = GT_CHAIN_READ;
     operand->number = input_add(f, step->operand[k], &access);
     if (operand->number == GT_CHAIN_NONE)
@@ -204,7 +209,11 @@ static bool join(forming *f, uint32_t number)
                          .which = GT_CHAIN_NONE,
                          .pq = GT_CHAIN_NONE,
                          .output = GT_CHAIN_NONE};
-    if (!kind_of(plan, step, &m.kind) || (chain->members && result->view.meta.numel != chain->count))
+    if (!kind_of(plan, step, &m.kind))
+        return false;
+    m.scalar = chain->members && chain->count > 1 && result->view.meta.numel == 1;
+    if ((m.scalar && m.kind == GT_CHAIN_RANDOM) ||
+        (chain->members && !m.scalar && result->view.meta.numel != chain->count))
         return false;
     f->component_of[chain->members] = f->component++;
     for (unsigned k = 0; k < m.operands; k++)
@@ -223,7 +232,7 @@ static bool join(forming *f, uint32_t number)
         (!number_add(f, number, GT_CHAIN_IMMEDIATE, gt__dtype_real(m.compute), &m.pq) ||
          !number_add(f, number, GT_CHAIN_IMMEDIATE + 1, gt__dtype_real(m.compute), &q)))
         return false;
-    chain->count = result->view.meta.numel;
+    chain->count = m.scalar ? chain->count : result->view.meta.numel;
     f->member[result->buffer] = (uint16_t)chain->members;
     chain->member[chain->members++] = m;
     return true;
@@ -242,7 +251,7 @@ static bool pass_by(forming *f, uint32_t number)
     const gt_plan_step *step = &plan->steps[number];
     gt_cuda_chain *chain = f->chain;
     bool depends = false;
-    if (!chain->members || step->kind != GT_STEP_RUN ||
+    if (!chain->members || chain->count < FEW || step->kind != GT_STEP_RUN ||
         chain->before_count + chain->after_count == GT_CHAIN_OTHERS)
         return false;
     for (unsigned k = 0; k < step->operands; k++)
@@ -274,6 +283,9 @@ static void clear(forming *f)
         f->member[result_buffer(f->plan, chain->member[k].step)] = GT_CHAIN_NONE;
     for (unsigned k = 0; k < chain->after_count; k++)
         f->member[result_buffer(f->plan, chain->after[k])] = GT_CHAIN_NONE;
+    if (chain->reduces)
+        f->member[result_buffer(f->plan, chain->reduction)] = GT_CHAIN_NONE;
+    chain->reduces = false;
     chain->members = chain->inputs = chain->outputs = chain->numbers = 0;
     chain->before_count = chain->after_count = 0;
     f->component = 0;
@@ -331,11 +343,69 @@ static unsigned best_boundary(const forming *f)
 
 /* ---- the finished chain -------------------------------------------------------------------------------------- */
 
+static uint32_t last_step(const gt_cuda_chain *chain)
+{
+    uint32_t last = chain->member[chain->members - 1].step;
+    return chain->reduces && chain->reduction > last ? chain->reduction : last;
+}
+
 /* It need not be in memory. */
 static bool is_inside(const gt_plan *plan, const gt_cuda_chain *chain, uint32_t buffer)
 {
-    return plan->buffers[buffer].role == GT_PLAN_INNER &&
-           plan->buffers[buffer].last_use <= chain->member[chain->members - 1].step;
+    return plan->buffers[buffer].role == GT_PLAN_INNER && plan->buffers[buffer].last_use <= last_step(chain);
+}
+
+static bool reads_buffer(const gt_plan *plan, uint32_t step, uint32_t buffer)
+{
+    for (unsigned k = 0; k < plan->steps[step].operands; k++)
+        if (plan->steps[step].operand[k] != GT_PLAN_LITERAL &&
+            plan->values[plan->steps[step].operand[k]].buffer == buffer)
+            return true;
+    return false;
+}
+
+/* A step that reduces everything that a member makes. */
+static bool is_reduction(const forming *f, uint32_t number)
+{
+    const gt_plan *plan = f->plan;
+    const gt_plan_step *step = &plan->steps[number];
+    if (step->kind != GT_STEP_RUN || !gt__cuda_reduces_simply(step->op) || step->operand[0] == GT_PLAN_LITERAL)
+        return false;
+    const gt_plan_value *value = &plan->values[step->operand[0]];
+    uint64_t mask = step->record->ins.imm[0].u, all = ((uint64_t)1 << value->view.meta.rank) - 1;
+    uint16_t made = f->member[value->buffer];
+    return made < f->chain->members && !f->chain->member[made].scalar && (mask == 0 || (mask & all) == all) &&
+           value->offset == 0 && value->view.contiguous && value->view.meta.numel == f->chain->count &&
+           f->chain->count > 1 && value->view.meta.dtype == f->chain->member[made].out &&
+           !gt__dtype_is_complex((gt_dtype)value->view.meta.dtype) && value->view.meta.rank > 0;
+}
+
+/* The reduction among the steps after the chain, or the one that follows it. */
+static void find_reduction(forming *f)
+{
+    gt_cuda_chain *chain = f->chain;
+    const gt_plan *plan = f->plan;
+    unsigned at = 0;
+    uint32_t number;
+    while (at < chain->after_count && !is_reduction(f, chain->after[at]))
+        at++;
+    if (at < chain->after_count) {
+        number = chain->after[at];
+        memmove(chain->after + at, chain->after + at + 1, (--chain->after_count - at) * sizeof chain->after[0]);
+    } else {
+        number = chain->member[chain->members - 1].step + 1;
+        while (number < plan->step_count && plan->steps[number].kind == GT_STEP_VIEW)
+            number++;
+        if (number == plan->step_count || !is_reduction(f, number))
+            return;
+    }
+    uint32_t buffer = plan->values[plan->steps[number].operand[0]].buffer;
+    chain->reduces = true;
+    chain->reduction = number;
+    chain->reduced = f->member[buffer];
+    chain->member[chain->reduced].needed = false;
+    for (unsigned k = 0; k < chain->after_count; k++)
+        chain->member[chain->reduced].needed |= reads_buffer(plan, chain->after[k], buffer);
 }
 
 /* False: it has too many. */
@@ -419,13 +489,16 @@ static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
         boundary = best_boundary(f);
     while (boundary > 0) {
         form(f, first, boundary);
-        if (find_outputs(f))
-            break;
+        find_reduction(f);
+        if (find_outputs(f)) {
+            choose_vector(chain);
+            if (gt__cuda_chain_fits(chain))
+                break;
+        }
         boundary /= 2;
     }
     if (boundary == 0)
         return GT_OK;
-    choose_vector(chain);
     gt_cuda_chain *copy = malloc(sizeof *copy);
     if (!copy)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
@@ -467,7 +540,7 @@ void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part)
 /* A table has room for several of it. */
 static bool is_flat(const gt_cuda_chain *chain)
 {
-    if (chain->before_count || chain->after_count)
+    if (chain->before_count || chain->after_count || chain->reduces)
         return false;
     for (unsigned k = 0; k < chain->inputs; k++)
         if (chain->input[k].mode != GT_CHAIN_FLAT && chain->input[k].mode != GT_CHAIN_ONE)
@@ -490,7 +563,7 @@ static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
     for (unsigned k = 0; k < count; k++) {
         if (parts[k].chain && parts[k].chain->many)
             GT_TRY(gt__cuda_chain_key(parts[k].chain));
-        else if (parts[k].chain && parts[k].chain->members < 2)
+        else if (parts[k].chain && parts[k].chain->members < 2 && !parts[k].chain->reduces)
             gt__cuda_part_drop(&parts[k]);
     }
     return GT_OK;
@@ -521,7 +594,7 @@ static gt_err add_parts(forming *f, gt_cuda_part *parts, unsigned *count)
         if (!part->chain || part->chain->members < 2)
             GT_TRY(rows_form(f->plan, part));
         if (part->chain)
-            part->last = part->chain->member[part->chain->members - 1].step;
+            part->last = last_step(part->chain);
         k = part->last;
     }
     return find_neighbours(parts, *count);

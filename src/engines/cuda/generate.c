@@ -321,6 +321,8 @@ gt_err gt__cuda_source(const gt_cuda_launch *launch, char **source, const char *
         gt__cuda_add_plain(&text, families[GT_CUDA_ELEMENTWISE].device);
     if (launch->chain && launch->chain->random)
         gt__cuda_add_plain(&text, families[GT_CUDA_CREATE].device);
+    if (launch->chain && launch->chain->reduces)
+        gt__cuda_add_plain(&text, families[GT_CUDA_REDUCE].device);
     if (family < GT_CUDA_FAMILIES)
         gt__cuda_add_plain(&text, families[family].device);
     gt_err err = gt__cuda_add_kernel(&launch->key, launch->chain, "gt_kernel", &text);

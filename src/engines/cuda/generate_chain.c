@@ -2,27 +2,67 @@
  * generate_chain.c: the source of a chain's kernel, and its launches. Read chain.h first; device/chain.cuh has what kernels call.
  *
  * All parameters are words of eight bytes: the numbers, the sizes and strides of inputs that are read along axes, how many chains
- * there are, and for each its addresses (inputs, then outputs), its count and the number of its first block.
+ * there are, and for each its addresses (inputs, outputs, and of a reduction its result or the states of its blocks), its count
+ * and the number of its first block.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engines/cuda/chain.h"
 
-enum { WORDS = GT_CUDA_PARAM_MAX / 8 };
+enum {
+    WORDS = GT_CUDA_PARAM_MAX / 8,
+    REDUCED_BY_BLOCK = 4 * GT_CUDA_BLOCK, /* vectors, at least, if there are several blocks */
+    REDUCING_BLOCKS = 1024,               /* at most */
+};
 
 static bool has_axes(const gt_chain_input *in)
 {
     return in->mode >= GT_CHAIN_VECTOR;
 }
 
-static unsigned axis_words(const gt_cuda_chain *chain)
+/* Where the sizes and strides of an input are among the words for axes. */
+typedef struct axes_place {
+    unsigned shape, stride;
+} axes_place;
+
+static bool same_numbers_of(const int64_t *a, const int64_t *b, int count)
+{
+    return memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+/* Inputs with the same sizes share them, so that the compiler divides positions once. Returns the number of words. */
+static unsigned place_axes(const gt_cuda_chain *chain, axes_place *places)
 {
     unsigned words = 0;
-    for (unsigned k = 0; k < chain->inputs; k++)
-        if (has_axes(&chain->input[k]))
-            words += 2 * (unsigned)chain->input[k].access.rank;
+    for (unsigned k = 0; k < chain->inputs; k++) {
+        const gt_access *access = &chain->input[k].access;
+        unsigned rank = (unsigned)access->rank, none = UINT_MAX;
+        places[k] = (axes_place){none, none};
+        if (!has_axes(&chain->input[k]))
+            continue;
+        for (unsigned before = 0; before < k; before++) {
+            const gt_access *other = &chain->input[before].access;
+            if (!has_axes(&chain->input[before]) || other->rank != access->rank ||
+                !same_numbers_of(other->shape, access->shape, access->rank))
+                continue;
+            places[k].shape = places[before].shape;
+            if (same_numbers_of(other->stride, access->stride, access->rank))
+                places[k].stride = places[before].stride;
+        }
+        if (places[k].shape == none)
+            places[k].shape = words, words += rank;
+        if (places[k].stride == none)
+            places[k].stride = words, words += rank;
+    }
     return words;
+}
+
+static unsigned axis_words(const gt_cuda_chain *chain)
+{
+    axes_place places[GT_CHAIN_INPUTS];
+    return place_axes(chain, places);
 }
 
 /* Arrays of the kernel's struct have at least one element. */
@@ -36,9 +76,19 @@ static unsigned first_unit(const gt_cuda_chain *chain)
     return at_least_one(chain->numbers) + at_least_one(axis_words(chain)) + 1;
 }
 
+static unsigned addresses(const gt_cuda_chain *chain)
+{
+    return chain->inputs + chain->outputs + chain->reduces;
+}
+
 static unsigned unit_words(const gt_cuda_chain *chain)
 {
-    return chain->inputs + chain->outputs + 2;
+    return addresses(chain) + 2;
+}
+
+bool gt__cuda_chain_fits(const gt_cuda_chain *chain)
+{
+    return first_unit(chain) + unit_words(chain) <= WORDS;
 }
 
 /* Chains that the kernel's table has room for. */
@@ -51,31 +101,28 @@ static unsigned room(const gt_cuda_chain *chain)
 
 static void write_params(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
-    gt__cuda_add(text, "struct %s_unit {\nvoid *at[%u];\nint64_t count, first;\n};\n", name,
-                 chain->inputs + chain->outputs);
+    gt__cuda_add(text, "struct %s_unit {\nvoid *at[%u];\nint64_t count, first;\n};\n", name, addresses(chain));
     gt__cuda_add(
         text,
         "struct %s_params {\nuint64_t number[%u];\nint64_t axes[%u];\nint64_t units;\n%s_unit unit[%u];\n};\n",
         name, at_least_one(chain->numbers), at_least_one(axis_words(chain)), name, room(chain));
 }
 
-static void write_load(const gt_chain_input *in, unsigned k, unsigned axes, gt_cuda_text *text)
+static void write_load(const gt_chain_input *in, unsigned k, const axes_place *place, gt_cuda_text *text)
 {
-    static const char *const functions[] = {[GT_CHAIN_FLAT] = "flat",
-                                            [GT_CHAIN_ONE] = "repeat",
-                                            [GT_CHAIN_VECTOR] = "flat",
-                                            [GT_CHAIN_REPEAT] = "repeat",
-                                            [GT_CHAIN_GATHER] = "gather"};
-    int rank = in->access.rank;
+    bool one = in->mode == GT_CHAIN_ONE || in->mode == GT_CHAIN_REPEAT;
     gt__cuda_add(text, "gt_vector<%s::raw, V> a%u;\n", gt__cuda_dtype(in->dtype), k);
     if (in->mode == GT_CHAIN_GATHER)
-        gt__cuda_add(text, "gt_chain_gather<%d, I>(unit.at[%u], params.axes + %u, i, &a%u);\n", rank, k, axes, k);
+        gt__cuda_add(text, "gt_chain_gather<%d, I>(unit.at[%u], params.axes + %u, params.axes + %u, i, &a%u);\n",
+                     in->access.rank, k, place->shape, place->stride, k);
     else if (has_axes(in))
-        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], gt_chain_offset<%d, I>(params.axes + %u, i), &a%u);\n",
-                     functions[in->mode], k, rank, axes, k);
+        gt__cuda_add(
+            text,
+            "gt_chain_%s(unit.at[%u], gt_chain_offset<%d, I>(params.axes + %u, params.axes + %u, i), &a%u);\n",
+            one ? "repeat" : "flat", k, in->access.rank, place->shape, place->stride, k);
     else
-        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], %s, &a%u);\n", functions[in->mode], k,
-                     in->mode == GT_CHAIN_ONE ? "0" : "i", k);
+        gt__cuda_add(text, "gt_chain_%s(unit.at[%u], %s, &a%u);\n", one ? "repeat" : "flat", k, one ? "0" : "i",
+                     k);
 }
 
 /* An input's or a member's element. */
@@ -163,19 +210,24 @@ static void write_random(const gt_plan *plan, const gt_chain_member *m, unsigned
                  m->pq + 2u, number);
 }
 
+static gt_dtype reduced_dtype(const gt_cuda_chain *chain)
+{
+    return (gt_dtype)chain->plan->values[chain->plan->steps[chain->reduction].result].view.meta.dtype;
+}
+
 /* The function that computes V positions. */
 static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
-    unsigned axes = 0;
+    axes_place places[GT_CHAIN_INPUTS];
+    place_axes(chain, places);
     gt__cuda_add(text,
-                 "template <int V> GT_F void %s_at(const %s_params &params, const %s_unit &unit, %s i)\n{\n"
+                 "template <int V%s> GT_F void %s_at(const %s_params &params, const %s_unit &unit, %s i%s)\n{\n"
                  "typedef %s I;\n",
-                 name, name, name, chain->wide ? "int64_t" : "int32_t", chain->wide ? "int64_t" : "int32_t");
-    for (unsigned k = 0; k < chain->inputs; k++) {
-        write_load(&chain->input[k], k, axes, text);
-        if (has_axes(&chain->input[k]))
-            axes += 2 * (unsigned)chain->input[k].access.rank;
-    }
+                 chain->reduces ? ", class S" : "", name, name, name, chain->wide ? "int64_t" : "int32_t",
+                 chain->reduces ? ", const gt_reduce_params &reducing, S &state" : "",
+                 chain->wide ? "int64_t" : "int32_t");
+    for (unsigned k = 0; k < chain->inputs; k++)
+        write_load(&chain->input[k], k, &places[k], text);
     for (unsigned k = 0; k < chain->members; k++) {
         if (chain->member[k].output != GT_CHAIN_NONE)
             gt__cuda_add(text, "gt_vector<%s::raw, V> o%u;\n", gt__cuda_dtype(chain->member[k].out),
@@ -189,18 +241,60 @@ static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_tex
         if (chain->member[k].output != GT_CHAIN_NONE)
             gt__cuda_add(text, "o%u.at[j] = s%u;\n", chain->member[k].output, k);
     }
+    if (chain->reduces)
+        gt__cuda_add(text, "%s_r::add(reducing, state, gt_convert<%s_a>::from(%s::load(s%u)), i + j);\n", name,
+                     name, gt__cuda_dtype(chain->member[chain->reduced].out), chain->reduced);
     gt__cuda_add_plain(text, "}\n");
-    for (unsigned k = 0; k < chain->outputs; k++)
-        gt__cuda_add(text, "gt_chain_store(unit.at[%u], i, o%u);\n", chain->inputs + k, k);
+    for (unsigned k = 0; k < chain->members; k++) {
+        const gt_chain_member *m = &chain->member[k];
+        if (m->output != GT_CHAIN_NONE && m->scalar)
+            gt__cuda_add(text, "if (i == 0)\n*(%s::raw *)unit.at[%u] = o%u.at[0];\n", gt__cuda_dtype(m->out),
+                         chain->inputs + m->output, m->output);
+        else if (m->output != GT_CHAIN_NONE)
+            gt__cuda_add(text, "gt_chain_store(unit.at[%u], i, o%u);\n", chain->inputs + m->output, m->output);
+    }
     gt__cuda_add_plain(text, "}\n");
+}
+
+/* The kernel of a chain that reduces: its blocks walk over all positions, and each leaves a state. */
+static void write_reducing(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
+{
+    gt__cuda_add(text,
+                 "const %s_unit &unit = params.unit[0];\nconst int64_t whole = unit.count / V, "
+                 "first = (int64_t)blockIdx.x * %u + threadIdx.x;\ngt_reduce_params reducing;\n"
+                 "reducing.divisor = (double)unit.count;\n%s_r::S state = %s_r::first(reducing);\n",
+                 name, GT_CUDA_BLOCK, name, name);
+    gt__cuda_add(
+        text,
+        "#pragma unroll 4\nfor (int64_t vector = first; vector < whole; vector += (int64_t)gridDim.x * %u)\n"
+        "%s_at<V>(params, unit, vector * V, reducing, state);\n"
+        "if (V > 1 && first < unit.count - whole * V)\n"
+        "%s_at<1>(params, unit, whole * V + first, reducing, state);\n",
+        GT_CUDA_BLOCK, name, name);
+    gt__cuda_add(text,
+                 "state = gt_merge_block<%s_r>(reducing, state);\nif (threadIdx.x != 0)\nreturn;\n"
+                 "if (gridDim.x == 1)\n*(%s::raw *)unit.at[%u] = %s::store(%s_r::finish(reducing, state));\n"
+                 "else\n((%s_r::S *)unit.at[%u])[blockIdx.x] = state;\n}\n",
+                 name, gt__cuda_dtype(reduced_dtype(chain)), addresses(chain) - 1,
+                 gt__cuda_dtype(reduced_dtype(chain)), name, name, addresses(chain) - 1);
 }
 
 void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
+    if (chain->reduces) {
+        gt_opcode op = chain->plan->steps[chain->reduction].op;
+        gt_cuda_type type = gt__cuda_accumulator(op, chain->member[chain->reduced].out);
+        gt__cuda_add(text, "typedef %s %s_a;\ntypedef gt_reduce_%s<%s_a> %s_r;\n", gt__cuda_type_name(type), name,
+                     gt__op_table[op].name, name, name);
+    }
     write_params(chain, name, text);
     write_body(chain, name, text);
     gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(%s_params) params)\n{\nenum { V = %u };\n", GT_CUDA_BLOCK, name,
                  name, chain->vector);
+    if (chain->reduces) {
+        write_reducing(chain, name, text);
+        return;
+    }
     gt__cuda_add(text, "const %s_unit &unit = params.unit[%s];\n", name,
                  chain->many ? "gt_chain_find(params.unit, params.units)" : "0");
     gt__cuda_add(
@@ -296,6 +390,10 @@ static bool are_aligned(const gt_cuda_chain *chain, void *const *buffer)
 static int64_t blocks_of(const gt_cuda_chain *chain)
 {
     int64_t vectors = chain->count / chain->vector;
+    if (chain->reduces) {
+        int64_t blocks = vectors / REDUCED_BY_BLOCK;
+        return blocks < 1 ? 1 : blocks < REDUCING_BLOCKS ? blocks : REDUCING_BLOCKS;
+    }
     return (vectors + GT_CUDA_BLOCK - 1) / GT_CUDA_BLOCK + (vectors == 0);
 }
 
@@ -347,10 +445,27 @@ unsigned gt__cuda_chain_batch(const gt_cuda_part *parts, unsigned count, void *c
     return most ? most : 1;
 }
 
+/* Where the first launch leaves its result, or its states for a second one. */
+static void finish_reduction(const gt_cuda_chain *chain, void *const *buffer, gt_cuda_launch *launch,
+                             gt_cuda_work *work)
+{
+    const gt_plan_step *step = &chain->plan->steps[chain->reduction];
+    gt_view out = gt__plan_view(chain->plan, step->result, buffer);
+    size_t at = (first_unit(chain) + addresses(chain) - 1) * sizeof(uint64_t);
+    int64_t blocks = launch->grid[0];
+    gt_cuda_operand to = {.address = (uintptr_t)out.data};
+    if (blocks > 1)
+        to = gt__cuda_scratch(work, (size_t)blocks * GT_CUDA_LARGEST_STATE);
+    gt__cuda_bind(launch, at, &to);
+    if (blocks > 1)
+        gt__cuda_merge_states(work, step->op, chain->member[chain->reduced].out, &out, chain->count, &to, blocks);
+}
+
 gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *const *buffer, gt_cuda_work *work)
 {
     const gt_cuda_chain *first = parts[0].chain;
     uint64_t words[WORDS] = {0}, *word = words;
+    axes_place places[GT_CHAIN_INPUTS];
     int64_t blocks = 0;
     for (unsigned k = 1; k < count; k++)
         if (!same_numbers(first, parts[k].chain))
@@ -358,14 +473,14 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
     for (unsigned k = 0; k < first->numbers; k++)
         word[k] = number_now(first->plan, &first->number[k]);
     word += at_least_one(first->numbers);
+    place_axes(first, places);
     for (unsigned k = 0; k < first->inputs; k++) {
         const gt_access *access = &first->input[k].access;
         size_t bytes = (size_t)access->rank * sizeof(int64_t);
         if (!has_axes(&first->input[k]))
             continue;
-        memcpy(word, access->shape, bytes);
-        memcpy(word + access->rank, access->stride, bytes);
-        word += 2 * access->rank;
+        memcpy(word + places[k].shape, access->shape, bytes);
+        memcpy(word + places[k].stride, access->stride, bytes);
     }
     word = words + first_unit(first);
     word[-1] = count;
@@ -374,7 +489,7 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
         if (!are_aligned(chain, buffer))
             return gt__fail(GT_ERR_UNSUPPORTED, "a buffer is not aligned");
         find_addresses(chain, buffer, word);
-        word += chain->inputs + chain->outputs;
+        word += addresses(chain);
         *word++ = (uint64_t)chain->count;
         *word++ = (uint64_t)blocks;
         blocks += blocks_of(chain);
@@ -387,5 +502,7 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
     launch->key = first->key;
     launch->chain = first;
     launch->grid[0] = (uint32_t)blocks;
+    if (first->reduces)
+        finish_reduction(first, buffer, launch, work);
     return GT_OK;
 }

@@ -129,6 +129,13 @@ gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, 
 /* What elements of this dtype are accumulated in. */
 gt_cuda_type gt__cuda_accumulator(gt_opcode op, gt_dtype dtype);
 void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+/* For chains: whether a reduction has no numbers of its own; the type of its sums; and a launch that merges the states of
+ * `parts` blocks into one result. LARGEST_STATE: bytes of a state, at most. */
+enum { GT_CUDA_LARGEST_STATE = 24 };
+bool gt__cuda_reduces_simply(gt_opcode op);
+gt_cuda_type gt__cuda_accumulator(gt_opcode op, gt_dtype dtype);
+void gt__cuda_merge_states(gt_cuda_work *work, gt_opcode op, gt_dtype in, const gt_view *out, int64_t elements,
+                           const gt_cuda_operand *states, int64_t parts);
 
 gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);

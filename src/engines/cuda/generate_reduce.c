@@ -21,9 +21,8 @@ enum {
     COLUMN_SHARES = 8,
     MOST_COLUMNS = 8, /* that a thread has at once */
     FEW_RESULTS = 32,
-    LONG_ROW = 2048,    /* elements from which a row gets a block */
-    PART_GRAIN = 4096,  /* elements worth a block of their own */
-    LARGEST_STATE = 24, /* bytes */
+    LONG_ROW = 2048,   /* elements from which a row gets a block */
+    PART_GRAIN = 4096, /* elements worth a block of their own */
 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -171,7 +170,7 @@ static void set_parts(params *p, const gt_cuda_device *device, unsigned each, in
 static void finish_parts(gt_cuda_work *work, const gt_cuda_key *first, params *p)
 {
     gt_cuda_launch *launch = &work->launch[work->count - 1];
-    gt_cuda_operand partial = gt__cuda_scratch(work, (size_t)(p->results * p->parts) * LARGEST_STATE);
+    gt_cuda_operand partial = gt__cuda_scratch(work, (size_t)(p->results * p->parts) * GT_CUDA_LARGEST_STATE);
     launch->key.variant |= PARTIAL;
     launch->grid[1] = (uint32_t)p->parts;
     gt__cuda_bind(launch, offsetof(params, partial), &partial);
@@ -182,6 +181,25 @@ static void finish_parts(gt_cuda_work *work, const gt_cuda_key *first, params *p
     launch->key.wide = 0;
     launch->grid[0] = gt__cuda_blocks(p->results, p->results < FEW_RESULTS ? GT_CUDA_BLOCK / 32 : COLUMN_TILE);
     gt__cuda_bind(launch, offsetof(params, partial), &partial);
+}
+
+bool gt__cuda_reduces_simply(gt_opcode op)
+{
+    return op == GT_OP_sum || op == GT_OP_mean || op == GT_OP_prod || op == GT_OP_amax || op == GT_OP_amin ||
+           op == GT_OP_any || op == GT_OP_all;
+}
+
+void gt__cuda_merge_states(gt_cuda_work *work, gt_opcode op, gt_dtype in, const gt_view *out, int64_t elements,
+                           const gt_cuda_operand *states, int64_t parts)
+{
+    params p = {.out = out->data, .results = 1, .elements = elements, .parts = parts, .divisor = (double)elements};
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_REDUCE, &p, sizeof p);
+    launch->key.op = (uint16_t)op;
+    launch->key.in[0] = (uint8_t)in;
+    launch->key.out = out->meta.dtype;
+    launch->key.variant = FINISH;
+    launch->key.vector = 1;
+    gt__cuda_bind(launch, offsetof(params, partial), states);
 }
 
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)

@@ -199,7 +199,7 @@ static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, voi
     *count = gt__cuda_chain_batch(parts, !r && left > FEW ? FEW : left, buffer);
     GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));
     if (r)
-        r->nodes[r->node_count - 1].parts = *count;
+        r->nodes[r->node_of[parts->first]].parts = *count;
     return GT_OK;
 }
 
@@ -426,7 +426,9 @@ static gt_err update_chains(gt_cuda *cuda, gt_program *program, recording *r, un
     const gt_cuda_part *parts = program->parts + first;
     const node *n = &r->nodes[r->node_of[parts->first]];
     GT_TRY(gt__cuda_lower_chains(parts, n->parts, buffer, &cuda->work));
-    return update_node(cuda, r, n, &cuda->work.launch[0]);
+    for (unsigned k = 0; k < cuda->work.count; k++)
+        GT_TRY(update_node(cuda, r, n + k, &cuda->work.launch[k]));
+    return GT_OK;
 }
 
 static gt_err update_listed(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, recording *r,
@@ -535,30 +537,34 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     free(program);
 }
 
-/* The kernel of a chain. */
-static gt_err make_chain(gt_cuda *cuda, const gt_cuda_chain *chain)
+/* The kernels of what was lowered last. */
+static gt_err make_kernels(gt_cuda *cuda)
 {
     CUfunction function;
-    gt_cuda_launch *launch = &cuda->work.launch[0];
-    *launch = (gt_cuda_launch){.key = chain->key, .chain = chain};
-    return gt__cuda_kernel(cuda, launch, &function);
+    for (unsigned k = 0; k < cuda->work.count; k++)
+        GT_TRY(gt__cuda_kernel(cuda, &cuda->work.launch[k], &function));
+    return GT_OK;
 }
 
-/* The kernels of steps on rows that are not run as the plan has them; with addresses that stand for others. */
+static gt_err make_chain(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer)
+{
+    GT_TRY(gt__cuda_lower_chains(part, 1, buffer, &cuda->work));
+    return make_kernels(cuda);
+}
+
+/* The kernels of steps on rows that are not run as the plan has them. */
 static gt_err make_rows(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, void *const *buffer)
 {
     gt_cuda_work *work = &cuda->work;
     for (uint32_t step = part->first; step <= part->last; step++) {
         gt_view out;
         gt_call call;
-        CUfunction function;
         if (program->plan->steps[step].kind == GT_STEP_VIEW || gt__cuda_rows_skip(part->rows, step) ||
             !set_call(program, part, step, buffer, &out, &call))
             continue;
         work->more = 0;
         GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
-        for (unsigned k = 0; k < work->count; k++)
-            GT_TRY(gt__cuda_kernel(cuda, &work->launch[k], &function));
+        GT_TRY(make_kernels(cuda));
     }
     return GT_OK;
 }
@@ -570,14 +576,14 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
     void **buffer = malloc((plan->buffer_count + 1) * sizeof *buffer);
     if (!buffer)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    for (uint32_t k = 0; k < plan->buffer_count; k++)
+    for (uint32_t k = 0; k < plan->buffer_count; k++) /* addresses that stand for others */
         buffer[k] = (void *)((uintptr_t)1 << 20);
     err = gt__cuda_parts_new(plan, &program->parts, &program->part_count);
     for (unsigned k = 0; k < program->part_count && err == GT_OK; k++) {
         gt_cuda_part *part = &program->parts[k];
         if (!part->chain && !part->rows)
             continue;
-        err = part->chain ? make_chain(cuda, part->chain) : make_rows(cuda, program, part, buffer);
+        err = part->chain ? make_chain(cuda, part, buffer) : make_rows(cuda, program, part, buffer);
         if (err == GT_OK)
             gt__cuda_part_settle(plan, part);
         else if (err == GT_ERR_UNSUPPORTED) {

@@ -3,17 +3,17 @@ R"cuda(
  * chain.cuh: what generated chains of elementwise steps call. Read engines/cuda/chain.h first. elementwise.cuh comes before it.
  */
 
-/* The offset of position i along axes: sizes, then strides. */
-template <int RANK, class I> GT_F I gt_chain_offset(const int64_t *axes, I i)
+/* The offset of position i along axes. */
+template <int RANK, class I> GT_F I gt_chain_offset(const int64_t *shape, const int64_t *stride, I i)
 {
     I offset = 0;
 #pragma unroll
     for (int axis = RANK - 1; axis > 0; axis--) {
-        I size = (I)axes[axis], next = i / size;
-        offset += (i - next * size) * (I)axes[RANK + axis];
+        I size = (I)shape[axis], next = i / size;
+        offset += (i - next * size) * (I)stride[axis];
         i = next;
     }
-    return offset + i * (I)axes[RANK];
+    return offset + i * (I)stride[0];
 }
 
 template <class R, int V> GT_F void gt_chain_flat(const void *from, int64_t i, gt_vector<R, V> *to)
@@ -30,11 +30,11 @@ template <class R, int V> GT_F void gt_chain_repeat(const void *from, int64_t i,
 }
 
 template <int RANK, class I, class R, int V>
-GT_F void gt_chain_gather(const void *from, const int64_t *axes, I i, gt_vector<R, V> *to)
+GT_F void gt_chain_gather(const void *from, const int64_t *shape, const int64_t *stride, I i, gt_vector<R, V> *to)
 {
 #pragma unroll
     for (int j = 0; j < V; j++)
-        to->at[j] = ((const R *)from)[gt_chain_offset<RANK, I>(axes, i + j)];
+        to->at[j] = ((const R *)from)[gt_chain_offset<RANK, I>(shape, stride, i + j)];
 }
 
 template <class R, int V> GT_F void gt_chain_store(void *to, int64_t i, gt_vector<R, V> v)
