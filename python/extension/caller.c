@@ -85,8 +85,7 @@ static PyObject *caller_getattro(PyObject *self, PyObject *name)
     PyObject *found = values ? _PyObject_GenericGetAttrWithDict(self, name, values, 1) : NULL;
     if (LIKELY(found != NULL))
         return found;
-    found = PyErr_Occurred() ? NULL : member_find(values, name);
-    return found || PyErr_Occurred() ? found : missing(self, name);
+    return PyErr_Occurred() ? NULL : caller_member(self, name);
 }
 
 /* _fast_attributes(cls): let instances of this class of modules find their members without __getattr__, if it may. */
@@ -157,7 +156,7 @@ static int has_hooks(PyObject *self, PyObject *values)
 /* module._call_impl(...): module.forward(...), with hooks if there are any. */
 static PyObject *caller_call_hooked(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    PyObject *values = module_values(self), *result = NULL;
+    PyObject *values = Py_XNewRef(module_values(self)), *result = NULL; /* forward() may replace it */
     int hooked = values ? has_hooks(self, values) : -1;
     if (LIKELY(hooked == 0)) {
         result = forward_call(self, values, args, keywords);
@@ -166,6 +165,7 @@ static PyObject *caller_call_hooked(PyObject *self, PyObject *args, PyObject *ke
         result = given ? PyObject_CallFunctionObjArgs(call_with_hooks, self, args, given, NULL) : NULL;
         Py_XDECREF(given);
     }
+    Py_XDECREF(values);
     return result;
 }
 

@@ -145,6 +145,20 @@ with T.inference_mode():
     t.start(); t.join()
 say(seen)
 ''',
+    'functions': '''
+class Sq(T.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y): ctx.save_for_backward(x, y); return x * y
+    @staticmethod
+    def backward(ctx, g): x, y = ctx.saved_tensors; return g * y, g * x
+w = T.ones(2, requires_grad=True)
+with T.inference_mode(): a = T.ones(2)
+bad(lambda: Sq.apply(w, a))
+say(Sq.apply(w.detach(), a))
+with T.no_grad(): say(Sq.apply(w, a))
+with T.inference_mode(): say(Sq.apply(w, a), Sq.apply(w, a).is_inference())
+say(Sq.apply(w, a.clone()))
+''',
     'models': '''
 m = filled(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1)))
 x = T.arange(8.).reshape(4, 2)

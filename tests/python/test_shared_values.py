@@ -157,9 +157,9 @@ def test_a_leaf_is_not_changed_in_place(name, arguments):
 def test_clones_and_copies_are_apart():
     import copy
     x = gt.tensor([1.0, 2.0])
-    others = [x.clone(), copy.copy(x), copy.deepcopy(x), x.data.clone()]
+    others, same = [x.clone(), copy.deepcopy(x), x.data.clone()], copy.copy(x)
     x.zero_()
-    assert all(other.tolist() == [1.0, 2.0] for other in others)
+    assert all(other.tolist() == [1.0, 2.0] for other in others) and same.tolist() == [0.0, 0.0]
 
 
 def test_sharing_keeps_nobody_alive():

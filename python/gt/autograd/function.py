@@ -16,6 +16,11 @@ class _Saved:
     object, node = None, None
 
     def __init__(self, tensor, output):
+        if output is None and tensor.is_inference():
+            raise RuntimeError(
+                'Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in '
+                'computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it '
+                'in autograd, or use `gt.no_grad()` instead of `gt.inference_mode()`.')
         self.output, self.hooks = output, _saved_hooks()
         self.version = getattr(tensor, '_version', None) if output is None else None
         self.tensor = tensor if self.hooks is None else self.hooks[0](tensor)

@@ -91,6 +91,8 @@ class Module(State, _gt._Caller):
         for name in _HOOKS:  # those of a file that does not have them all
             if name not in self.__dict__:
                 self.__dict__[name] = OrderedDict()
+        if '_gt_compiled' in self.__dict__:  # a copy is a path of its own
+            self.compile(*self._gt_compiled[0], **self._gt_compiled[1])
 
     # ---- hooks ---------------------------------------------------------------------------------------------
 
@@ -445,7 +447,7 @@ class Module(State, _gt._Caller):
     def compile(self, *args, **kwargs):
         """Make each call of the module a hot path, as gt.compile does. The arguments are those of gt.compile."""
         from gt.compiler import compile
-        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)
+        self._compiled_call_impl, self._gt_compiled = compile(self._call_impl, *args, **kwargs), (args, kwargs)
 
     # ---- text ----------------------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ def _inject_new_class(module):
         if known is not None:
             return known
         replica = memo[id(self)] = self.__new__(self.__class__)
-        replica.__dict__.update(copy.deepcopy(Module.__getstate__(self), memo))
+        Module.__setstate__(replica, copy.deepcopy(Module.__getstate__(self), memo))
         return replica
     methods = {'__getstate__': getstate}
     if not hasattr(cls, '__deepcopy__'):
