@@ -605,10 +605,10 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
         tracked = tracked || gt__py_requires_grad(args[k]);
         aliased = aliased || ((TensorObject *)args[k])->alias;
     }
-    if (LIKELY(!aliased))
-        return 0;
     if (gt__py_check_write(self, tracked) < 0)
         return -1;
+    if (LIKELY(!aliased))
+        return 0;
     bool recorded = gt__grad_enabled() && (tracked || gt__py_requires_grad(self));
     for (Py_ssize_t k = 0; k < count; k++) {
         gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;

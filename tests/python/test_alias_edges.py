@@ -434,6 +434,14 @@ def test_strided_views_of_the_parts_of_complex_numbers(lines):
     check(lines)
 
 
+@programs(
+    *(f"v = {base}[:, :1].expand(3, 3)\nv.{name}_()\nr = [v, {base}, v.requires_grad]" for base in ("x", "y", "w") for name in ("triu", "tril")),
+    "w.set_(x)", "w[1:].set_(x)", "y.unbind()[1].set_(x)", "x.set_(y.detach()[1:])\nx.add_(1)\nr = [x, y]",
+)
+def test_other_writes_that_pytorch_allows_or_refuses(lines):
+    check(lines)
+
+
 def test_strided_views_of_expanded_leaves_are_refused():
     leaf = gt.arange(5.0).expand(3, 5).detach().requires_grad_()
     with pytest.raises(NotImplementedError, match="clone"):
