@@ -442,6 +442,26 @@ def test_other_writes_that_pytorch_allows_or_refuses(lines):
     check(lines)
 
 
+@programs(
+    "w.sum().backward()\nw.detach_()\nr = [w.grad, w.requires_grad]",
+    "w.sum().backward()\nw.detach_()\nw.requires_grad_()\n(w * w).sum().backward()\nr = w.grad",
+    "y.detach_()\ny.add_(1)\nr = [y, y.requires_grad]",
+    "v = y[1:]\ny.detach_()\nv.sum().backward()\nr = [w.grad, v.requires_grad, y.requires_grad]",
+    "w.detach_()\nw.detach_()\nr = [w.grad, w.requires_grad]",
+)
+def test_detach_in_place(lines):
+    check(lines)
+
+
+@programs(
+    "p = n.nn.Parameter(x)\nv = list(p)[1]\nwith n.no_grad(): p.add_(1)\nr = v * 2",
+    "p = n.nn.Parameter(x)\nfor row in p.data: row.mul_(2)\nr = [p, type(list(p)[0]) is n.Tensor, list(n.nn.Parameter(n.zeros(0, 2)))]",
+    "a, b, c = n.nn.Parameter(x)\n(a * b).sum().backward()\nr = [a, c, a.is_leaf]",
+)
+def test_iteration_over_parameters(lines):
+    check(lines)
+
+
 def test_strided_views_of_expanded_leaves_are_refused():
     leaf = gt.arange(5.0).expand(3, 5).detach().requires_grad_()
     with pytest.raises(NotImplementedError, match="clone"):
