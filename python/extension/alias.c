@@ -428,26 +428,14 @@ int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_stri
     gt_meta meta;
     if (!alias)
         return -1;
-    if (alias->shell.meta.dtype != alias->storage->root.shell.meta.dtype) {
-        PyErr_SetString(PyExc_NotImplementedError,
-                        "as_strided() of a view_as_real() or view_as_complex() is not supported: clone() it");
-        return -1;
-    }
-    if (!alias->family->whole && gt__grad_enabled() && gt__alias_requires_grad(alias)) {
-        /* The gradient would be that of the whole memory, of which the leaf is a part. */
-        PyErr_SetString(
-            PyExc_NotImplementedError,
-            "as_strided() of a leaf that is a part of another tensor's memory and requires a gradient is "
-            "not supported: clone() it");
-        return -1;
-    }
     gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);
     if (err != GT_OK) {
         gt__py_raise(err);
         return -1;
     }
     int64_t last = strides->offset, size = (int64_t)gt__dtype_size((gt_dtype)meta.dtype);
-    int64_t room = alias->storage->root.shell.meta.numel;
+    const gt_meta *all = &alias->storage->root.shell.meta;
+    int64_t room = all->numel * (int64_t)gt__dtype_size((gt_dtype)all->dtype) / size;
     for (int k = 0; k < rank; k++)
         last += meta.numel ? strides->step[k] * (shape[k] - 1) : 0;
     if (strides->offset < 0 || (meta.numel && last >= room)) {
@@ -617,10 +605,10 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
         tracked = tracked || gt__py_requires_grad(args[k]);
         aliased = aliased || ((TensorObject *)args[k])->alias;
     }
-    if (LIKELY(!aliased))
-        return 0;
     if (gt__py_check_write(self, tracked) < 0)
         return -1;
+    if (LIKELY(!aliased))
+        return 0;
     bool recorded = gt__grad_enabled() && (tracked || gt__py_requires_grad(self));
     for (Py_ssize_t k = 0; k < count; k++) {
         gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;

@@ -328,6 +328,11 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
     gt_err err = GT_OK;
     if (object->alias && !gt__alias_is_base(object->alias))
         return PyErr_Format(PyExc_RuntimeError, "Can't detach views in-place. Use detach() instead.");
+    gt_node *node = gt__py_node(self);
+    if (!node && PyErr_Occurred())
+        return NULL;
+    if (node && node->op == GT_OP_INVALID) /* a leaf keeps its gradient */
+        return gt__py_set_requires_grad(self, false) < 0 ? NULL : Py_NewRef(self);
     if (object->alias)
         err = gt__alias_set_node(object->alias, NULL);
     else if ((err = gt__tensor_detach(tensor, &out)) == GT_OK) {

@@ -433,7 +433,21 @@ static PyObject *tensor_iter(PyObject *self)
         PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
         return NULL;
     }
-    return PySeqIter_New(self);
+    if (Py_TYPE(self) == gt__py_tensor_type)
+        return PySeqIter_New(self);
+    /* The iterator of a subclass, nn.Parameter, would call its __getitem__: x[k] is not a piece of unbind(). */
+    ssizeargfunc item = (ssizeargfunc)PyType_GetSlot(gt__py_tensor_type, Py_sq_item);
+    Py_ssize_t count = (Py_ssize_t)meta_of(self)->shape[0];
+    PyObject *rows = PyTuple_New(count), *row;
+    for (Py_ssize_t k = 0; rows && k < count; k++) {
+        if ((row = item(self, k)))
+            PyTuple_SET_ITEM(rows, k, row);
+        else
+            Py_CLEAR(rows);
+    }
+    PyObject *iterator = rows ? PyObject_GetIter(rows) : NULL;
+    Py_XDECREF(rows);
+    return iterator;
 }
 
 static PyMethodDef own_methods[] = {

@@ -12,7 +12,7 @@
  * recorded on the family's tensor, so that the gradient flows as through PyTorch's CopySlices. Other families see the new
  * elements and keep their nodes.
  *
- * Read next: strides.h (where elements lie), storage.c, storage_write.c.
+ * Read next: strides.h (where elements lie), storage.c, storage_cut.c, storage_write.c.
  */
 #ifndef GT_CLIENT_STORAGE_H
 #define GT_CLIENT_STORAGE_H
@@ -74,6 +74,7 @@ struct gt_alias {
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
     gt_node *kept; /* of a view whose cut a write has dropped that does not count for it: the cut's node */
     gt_node *idle; /* of a leaf that requires no gradient for now, and has one from before; else NULL */
+    bool rebased;  /* STRIDED: was written to, so that its gradient is that of its base */
     bool ghost;    /* freed, but its cut is saved for a gradient (storage_saved.c) */
     gt_alias *ghost_before, *ghost_after;
     void *owner;          /* the binding's object; NULL: it was freed */
@@ -146,7 +147,7 @@ typedef struct gt_written {
 } gt_written;
 
 /* PyTorch's checks before an in-place operation on an alias. `source_tracked`: an operand needs a gradient. */
-gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked);
+gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked);
 /* Write through the alias; gt__alias_check_write was successful. */
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written);
 /* An in-place operation that changed no element: unsqueeze_(). */
@@ -195,9 +196,13 @@ void gt__alias_change_face(gt_alias *before, gt_alias *view);
 /* gt__alias_set_node of a face. */
 gt_err gt__alias_set_face_node(gt_alias *face, gt_node *leaf);
 
-/* ---- between storage.c and storage_write.c ------------------------------------------------------------------- */
+/* ---- between storage.c, storage_cut.c and storage_write.c ------------------------------------------------------ */
 
 void gt__alias_drop_cut(gt_alias *alias);
+void gt__alias_link_cut(gt_alias *alias,
+                        gt_tensor *cut); /* takes the cut of an alias that has none and is not the root */
+/* Whether the alias has all elements of the storage in their order, maybe in another shape. */
+bool gt__alias_covers(const gt_alias *alias);
 /* The tensor is the alias's present value: it tells by `versions` whether it was overwritten since. */
 void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
 /* The same, but a value that its node has saved counts as overwritten from now on. */
@@ -208,6 +213,21 @@ gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
 gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
 /* The strides of a view in the storage's value; false: it is permuted, and they are not regular there. */
 bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_strides *out);
+
+/* ---- storage_memory.c: flat tensors with the elements of a storage in the order of memory. Results are the caller's -- */
+
+/* The storage's value, flat, as elements of this type. */
+gt_err gt__memory_flat(const gt_storage *storage, gt_tensor *value, gt_dtype dtype, gt_tensor **out);
+/* The opposite. */
+gt_err gt__memory_value(const gt_storage *storage, gt_tensor *flat, gt_tensor **out);
+/* The same memory as elements of this type: the flat tensor's own, or complex numbers in place of pairs, or pairs. */
+gt_err gt__memory_as(gt_tensor *flat, gt_dtype dtype, gt_tensor **out);
+/* All elements, without a gradient except where the part lies: there they are those of `own`. */
+gt_err gt__memory_with(const gt_alias *part, gt_tensor *own, gt_dtype dtype, gt_tensor **out);
+/* The elements of a view, and memory where they are replaced. */
+gt_err gt__memory_take(gt_tensor *flat, const gt_meta *view, const gt_strides *strides, gt_tensor **out);
+gt_err gt__memory_assign(gt_tensor *flat, const gt_meta *view, const gt_strides *strides,
+                         const gt_written *written, gt_tensor **out);
 
 /* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
 

@@ -87,7 +87,7 @@ gt_err gt__alias_check_leaf(const gt_alias *view)
                : refuse_use(view);
 }
 
-gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
+gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked)
 {
     bool requires_grad = gt__alias_requires_grad(alias);
     if (!gt__grad_enabled() || !(requires_grad || source_tracked))
@@ -105,6 +105,10 @@ gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
     } else if (requires_grad && gt__alias_base_is_leaf(alias->family)) {
         return gt__fail(GT_ERR_VALUE,
                         "a leaf Variable that requires grad is being used in an in-place operation.");
+    }
+    if (alias->kind == GT_CUT_STRIDED && !alias->rebased) {
+        alias->rebased = true;
+        gt__alias_drop_cut(alias);
     }
     return GT_OK;
 }
@@ -407,6 +411,14 @@ static gt_err assign(const target *where, const gt_written *written, gt_tensor *
     return err;
 }
 
+gt_err gt__memory_assign(gt_tensor *flat, const gt_meta *view, const gt_strides *strides,
+                         const gt_written *written, gt_tensor **out)
+{
+    gt_storage usual = {.root = {.shell = {.client = flat->client}}};
+    target t = {.storage = &usual, .base = flat, .view = view, .strides = strides};
+    return assign(&t, written, out);
+}
+
 /* ---- the next value -------------------------------------------------------------------------------------------- */
 
 /* *value becomes the same value under this node (borrowed), as a tensor that nothing else refers to. */
@@ -497,14 +509,6 @@ static bool is_other_type(const gt_alias *alias)
     return alias->shell.meta.dtype != alias->storage->root.shell.meta.dtype;
 }
 
-/* Whether the alias has all elements of the storage in their order, maybe in another shape. */
-static bool covers(const gt_alias *alias)
-{
-    return alias->whole || (!alias->storage->permuted && alias->strides.offset == 0 &&
-                            alias->shell.meta.numel == alias->storage->root.shell.meta.numel &&
-                            gt__strides_are_contiguous(&alias->shell.meta, &alias->strides));
-}
-
 /* All elements are new: no assignment is needed. */
 static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorded)
 {
@@ -524,91 +528,32 @@ static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorde
     return store(alias, value, recorded);
 }
 
-/* The value as flat real numbers, or (complex) flat complex ones. */
-static gt_err flat_as(gt_tensor *value, bool complex_numbers, gt_tensor **out)
-{
-    gt_tensor *pairs;
-    gt_err err = complex_numbers ? gt_reshape(value, 2, (int64_t[]){value->meta.numel / 2, 2}, &pairs)
-                                 : gt_view_as_real(value, &pairs);
-    GT_TRY(err);
-    err = complex_numbers ? gt_view_as_complex(pairs, out)
-                          : gt_reshape(pairs, 1, (int64_t[]){pairs->meta.numel}, out);
-    gt_tensor_release(pairs);
-    return err;
-}
-
-/* Back from there, to the type and shape of the storage. */
-static gt_err shaped_as(gt_tensor *flat, const gt_meta *meta, gt_tensor **out)
-{
-    gt_tensor *other;
-    GT_TRY(flat_as(flat, gt__dtype_is_complex((gt_dtype)meta->dtype), &other));
-    gt_err err = gt_reshape(other, meta->rank, meta->shape, out);
-    gt_tensor_release(other);
-    return err;
-}
-
-/* A write through x.real, view_as_real(x) or view_as_complex(x). */
-static gt_err write_other_type(gt_alias *alias, const gt_written *written, bool recorded)
-{
-    gt_alias *root = &alias->storage->root, *family = alias->family;
-    gt_tensor *base, *flat, *next, *value;
-    gt_storage usual = {.permuted = false};
-    if (alias->storage->permuted || (recorded && !family->whole))
-        return gt__fail(GT_ERR_UNSUPPORTED,
-                        "writing the parts of complex numbers through this view is not supported: clone() it");
-    GT_TRY(gt__tensor_alias(root->cut, recorded ? gt__alias_node(family) : NULL, &base));
-    gt_err err = flat_as(base, gt__dtype_is_complex((gt_dtype)alias->shell.meta.dtype), &flat);
-    gt_tensor_release(base);
-    GT_TRY(err);
-    usual.root.shell.client = flat->client;
-    target t = {.storage = &usual, .base = flat, .view = &alias->shell.meta, .strides = &alias->strides};
-    err = assign(&t, written, &next);
-    gt_tensor_release(flat);
-    GT_TRY(err);
-    err = shaped_as(next, &root->shell.meta, &value);
-    gt_tensor_release(next);
-    return err == GT_OK ? store(alias, value, recorded) : err;
-}
-
 /*
- * A recorded write in a family that has a part of the storage: its tensor is put into the storage's value, then the elements,
- * and the family's next tensor is taken from there.
+ * A recorded write in a family that has a part of the storage: its tensor is put into the storage's elements, then what is
+ * written, and the family's next tensor is taken from there.
  */
 static gt_err write_in_part(gt_alias *alias, const gt_written *written)
 {
-    gt_alias *family = alias->family, *root = &alias->storage->root;
-    gt_tensor *plain, *own, *mixed, *next, *taken, *flat, *positions;
-    int64_t numel = root->shell.meta.numel;
+    gt_alias *family = alias->family;
+    gt_tensor *own, *mixed, *next, *flat, *value = NULL;
     GT_TRY(gt__alias_cut(family, &own));
     gt_tensor_retain(own);
-    gt_err err = gt__tensor_detach(root->cut, &plain);
-    if (err == GT_OK) {
-        target t = {
-            .storage = alias->storage, .base = plain, .view = &family->shell.meta, .strides = &family->strides};
-        err = assign(&t, &(gt_written){.tensor = own}, &mixed);
-        gt_tensor_release(plain);
-    }
+    gt_err err = gt__memory_with(family, own, (gt_dtype)alias->shell.meta.dtype, &mixed);
     gt_tensor_release(own);
     GT_TRY(err);
-    target t = {.storage = alias->storage, .base = mixed, .view = &alias->shell.meta, .strides = &alias->strides};
-    err = assign(&t, written, &next);
+    err = gt__memory_assign(mixed, &alias->shell.meta, &alias->strides, written, &next);
     gt_tensor_release(mixed);
     GT_TRY(err);
-    err = gt__emit_positions(alias->storage, &family->shell.meta, &family->strides, &positions);
-    if (err == GT_OK && (err = gt_reshape(next, 1, &numel, &flat)) == GT_OK) {
-        err = gt_take(flat, positions, 0, &taken);
+    err = gt__memory_as(next, (gt_dtype)family->shell.meta.dtype, &flat);
+    if (err == GT_OK) {
+        err = gt__memory_take(flat, &family->shell.meta, &family->strides, &own);
         gt_tensor_release(flat);
-        if (err == GT_OK) {
-            err = gt_reshape(taken, family->shell.meta.rank, family->shell.meta.shape, &own);
-            gt_tensor_release(taken);
-        }
-        gt_tensor_release(positions);
     }
-    if (err != GT_OK) {
-        gt_tensor_release(next);
-        return err;
-    }
-    err = store(alias, next, false);
+    if (err == GT_OK && (err = gt__memory_value(alias->storage, next, &value)) != GT_OK)
+        gt_tensor_release(own);
+    gt_tensor_release(next);
+    GT_TRY(err);
+    err = store(alias, value, false);
     gt_node *before = family->node;
     family->node = own->node ? gt__node_retain(own->node) : NULL;
     mark_written_view(alias, family->node);
@@ -616,6 +561,25 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     gt__node_release(before);
     gt_tensor_release(own);
     return err;
+}
+
+/* A write through x.real, view_as_real(x) or view_as_complex(x). */
+static gt_err write_other_type(gt_alias *alias, const gt_written *written, bool recorded)
+{
+    gt_storage *storage = alias->storage;
+    gt_tensor *base, *flat, *next, *value;
+    if (recorded && !alias->family->whole)
+        return write_in_part(alias, written);
+    GT_TRY(gt__tensor_alias(storage->root.cut, recorded ? gt__alias_node(alias->family) : NULL, &base));
+    gt_err err = gt__memory_flat(storage, base, (gt_dtype)alias->shell.meta.dtype, &flat);
+    gt_tensor_release(base);
+    GT_TRY(err);
+    err = gt__memory_assign(flat, &alias->shell.meta, &alias->strides, written, &next);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = gt__memory_value(storage, next, &value);
+    gt_tensor_release(next);
+    return err == GT_OK ? store(alias, value, recorded) : err;
 }
 
 /* A recorded write in a family over all of the storage, but not the root's. */
@@ -637,7 +601,7 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
         return write_other_type(alias, written, recorded);
     /* What is copied from elsewhere leaves the old value with a gradient of 0, which the assignment records. */
     bool copied = recorded && written->tensor && written->tensor->references > 1 && gt__alias_node(alias->family);
-    if (covers(alias) && written->tensor && !copied && (!recorded || written->tensor->node) &&
+    if (gt__alias_covers(alias) && written->tensor && !copied && (!recorded || written->tensor->node) &&
         (alias->family->whole || !recorded))
         return write_all(alias, written, recorded);
     if (recorded && !alias->family->whole)

@@ -56,6 +56,23 @@ static unsigned sorted_axes(const gt_meta *meta, const gt_strides *strides, int 
     return count;
 }
 
+bool gt__strides_may_overlap(const gt_meta *meta, const gt_strides *strides)
+{
+    int order[GT_MAX_RANK];
+    int64_t reach = 0; /* from the first to the last element of the inner axes */
+    if (meta->numel < 2)
+        return false;
+    if (gt__strides_overlap(meta, strides))
+        return true;
+    for (unsigned k = sorted_axes(meta, strides, order); k-- > 0;) {
+        int64_t step = llabs(strides->step[order[k]]);
+        if (step <= reach)
+            return true;
+        reach += step * (meta->shape[order[k]] - 1);
+    }
+    return false;
+}
+
 bool gt__strides_are_dense(const gt_meta *meta, const gt_strides *strides)
 {
     int order[GT_MAX_RANK];

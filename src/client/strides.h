@@ -16,6 +16,8 @@ void gt__strides_contiguous(const gt_meta *meta, gt_strides *out);
 bool gt__strides_are_contiguous(const gt_meta *meta, const gt_strides *strides);
 /* Whether two elements certainly share a place: an axis of more than one element that does not move. */
 bool gt__strides_overlap(const gt_meta *meta, const gt_strides *strides);
+/* Whether two elements perhaps share a place. */
+bool gt__strides_may_overlap(const gt_meta *meta, const gt_strides *strides);
 /* Whether each place between the first and the last has exactly one element. */
 bool gt__strides_are_dense(const gt_meta *meta, const gt_strides *strides);
 /* The strides of the same elements in the shape of `to`; false: a copy is needed. */

@@ -73,6 +73,11 @@ def dense(t):
     return torch.ops.aten.is_non_overlapping_and_dense(t)
 
 
+def hook(operation, number):
+    """A hook that does not refer to the program's variables, which would keep the graph alive."""
+    return f"__import__('functools').partial(__import__('operator').{operation}, {number})"
+
+
 class Writer:
     """Writes one program: keeps torch's state to know shapes and errors."""
 
@@ -290,6 +295,76 @@ class Writer:
                 return f"{name}.requires_grad_()"
         return f"({name} * {self.rng.choice(['1.', '2.', name])}).sum().backward({retain})"
 
+    def scattered(self):
+        """A write of single elements or rows, by index."""
+        target, t = self.target()
+        if overlapping(t) or not t.dim() or not t.numel():
+            return self.read()
+        axis, size = self.axis(t), t.shape[0]
+        index = self.index(size)
+        rows = self.constant([len(eval(index, {"lib": torch})), *t.shape[1:]])
+        picked = self.rng.choices(range(t.shape[axis]), k=self.rng.randint(1, t.shape[axis]))
+        shape = [len(picked) if d == axis % t.dim() else 1 for d in range(t.dim())]
+        places = f"lib.tensor({picked}).reshape({shape}).expand({[len(picked) if d == axis % t.dim() else n for d, n in enumerate(t.shape)]})"
+        added = self.constant([len(picked) if d == axis % t.dim() else n for d, n in enumerate(t.shape)])
+        return self.rng.choice([
+            f"{target}.index_put_(({index},), lib.tensor(2., dtype=lib.float64))", f"{target}.index_put_(({index},), {rows}, accumulate=True)",
+            f"{target}.index_copy_(0, {index}, {rows})", f"{target}.scatter_({axis}, {places}, {self.number()})",
+            f"{target}.scatter_add_({axis}, {places}, {added})", f"{target}.masked_scatter_({target} > 0, {self.constant([t.numel()])})",
+            f"{target}.masked_fill_({target}.detach() < 1, {self.number()})", f"{target}.take_along_dim({places}, {axis})",
+            f"{target}.put_(lib.tensor([0]), lib.tensor([3.], dtype=lib.float64))", f"{target}[{index}] = {rows}",
+        ])
+
+    def reshaped(self):
+        """In-place operations that change the shape, results in out=, new memory for a tensor."""
+        name = self.pick(lambda t: t.is_floating_point() and not self.has_views(t) and not t.requires_grad)
+        if not name:
+            return self.leaf()
+        t = self.torch[name]
+        axis, other = self.axis(t), self.axis(t)
+        choices = [f"{name}.unsqueeze_(0)", f"{name}.squeeze_()", f"lib.sum({self.constant([2, *t.shape])}, 0, out={name})",
+                   f"lib.stack([{self.constant(t.shape)}]).squeeze_(0)"]
+        if not any(o is not t and isinstance(o, torch.Tensor) and same_memory(o, t) for o in self.torch.values()):
+            choices.append(f"{name}.set_({name}.detach().clone() + 1)")
+        if t.dim():
+            choices += [f"{name}.transpose_({axis}, {other})", f"lib.clamp({self.constant(t.shape)}, 0, 1, out={name})"]
+        if t.dim() == 2:
+            choices += [f"{name}.t_()", f"lib.mm({self.constant([t.shape[0], 2])}, {self.constant([2, t.shape[1]])}, out={name})"]
+        return self.rng.choice(choices)
+
+    def product(self):
+        """A matrix product, which saves its operands, or copies of them."""
+        name = self.pick(lambda t: t.is_floating_point() and t.dim() and t.numel())
+        if not name:
+            return self.leaf()
+        inner = self.torch[name].shape[-1]
+        other = self.pick(lambda t: t.is_floating_point() and t.dim() and t.shape[-1] == inner and t.numel()) or name
+        square = self.constant([inner, 2])
+        choices = [f"{name} @ {square}", f"{name} @ {square}.requires_grad_()", f"{name} @ {other}.mT" if self.torch[other].dim() > 1 else f"{name} @ {other}",
+                   f"lib.nn.functional.linear({name}, {self.constant([2, inner])}, {self.constant([2])})",
+                   f"lib.einsum('...i,ij->...j', {name}, {square})", f"lib.tensordot({name}, {square}, 1)"]
+        return f"{self.new_name()} = {self.rng.choice(choices)}"
+
+    def training(self):
+        """What a training loop does to its parameters."""
+        leaf = self.pick(lambda t: t._base is None and t.is_leaf and t.requires_grad)
+        if not leaf:
+            return f"{self.new_name()} = lib.nn.Parameter({self.constant(self.shape())})"
+        t = self.torch[leaf]
+        computed = self.pick(lambda o: o.is_floating_point() and o.requires_grad and o.numel()) or leaf
+        hooked = self.pick(lambda o: o._base is None and o.requires_grad)  # torch crashes on views without a history
+        choices = [
+            f"lib.optim.SGD([{leaf}], lr=0.5).step()", f"lib.optim.SGD([{leaf}], lr=0.5, momentum=0.9).zero_grad()",
+            f"{leaf}.register_hook({hook('mul', 2)})", f"{leaf}.grad = lib.zeros_like({leaf})", f"{leaf}.data.mul_(0.5)",
+            f"{self.new_name()} = lib.nn.Parameter({leaf}.detach())", f"{self.new_name()} = lib.nn.Parameter({leaf}.data, requires_grad=False)",
+            f"{leaf}.data.copy_({self.constant(t.shape)})", f"{leaf}.detach_()", f"lib.nn.init.constant_({leaf}, 0.5)",
+            *(f"{self.new_name()} = [g if g is None else g.clone() for g in lib.autograd.grad("  # torch's may be expanded
+              f"({computed} * {computed}).sum(), {leaf}, allow_unused=True, {option}=True)][0]" for option in ("retain_graph", "create_graph")),
+            *([f"lib.nn.utils.clip_grad_norm_([{leaf}], 1.0)", f"lib.nn.utils.clip_grad_value_([{leaf}], 1.0)"] if t.grad is not None else []),
+            f"{hooked}.register_hook({hook('add', 1)})", f"{hooked}.retain_grad()",
+        ]
+        return self.rng.choice(choices)
+
     def has_views(self, t):
         """Whether it is a view or has some: after x.data = y these belong to x's graph and to other memory."""
         tensors = [o for o in self.torch.values() if isinstance(o, torch.Tensor)]
@@ -299,7 +374,8 @@ class Writer:
         return f"{self.pick()}.sum().item()"
 
     def line(self):
-        kinds = [self.view] * 6 + [self.compute] * 4 + [self.write] * 7 + [self.gradient] * 2 + [self.read] + [self.leaf]
+        kinds = [self.view] * 6 + [self.compute] * 4 + [self.write] * 7 + [self.gradient] * 2 + [self.read] + [self.leaf] + [
+            self.scattered, self.scattered, self.product, self.product, self.training, self.training, self.reshaped]
         line = self.rng.choice(kinds)()
         if self.rng.random() < 0.15:
             line = f"with lib.no_grad(): {line}"
@@ -362,8 +438,8 @@ def places(t):
 
 
 def base(names, t):
-    """The variables that it is a view of; None: it is no view."""
-    return t._base if t._base is None else [name for name, other in names.items() if other is t._base]
+    """The variables that it is a view of. The base may also be in no variable: results of some operations are views in torch."""
+    return [name for name, other in names.items() if other is t._base and other is not None]
 
 
 def attribute(t, name):
@@ -381,7 +457,7 @@ def compare(names, theirs):
         problem = difference(names[name], t, name)
         if problem:
             return problem
-        if base(names, names[name]) != base(theirs, t):
+        if (t._base is None or base(theirs, t)) and base(names, names[name]) != base(theirs, t):
             return f"{name}._base: {base(names, names[name])}, torch {base(theirs, t)}"
         if places(names[name]) != places(t):
             return f"{name}: strides {names[name].stride()}, torch {t.stride()}"

@@ -64,12 +64,30 @@ def gt_dtype(dtype):
     return found
 
 
+def is_part(t):
+    """Whether it is a contiguous part of a larger tensor, which as_strided() can reach."""
+    return t.layout == torch.strided and t.is_contiguous() and t.numel() * t.element_size() < t.untyped_storage().nbytes()
+
+
+def memory_of(t):
+    """A copy of all of the memory that the elements are in."""
+    return t.detach().as_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), 0).clone()
+
+
+def copy_of(t):
+    t = t.detach()
+    return memory_of(t).as_strided(t.shape, t.stride(), t.storage_offset()) if is_part(t) else t.clone()
+
+
 def to_gt(t):
-    """A GT tensor with the elements, dtype and requires_grad of a torch tensor."""
+    """A GT tensor with the elements, dtype and requires_grad of a torch tensor; of a contiguous part of a tensor, such a part."""
     dtype = gt_dtype(t.dtype)
     if t.layout != torch.strided or t.is_quantized or t.ndim > 64 or t.device.type != "cpu":
         raise NotForUs("a tensor that is not strided, not on the CPU, or of more dimensions than NumPy has")
     plain = t.detach().resolve_conj().resolve_neg()
+    if is_part(plain):
+        made = to_gt(memory_of(plain)).as_strided(tuple(plain.shape), plain.stride(), plain.storage_offset()).detach()
+        return made.requires_grad_() if t.requires_grad else made
     if t.dtype == torch.bfloat16:
         made = gt.from_numpy(plain.float().numpy().copy()).to(gt.bfloat16)
     else:
@@ -406,7 +424,7 @@ def check_variants(op, sample):
             yield f"missing: Tensor.{attribute}"
             continue
         arguments, options = sample.again()
-        first = sample.torch_arguments[0].detach().clone()
+        first = copy_of(sample.torch_arguments[0])
         with torch.no_grad(), gt.no_grad():
             wanted, refused = caught(variant, first, *sample.torch_arguments[1:], **sample.torch_options)
             actual, error = caught(mine, arguments[0].detach() if in_place else arguments[0], *arguments[1:], **options)

@@ -97,8 +97,8 @@ def page(known):
         "float32, float64, int64, bool, bfloat16 and complex64; it writes this page and the table "
         "`tests/python/opdb_known.txt`.", "",
         f"PyTorch {torch.__version__.partition('+')[0]}: **{len(there)} of {len(entries)} entries pass on every sample.**", "",
-        "## There", "", wrapped(there), "", "## Not there, or not yet the same", "",
-        "| entry | the first difference |", "|---|---|"]
+        "## There", "", wrapped(there), "", "## Not there, or not yet the same", ""]
+    lines += ["| entry | the first difference |", "|---|---|"] if known else ["None."]
     lines += [f"| `{name}` | {escaped(known[name])} |" for name in entries if name in known]
     lines += ["", "## Not compared", "", "| entries | why |", "|---|---|"]
     lines += [f"| {', '.join(f'`{n}`' for n in sorted(names))} | {why} |" for why, names in sorted(skipped.items())]

@@ -402,23 +402,72 @@ def test_tensors_that_a_function_saves(lines):
     check(lines)
 
 
-def test_nothing_stays_on_the_tape():
-    gc.collect()
-    before = len(gt._gt._tape())
-    for lines in ALL:
-        outcome(gt, lines)
-    gc.collect()
-    assert len(gt._gt._tape()) == before
+# The gradient of as_strided() is that of its operand: elements of the memory that the operand has not get none.
+@programs(
+    "v = y.view(-1)[5:9]\nu = v.as_strided((2, 2), (1, 2), 0)\n(u * u).sum().backward()\nr = [u, w.grad]",
+    "v = y.view(-1)[5:9]\nu = v.as_strided((2, 2), (1, 2), 3)\n(u * u).sum().backward()\nr = [u, w.grad]",
+    "v = y.view(-1)[5:9]\nu = v.as_strided((2, 2), (1, 2), 3)\nu.mul_(2)\n(y * y).sum().backward()\nr = [u, y, w.grad]",
+    "v = y.view(-1)[5:9]\nu = v.as_strided((2, 2), (1, 2), 3)\ny.mul_(2)\n(u * u).sum().backward()\nr = [u, w.grad]",
+    "q = x[:, 1:3].detach().requires_grad_()\nu = q.as_strided((2, 3), (1, 4), 0)\n(u * u).sum().backward()\nr = [u, q.grad]",
+    "q = x[:, 1:3].detach().requires_grad_()\nu = q.as_strided((2, 3), (1, 4), 0)\nwith n.no_grad(): u.mul_(3)\n"
+    "(u * u).sum().backward()\nr = [u, q.grad, x]",
+    "q = x[1:].detach().requires_grad_()\nu = q.as_strided((3,), (2,))\nu.sum().backward()\nr = [u, q.grad, u.storage_offset()]",
+    "u = y.unfold(1, 2, 1).as_strided((2, 2), (1, 3), 1)\n(u * u).sum().backward()\nr = [u, w.grad]",
+    "u = y.as_strided((13,), (1,))",
+)
+def test_gradients_of_strided_views(lines):
+    check(lines)
 
 
-def test_strided_views_of_partial_leaves_are_refused():
-    """Their gradient would have the size of the whole memory."""
-    leaf = gt.arange(20.0)[5:15].detach().requires_grad_()
+@programs(
+    "z = n.complex(x, -x).requires_grad_()\nu = n.view_as_real(z).as_strided((3, 2), (2, 3), 1)\n(u * u).sum().backward()\nr = [u, z.grad]",
+    "z = n.complex(x, -x).requires_grad_()\nu = z.real.as_strided((3,), (3,), 0)\n(u * u).sum().backward()\nr = [u, z.grad]",
+    "z = n.complex(x, -x)\nv = z.imag\nu = v.as_strided((3,), (3,), 0)\nu.fill_(7)\nr = [u, z, v]",
+    "z = n.complex(w, -w)\nu = z.real.as_strided((3,), (3,), 0)\nu.mul_(3)\nz.abs().sum().backward()\nr = [u, z, w.grad]",
+    "z = n.complex(x, -x).t().clone()\nu = n.view_as_real(z).as_strided((3,), (3,), 0)\nu.fill_(7)\nr = [u, z]",
+    "z = n.complex(x, -x).t().clone()\nz.imag.fill_(2)\nz.real[1:] = 5\nr = z",
+    "z = n.complex(x, -x)\nq = z[1:].detach().requires_grad_()\np = q * 1\np.real.mul_(w[1:])\np.abs().sum().backward()\nr = [p, q.grad, w.grad]",
+    "c = n.view_as_complex(y.view(6, 2))\nu = c.as_strided((2, 2), (1, 3), 1)\nn.view_as_real(u).square().sum().backward()\nr = [u, w.grad]",
+    "z = n.complex(x, -x)\nz.real.as_strided((25,), (1,))",
+)
+def test_strided_views_of_the_parts_of_complex_numbers(lines):
+    check(lines)
+
+
+@programs(
+    *(f"v = {base}[:, :1].expand(3, 3)\nv.{name}_()\nr = [v, {base}, v.requires_grad]" for base in ("x", "y", "w") for name in ("triu", "tril")),
+    "w.set_(x)", "w[1:].set_(x)", "y.unbind()[1].set_(x)", "x.set_(y.detach()[1:])\nx.add_(1)\nr = [x, y]",
+)
+def test_other_writes_that_pytorch_allows_or_refuses(lines):
+    check(lines)
+
+
+@programs(
+    "w.sum().backward()\nw.detach_()\nr = [w.grad, w.requires_grad]",
+    "w.sum().backward()\nw.detach_()\nw.requires_grad_()\n(w * w).sum().backward()\nr = w.grad",
+    "y.detach_()\ny.add_(1)\nr = [y, y.requires_grad]",
+    "v = y[1:]\ny.detach_()\nv.sum().backward()\nr = [w.grad, v.requires_grad, y.requires_grad]",
+    "w.detach_()\nw.detach_()\nr = [w.grad, w.requires_grad]",
+)
+def test_detach_in_place(lines):
+    check(lines)
+
+
+@programs(
+    "p = n.nn.Parameter(x)\nv = list(p)[1]\nwith n.no_grad(): p.add_(1)\nr = v * 2",
+    "p = n.nn.Parameter(x)\nfor row in p.data: row.mul_(2)\nr = [p, type(list(p)[0]) is n.Tensor, list(n.nn.Parameter(n.zeros(0, 2)))]",
+    "a, b, c = n.nn.Parameter(x)\n(a * b).sum().backward()\nr = [a, c, a.is_leaf]",
+)
+def test_iteration_over_parameters(lines):
+    check(lines)
+
+
+def test_strided_views_of_expanded_leaves_are_refused():
+    leaf = gt.arange(5.0).expand(3, 5).detach().requires_grad_()
     with pytest.raises(NotImplementedError, match="clone"):
-        leaf.as_strided((2, 2), (1, 2), 0)
+        leaf.as_strided((2,), (1,)).sum()
     with gt.no_grad():
-        assert leaf.as_strided((2, 2), (1, 2), 0).tolist() == [[0, 2], [1, 3]]
-    assert leaf.detach().as_strided((2,), (1,), 10).tolist() == [10, 11]
+        assert leaf.as_strided((2,), (1,), 3).tolist() == [3, 4]
 
 
 def test_a_view_that_is_a_leaf_again_can_stop_to_be_one():
@@ -431,3 +480,12 @@ def test_a_view_that_is_a_leaf_again_can_stop_to_be_one():
         v.requires_grad_(True)
         v.requires_grad_(False)
         assert w.requires_grad and not v.requires_grad and v.is_leaf
+
+
+def test_nothing_stays_on_the_tape():
+    gc.collect()
+    before = len(gt._gt._tape())
+    for lines in ALL:
+        outcome(gt, lines)
+    gc.collect()
+    assert len(gt._gt._tape()) == before

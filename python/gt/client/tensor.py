@@ -191,7 +191,7 @@ def _zero_where_expanded(name):
 
     @functools.wraps(plain)
     def call(self, *arguments, **options):
-        if 0 not in self.stride() or self.ndim < 2 or self.requires_grad:
+        if 0 not in self.stride() or self.ndim < 2:
             return plain(self, *arguments, **options)
         kept = getattr(_gt.ones(*self.shape[-2:], dtype=_gt.bool), name)(*arguments, **options)
         self[(~kept).expand(self.shape)] = 0
@@ -230,6 +230,7 @@ def set_(self, source=None):
     >>> x.set_(y)
     tensor([1., 1., 1.])
     """
+    self._check_write()
     self.data = _gt.empty(0, dtype=self.dtype) if source is None else source
     return self
 
