@@ -12,7 +12,8 @@
 
 typedef std::complex<double> number;
 
-namespace {
+namespace
+{
 
 const double pi = 3.14159265358979323846;
 
@@ -107,8 +108,8 @@ template <typename real> struct powers_of_two {
     }
 
     /* Four numbers to four sums, before they are turned. x, y: re, im. */
-    static inline void butterfly(real direction, const vector *a, const vector *b, const vector *c, const vector *d,
-                                 vector *re, vector *im)
+    static inline void butterfly(real direction, const vector *a, const vector *b, const vector *c,
+                                 const vector *d, vector *re, vector *im)
     {
         vector sum_re = a[0] + c[0], sum_im = a[1] + c[1], less_re = a[0] - c[0], less_im = a[1] - c[1];
         vector other_re = b[0] + d[0], other_im = b[1] + d[1];
@@ -220,8 +221,8 @@ template <typename real> struct vector_plan {
     typedef typename lanes<real>::vector vector;
     std::vector<kissfft<lanes<real>>> library; /* one, or none */
     powers_of_two<real> powers;                /* in its place */
-    std::vector<real> joins;                   /* of one line in lanes: exp(-2 pi i l k / n), in vectors over l: re, im */
-    std::vector<real> turns;                   /* of real lines of n: exp(-2 pi i k / n) for k <= n / 2 */
+    std::vector<real> joins; /* of one line in lanes: exp(-2 pi i l k / n), in vectors over l: re, im */
+    std::vector<real> turns; /* of real lines of n: exp(-2 pi i k / n) for k <= n / 2 */
 
     void plan(int64_t n, bool inverse)
     {
@@ -475,9 +476,10 @@ extern "C" gt_fft_plan *gt__fft_plan_new(const gt_fft_use *use)
         bool direct = factor <= largest_factor, vectors = direct && (plan->packed || use->kind == GT_FFT_COMPLEX);
         int count = use->wide ? (int)lanes<double>::count : (int)lanes<float>::count;
         plan->shared = !direct || factor <= 5;
-        plan->how = vectors && use->several && plan->n > 1 && plan->n <= largest_of_lanes ? gt_fft_plan::SIDE_BY_SIDE
-                    : vectors && plan->n % count == 0 && plan->n >= smallest_to_split     ? gt_fft_plan::SPLIT
-                                                                                          : gt_fft_plan::ONE_BY_ONE;
+        plan->how = vectors && use->several && plan->n > 1 && plan->n <= largest_of_lanes
+                        ? gt_fft_plan::SIDE_BY_SIDE
+                    : vectors && plan->n % count == 0 && plan->n >= smallest_to_split ? gt_fft_plan::SPLIT
+                                                                                      : gt_fft_plan::ONE_BY_ONE;
         if (plan->how == gt_fft_plan::ONE_BY_ONE)
             plan_one_by_one(plan, direct);
         else if (use->wide)
@@ -558,9 +560,66 @@ static void run_side_by_side(const gt_fft_plan *plan, const vector_plan<real> &v
     }
 }
 
+/* Groups of lanes: their numbers come from whole cache lines. */
+const int column_groups = 4;
+
 template <typename real>
-static void run_split(const gt_fft_plan *plan, const vector_plan<real> &vectors, const real *in, real *out, real scale,
-                      void *work)
+static void run_columns(const gt_fft_plan *plan, const vector_plan<real> &vectors, const real *in, real *out,
+                        int64_t stride, int count, real scale, void *work)
+{
+    typedef typename lanes<real>::vector vector;
+    const int all = lanes<real>::count;
+    int groups = (count + all - 1) / all;
+    int64_t area = 2 * plan->n;
+    vector *a = (vector *)work, *b = a + groups * area;
+    for (int64_t k = 0; k < plan->n; k++)
+        for (int g = 0; g < groups; g++) {
+            const real *from = in + 2 * (k * stride + g * all);
+            real rest[2 * all] = {};
+            if (count - g * all < all) { /* the last group may be less than a vector */
+                std::memcpy(rest, from, (size_t)(count - g * all) * 2 * sizeof(real));
+                from = rest;
+            }
+            split_pairs(load(from), load(from + all), &a[g * area + 2 * k], &a[g * area + 2 * k + 1]);
+        }
+    for (int g = 0; g < groups; g++)
+        vectors.transform(a + g * area, b + g * area);
+    for (int64_t k = 0; k < plan->n; k++)
+        for (int g = 0; g < groups; g++) {
+            real *to = out + 2 * (k * stride + g * all), rest[2 * all];
+            bool whole = count - g * all >= all;
+            vector first, second;
+            join_pairs(b[g * area + 2 * k] * scale, b[g * area + 2 * k + 1] * scale, &first, &second);
+            store(whole ? to : rest, first);
+            store((whole ? to : rest) + all, second);
+            if (!whole)
+                std::memcpy(to, rest, (size_t)(count - g * all) * 2 * sizeof(real));
+        }
+}
+
+extern "C" int gt__fft_plan_columns(const gt_fft_plan *plan)
+{
+    bool possible = plan->how == gt_fft_plan::SIDE_BY_SIDE && plan->use.kind == GT_FFT_COMPLEX;
+    return possible ? column_groups * gt__fft_plan_lines(plan) : 0;
+}
+
+extern "C" size_t gt__fft_plan_columns_work(const gt_fft_plan *plan)
+{
+    return (size_t)(2 * column_groups * 2 * plan->n) * sizeof(lanes<double>::vector);
+}
+
+extern "C" void gt__fft_plan_run_columns(const gt_fft_plan *plan, const void *in, void *out, int64_t stride,
+                                         int count, double scale, void *work)
+{
+    if (plan->use.wide)
+        run_columns(plan, plan->wide, (const double *)in, (double *)out, stride, count, scale, work);
+    else
+        run_columns(plan, plan->narrow, (const float *)in, (float *)out, stride, count, (float)scale, work);
+}
+
+template <typename real>
+static void run_split(const gt_fft_plan *plan, const vector_plan<real> &vectors, const real *in, real *out,
+                      real scale, void *work)
 {
     typedef typename lanes<real>::vector vector;
     vector *areas = (vector *)work;
