@@ -133,10 +133,34 @@ def slogdet(A):
 # ---- decompositions ------------------------------------------------------------------------------------------
 
 
+class _SameAdjoint(Function):
+    """The adjoint of a matrix that is its own: it brings the upper triangle to the lower. The gradient passes unchanged, as in
+    PyTorch, which matters where it is complex and not its own adjoint."""
+
+    @staticmethod
+    def forward(ctx, A):
+        """The adjoint."""
+        return A.mH
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """As it is."""
+        return gradient
+
+    @staticmethod
+    def vmap(info, in_dims, A):
+        """A batch of matrices."""
+        return _SameAdjoint.apply(A.movedim(in_dims[0], 0)), 0
+
+
+def _upper_as_lower(A):
+    return _SameAdjoint.apply(A) if A.is_complex() else A.mH
+
+
 @_no_view
 def cholesky(A, *, upper=False):
     """cholesky(A, upper=False): the lower triangular L with A = L L^H, or its adjoint."""
-    return _gt._cholesky(A.mH).mH if upper else _gt._cholesky(A)
+    return _gt._cholesky(_upper_as_lower(A)).mH if upper else _gt._cholesky(A)
 
 
 def qr(A, mode='reduced'):
@@ -242,7 +266,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     if check_errors:
         L = cholesky(A, upper=upper)
         return _CholeskyEx(L, _gt.zeros(A.shape[:-2], dtype=_gt.int32))
-    L = _gt._cholesky_ex(A.mH if upper else A)
+    L = _gt._cholesky_ex(_upper_as_lower(A) if upper else A)
     return _CholeskyEx(L.mH if upper else L, _first(L.detach().diagonal(0, -2, -1).isnan()))
 
 

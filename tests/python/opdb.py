@@ -20,7 +20,7 @@ from torch.testing._internal.common_utils import set_rng_seed
 from torch.testing._internal.opinfo.core import gradcheck_wrapper_hermitian_input
 
 import gt
-from opdb_tables import ANY_VALUE, GAUGE, NO_COMPLEX, NO_DTYPE, NO_GRADIENT, NO_OUT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
+from opdb_tables import ANY_VALUE, GAUGE, NO_COMPLEX, NO_DTYPE, NO_GRADIENT, NO_OUT, NO_SAMPLE_GRADIENT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
 
 SEED = 1234  # that of PyTorch's own tests
 DTYPES = ("float32", "float64", "int64", "bool", "bfloat16", "complex64")
@@ -523,7 +523,8 @@ def problems_of(op, limits=None, variants=1):
         for k, (sample, gradients) in enumerate(samples_of(op, dtype, (limits or {}).get(dtype))):
             if any(test(op, sample) for test in SAMPLE_REASONS.values()):
                 continue
-            gradients = gradients and (op.full_name, dtype) not in NO_GRADIENT
+            gradients = gradients and (op.full_name, dtype) not in NO_GRADIENT and \
+                not NO_SAMPLE_GRADIENT.get(op.full_name, lambda sample: False)(sample)
             for problem in problems_of_sample(op, function, sample, gradients, k < variants):
                 yield f"{problem} [{dtype}{sample.text()}]"
 

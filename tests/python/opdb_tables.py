@@ -81,13 +81,14 @@ NO_OUT = {"fft.ihfftn"}
 # Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, rounds
 # sums to bfloat16, or fails its own gradcheck (as_strided_scatter).
 NO_GRADIENT = {(name, "bfloat16") for name in (
-    "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp", "grid_sampler_2d",
+    "__rdiv__", "argsort", "clamp", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp", "grid_sampler_2d",
     "median", "mode", "msort", "scatter_reduce.amax", "scatter_reduce.amin",
     "grid_sampler_3d", "nn.functional.grid_sample", "nn.functional.normalize", "sort", "topk")} | {("as_strided_scatter", dtype) for dtype in ("float32", "float64", "bfloat16", "complex64")}
-# Complex: torch takes the imaginary part of the diagonal of an upper Cholesky factor, which is 0, for one that can change; loses the
-# gradient of a window; divides by 0; rounds more.
-NO_GRADIENT |= {(name, "complex64") for name in (
-    "cholesky", "istft", "linalg.cholesky", "linalg.cholesky_ex", "pca_lowrank", "renorm", "svd_lowrank")}
+# The same for some samples of an entry: in complex64, torch loses the gradient of a window, and divides by 0.
+NO_SAMPLE_GRADIENT = {
+    "istft": lambda sample: sample.torch_arguments[0].is_complex() and sample.torch_options.get("window") is not None,
+    "renorm": lambda sample: sample.torch_arguments[0].is_complex() and float("inf") in sample.torch_arguments[1:2],
+}
 
 
 # ---- results that are not unique: what is compared instead -----------------------------------------------------
@@ -116,6 +117,7 @@ GAUGE = {
 
 # (relative, absolute), where the algorithms differ.
 TOLERANCES = {
+    ("svd_lowrank", "complex64"): (2e-3, 1e-3), ("pca_lowrank", "complex64"): (2e-3, 1e-3),
     ("cov", "float32"): (1e-4, 1e-4), ("native_layer_norm", "float32"): (1e-4, 1e-4),
     ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4), ("nn.functional.ctc_loss", "float32"): (1e-4, 1e-4),
     **{(f"special.bessel_{kind}", "float64"): (1e-5, 1e-5) for kind in ("j0", "j1", "y0", "y1")}}  # torch's are less exact

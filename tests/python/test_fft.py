@@ -158,3 +158,28 @@ def test_stft_and_istft():
     check(g.grad, t.grad, 1e-8)
     with pytest.raises(RuntimeError, match="return_complex"):
         gt.stft(to_gt(signal), 64)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lines_of_powers_of_two(dtype):
+    """Every size has its own stages; one line and several go different ways."""
+    for size in [2 ** k for k in range(1, 15)] + [65536]:
+        for lines in (1, 3):
+            x = torch.randn(lines, size, dtype=getattr(torch, dtype))
+            z = torch.complex(x, x.flip(1))
+            tolerance = dict(rtol=0, atol=size ** 0.5 * (2e-6 if dtype == "float32" else 1e-14))
+            for name, operand in (("fft", z), ("ifft", z), ("rfft", x), ("irfft", z[:, :size // 2 + 1])):
+                actual = getattr(gt.fft, name)(gt.from_numpy(operand.contiguous().numpy()))
+                np.testing.assert_allclose(actual.numpy(), getattr(torch.fft, name)(operand).numpy(), **tolerance,
+                                           err_msg=f"{name} {lines} x {size}")
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("shape, dim", [((16, 1), 0), ((16, 3), 0), ((64, 37), 0), ((12, 5), 0), ((3, 32, 5), 1), ((2, 30, 9), 1),
+                                        ((8, 3, 7), 0), ((16384, 2), 0), ((33, 8), 0)])
+def test_lines_along_other_axes_than_the_last(shape, dim, dtype):
+    x = torch.randn(shape, dtype=getattr(torch, dtype))
+    tolerance = dict(rtol=0, atol=max(shape) ** 0.5 * (3e-6 if dtype == "complex64" else 1e-13))
+    for name in ("fft", "ifft"):
+        actual = getattr(gt.fft, name)(gt.from_numpy(x.numpy()), dim=dim)
+        np.testing.assert_allclose(actual.numpy(), getattr(torch.fft, name)(x, dim=dim).numpy(), **tolerance)

@@ -1,8 +1,9 @@
 /*
  * fft.c: runs FFT: one transform along each axis in turn, each over contiguous lines.
  *
- * Lines along the last axis of contiguous memory are read and written where they are; for another axis the tensor is turned,
- * transformed, and turned back (movement.c), which is faster than lines with large strides. Threads divide the lines.
+ * Lines along the last axis of contiguous memory are read and written where they are, and so are short complex lines along
+ * another axis, several columns at a time. Otherwise the tensor is turned, transformed, and turned back (movement.c), which is
+ * faster than lines with large strides. Threads divide the lines.
  * fft_library.h transforms them.
  */
 #include <stdatomic.h>
@@ -25,6 +26,8 @@ typedef struct pass {
     const char *from;
     char *to;
     int64_t from_bytes, to_bytes; /* of a line */
+    int64_t inner;                /* columns: lines that lie side by side */
+    int64_t groups;               /* of them, in each block of `inner` */
     slot *slots;
     int slot_count;
 } pass;
@@ -54,6 +57,21 @@ static void transform_lines(void *context, int64_t begin, int64_t end)
         }
         gt__fft_plan_run(s->plan, in, out, count, p->scale, s->work);
         begin += count;
+    }
+    atomic_flag_clear(&s->busy);
+}
+
+/* Positions are groups of columns. */
+static void transform_columns(void *context, int64_t begin, int64_t end)
+{
+    const pass *p = context;
+    slot *s = take_slot(p);
+    int most = gt__fft_plan_columns(s->plan);
+    int64_t block = p->from_bytes * p->inner, number = p->from_bytes / p->use.n;
+    for (; begin < end; begin++) {
+        int64_t first = begin % p->groups * most, at = begin / p->groups * block + first * number;
+        int count = (int)gt__min(p->inner - first, most);
+        gt__fft_plan_run_columns(s->plan, p->from + at, p->to + at, p->inner, count, p->scale, s->work);
     }
     atomic_flag_clear(&s->busy);
 }
@@ -122,9 +140,9 @@ static void free_slots(pass *p)
     free(p->slots);
 }
 
-static gt_err make_slots(gt_cpu *cpu, pass *p, int64_t lines)
+/* work: of the plan, or of its columns. */
+static gt_err make_slots(gt_cpu *cpu, pass *p, gt_fft_plan *plan, size_t work(const gt_fft_plan *), int64_t lines)
 {
-    gt_fft_plan *plan = find_plan(cpu, &p->use);
     int threads = gt__parallel_threads(cpu->parallel);
     int wanted = lines < threads ? (int)lines : threads;
     p->slots = calloc((size_t)wanted, sizeof *p->slots);
@@ -135,7 +153,7 @@ static gt_err make_slots(gt_cpu *cpu, pass *p, int64_t lines)
         slot *s = &p->slots[k];
         atomic_flag_clear(&s->busy);
         p->slot_count = k + 1;
-        err = gt__cpu_scratch(cpu, gt__fft_plan_work(plan), &s->work);
+        err = gt__cpu_scratch(cpu, work(plan), &s->work);
         if (err != GT_OK) {
             s->work = NULL;
             break;
@@ -144,7 +162,6 @@ static gt_err make_slots(gt_cpu *cpu, pass *p, int64_t lines)
         if (!s->plan)
             err = gt__fail(GT_ERR_MEMORY, "no memory for a transform of %lld", (long long)p->use.n);
     }
-    gt__fft_plan_release(plan);
     return err;
 }
 
@@ -156,10 +173,39 @@ static gt_err run_lines(gt_cpu *cpu, pass *p, const void *from, void *to, int64_
     p->use.several = lines > 1;
     p->from = from;
     p->to = to;
-    gt_err err = make_slots(cpu, p, lines);
+    gt_fft_plan *plan = find_plan(cpu, &p->use);
+    gt_err err = make_slots(cpu, p, plan, gt__fft_plan_work, lines);
     if (err == GT_OK)
         gt__parallel_for(cpu->parallel, lines, gt__grain(8 * p->use.n), transform_lines, p);
     free_slots(p);
+    gt__fft_plan_release(plan);
+    return err;
+}
+
+/* Complex lines along an axis that is not the last, where they are. *done false: this size goes another way. */
+static gt_err run_columns(gt_cpu *cpu, pass *p, const gt_view *from, const gt_view *to, unsigned axis, bool *done)
+{
+    p->use.several = true;
+    p->from = from->data;
+    p->to = to->data;
+    p->inner = 1;
+    for (unsigned k = axis + 1; k < from->meta.rank; k++)
+        p->inner *= from->meta.shape[k];
+    gt_fft_plan *plan = find_plan(cpu, &p->use);
+    int most = plan ? gt__fft_plan_columns(plan) : 1;
+    gt_err err = GT_OK;
+    *done = most > 0 && p->inner > 1;
+    if (*done) {
+        p->groups = (p->inner + most - 1) / most;
+        int64_t all = from->meta.numel / p->use.n / p->inner * p->groups;
+        err = make_slots(cpu, p, plan, gt__fft_plan_columns_work, all);
+        if (err == GT_OK)
+            gt__parallel_for(cpu->parallel, all, gt__grain(8 * p->use.n * most), transform_columns, p);
+        free_slots(p);
+        p->slots = NULL;
+        p->slot_count = 0;
+    }
+    gt__fft_plan_release(plan);
     return err;
 }
 
@@ -195,6 +241,12 @@ static gt_err run_axis(gt_cpu *cpu, gt_fft_kind kind, bool inverse, double scale
               .to_bytes = to_count * (int64_t)gt__dtype_size(to_dtype)};
     void *turned = NULL, *result = to->data;
     gt_err err = GT_OK;
+    if (kind == GT_FFT_COMPLEX && axis != last && from->contiguous) {
+        bool done;
+        GT_TRY(run_columns(cpu, &p, from, to, axis, &done));
+        if (done)
+            return GT_OK;
+    }
     if (!source.contiguous) {
         err = gt__cpu_scratch(cpu, gt__meta_bytes(&source.meta), &turned);
         if (err == GT_OK)

@@ -12,7 +12,8 @@
 
 typedef std::complex<double> number;
 
-namespace {
+namespace
+{
 
 const double pi = 3.14159265358979323846;
 
@@ -82,15 +83,153 @@ number turn(int64_t k, int64_t n)
 
 /* ---- one precision ------------------------------------------------------------------------------------------ */
 
+/*
+ * Powers of two go by Stockham's algorithm, radix 4, and 4 or 8 at the end: the library keeps a copy of its factors for each lane and reads them with
+ * large strides, which costs more than the arithmetic. A stage of n reads columns p, p + n / 4, ... and writes them side by side,
+ * so that the results end in order; `step` such transforms lie side by side in memory.
+ */
+template <typename real> struct powers_of_two {
+    typedef typename lanes<real>::vector vector;
+    int64_t n = 0; /* 0: not one */
+    real direction = -1;
+    std::vector<real> factors; /* of each stage but the last: w, w^2, w^3 for each p; re, im */
+
+    void plan(int64_t size, bool inverse)
+    {
+        n = size;
+        direction = inverse ? 1 : -1;
+        for (int64_t stage = n; stage > 8; stage /= 4)
+            for (int64_t p = 0; p < stage / 4; p++)
+                for (int64_t power = 1; power < 4; power++) {
+                    number w = turn(power * p, stage);
+                    factors.push_back((real)w.real());
+                    factors.push_back((real)(inverse ? -w.imag() : w.imag()));
+                }
+    }
+
+    /* Four numbers to four sums, before they are turned. x, y: re, im. */
+    static inline void butterfly(real direction, const vector *a, const vector *b, const vector *c,
+                                 const vector *d, vector *re, vector *im)
+    {
+        vector sum_re = a[0] + c[0], sum_im = a[1] + c[1], less_re = a[0] - c[0], less_im = a[1] - c[1];
+        vector other_re = b[0] + d[0], other_im = b[1] + d[1];
+        vector across_re = direction * (d[1] - b[1]), across_im = direction * (b[0] - d[0]);
+        re[0] = sum_re + other_re;
+        im[0] = sum_im + other_im;
+        re[1] = less_re + across_re;
+        im[1] = less_im + across_im;
+        re[2] = sum_re - other_re;
+        im[2] = sum_im - other_im;
+        re[3] = less_re - across_re;
+        im[3] = less_im - across_im;
+    }
+
+    void stage(int64_t size, int64_t step, const real *w, const vector *__restrict x, vector *__restrict y) const
+    {
+        int64_t quarter = size / 4 * step;
+        const real to = direction;
+        for (int64_t p = 0; p < size / 4; p++, w += 6) {
+            const vector *a = x + 2 * p * step;
+            vector *out = y + 8 * p * step;
+            for (int64_t q = 0; q < 2 * step; q += 2) {
+                vector re[4], im[4];
+                butterfly(to, a + q, a + q + 2 * quarter, a + q + 4 * quarter, a + q + 6 * quarter, re, im);
+                out[q] = re[0];
+                out[q + 1] = im[0];
+                for (int k = 1; k < 4; k++) {
+                    out[q + 2 * k * step] = re[k] * w[2 * k - 2] - im[k] * w[2 * k - 1];
+                    out[q + 2 * k * step + 1] = re[k] * w[2 * k - 1] + im[k] * w[2 * k - 2];
+                }
+            }
+        }
+    }
+
+    /* Eight numbers, from the sums of the even and the odd four: X[k] and X[k + 4] are E[k] +- w^k O[k]. */
+    static inline void join_eight(real to, vector *re, vector *im)
+    {
+        const real half = (real)0.70710678118654752440;
+        vector *odd_re = re + 4, *odd_im = im + 4;
+        vector r = odd_re[1], i = odd_im[1];
+        odd_re[1] = half * (r - to * i);
+        odd_im[1] = half * (i + to * r);
+        r = odd_re[2];
+        odd_re[2] = -to * odd_im[2];
+        odd_im[2] = to * r;
+        r = odd_re[3], i = odd_im[3];
+        odd_re[3] = half * (-r - to * i);
+        odd_im[3] = half * (to * r - i);
+        for (int k = 0; k < 4; k++) {
+            r = odd_re[k], i = odd_im[k];
+            odd_re[k] = re[k] - r;
+            odd_im[k] = im[k] - i;
+            re[k] += r;
+            im[k] += i;
+        }
+    }
+
+    /* Two, four or eight numbers: the last stage, where nothing is turned. */
+    template <int size> void last_stage(int64_t step, const vector *from, vector *to) const
+    {
+        for (int64_t q = 0; q < 2 * step; q += 2) {
+            vector re[8], im[8];
+            const vector *in = from + q;
+            if (size == 2) {
+                re[0] = in[0] + in[2 * step];
+                im[0] = in[1] + in[2 * step + 1];
+                re[1] = in[0] - in[2 * step];
+                im[1] = in[1] - in[2 * step + 1];
+            } else {
+                const int64_t next = size / 4 * 2 * step;
+                butterfly(direction, in, in + next, in + 2 * next, in + 3 * next, re, im);
+                if (size == 8) {
+                    in += 2 * step;
+                    butterfly(direction, in, in + next, in + 2 * next, in + 3 * next, re + 4, im + 4);
+                    join_eight(direction, re, im);
+                }
+            }
+            for (int k = 0; k < size; k++) {
+                to[q + 2 * k * step] = re[k];
+                to[q + 2 * k * step + 1] = im[k];
+            }
+        }
+    }
+
+    /* x is overwritten. The last stage may be in place: it writes where it reads. */
+    void transform(vector *x, vector *y) const
+    {
+        const real *w = factors.data();
+        int64_t size = n, step = 1;
+        vector *from = x, *to = y;
+        for (; size > 8; size /= 4, step *= 4) {
+            stage(size, step, w, from, to);
+            w += 6 * (size / 4);
+            vector *other = from;
+            from = to;
+            to = other;
+        }
+        if (size == 8)
+            last_stage<8>(step, from, y);
+        else if (size == 4)
+            last_stage<4>(step, from, y);
+        else
+            last_stage<2>(step, from, y);
+    }
+};
+
 /* Transforms of n numbers in vectors. With the factors in double, rounded once. */
 template <typename real> struct vector_plan {
     typedef typename lanes<real>::vector vector;
     std::vector<kissfft<lanes<real>>> library; /* one, or none */
-    std::vector<real> joins;                   /* of one line in lanes: exp(-2 pi i l k / n), in vectors over l: re, im */
-    std::vector<real> turns;                   /* of real lines of n: exp(-2 pi i k / n) for k <= n / 2 */
+    powers_of_two<real> powers;                /* in its place */
+    std::vector<real> joins; /* of one line in lanes: exp(-2 pi i l k / n), in vectors over l: re, im */
+    std::vector<real> turns; /* of real lines of n: exp(-2 pi i k / n) for k <= n / 2 */
 
     void plan(int64_t n, bool inverse)
     {
+        if (n > 1 && n == power_of_two(n)) {
+            powers.plan(n, inverse);
+            return;
+        }
         library.emplace_back((size_t)n, inverse);
         std::vector<std::complex<lanes<real>>> &all = factors_of(library[0]);
         for (int64_t k = 0; k < n; k++) {
@@ -121,8 +260,13 @@ template <typename real> struct vector_plan {
         }
     }
 
-    void transform(const vector *in, vector *out) const
+    /* in may be overwritten */
+    void transform(vector *in, vector *out) const
     {
+        if (powers.n) {
+            powers.transform(in, out);
+            return;
+        }
         library[0].transform(reinterpret_cast<const std::complex<lanes<real>> *>(in),
                              reinterpret_cast<std::complex<lanes<real>> *>(out));
     }
@@ -332,9 +476,10 @@ extern "C" gt_fft_plan *gt__fft_plan_new(const gt_fft_use *use)
         bool direct = factor <= largest_factor, vectors = direct && (plan->packed || use->kind == GT_FFT_COMPLEX);
         int count = use->wide ? (int)lanes<double>::count : (int)lanes<float>::count;
         plan->shared = !direct || factor <= 5;
-        plan->how = vectors && use->several && plan->n > 1 && plan->n <= largest_of_lanes ? gt_fft_plan::SIDE_BY_SIDE
-                    : vectors && plan->n % count == 0 && plan->n >= smallest_to_split     ? gt_fft_plan::SPLIT
-                                                                                          : gt_fft_plan::ONE_BY_ONE;
+        plan->how = vectors && use->several && plan->n > 1 && plan->n <= largest_of_lanes
+                        ? gt_fft_plan::SIDE_BY_SIDE
+                    : vectors && plan->n % count == 0 && plan->n >= smallest_to_split ? gt_fft_plan::SPLIT
+                                                                                      : gt_fft_plan::ONE_BY_ONE;
         if (plan->how == gt_fft_plan::ONE_BY_ONE)
             plan_one_by_one(plan, direct);
         else if (use->wide)
@@ -415,9 +560,66 @@ static void run_side_by_side(const gt_fft_plan *plan, const vector_plan<real> &v
     }
 }
 
+/* Groups of lanes: their numbers come from whole cache lines. */
+const int column_groups = 4;
+
 template <typename real>
-static void run_split(const gt_fft_plan *plan, const vector_plan<real> &vectors, const real *in, real *out, real scale,
-                      void *work)
+static void run_columns(const gt_fft_plan *plan, const vector_plan<real> &vectors, const real *in, real *out,
+                        int64_t stride, int count, real scale, void *work)
+{
+    typedef typename lanes<real>::vector vector;
+    const int all = lanes<real>::count;
+    int groups = (count + all - 1) / all;
+    int64_t area = 2 * plan->n;
+    vector *a = (vector *)work, *b = a + groups * area;
+    for (int64_t k = 0; k < plan->n; k++)
+        for (int g = 0; g < groups; g++) {
+            const real *from = in + 2 * (k * stride + g * all);
+            real rest[2 * all] = {};
+            if (count - g * all < all) { /* the last group may be less than a vector */
+                std::memcpy(rest, from, (size_t)(count - g * all) * 2 * sizeof(real));
+                from = rest;
+            }
+            split_pairs(load(from), load(from + all), &a[g * area + 2 * k], &a[g * area + 2 * k + 1]);
+        }
+    for (int g = 0; g < groups; g++)
+        vectors.transform(a + g * area, b + g * area);
+    for (int64_t k = 0; k < plan->n; k++)
+        for (int g = 0; g < groups; g++) {
+            real *to = out + 2 * (k * stride + g * all), rest[2 * all];
+            bool whole = count - g * all >= all;
+            vector first, second;
+            join_pairs(b[g * area + 2 * k] * scale, b[g * area + 2 * k + 1] * scale, &first, &second);
+            store(whole ? to : rest, first);
+            store((whole ? to : rest) + all, second);
+            if (!whole)
+                std::memcpy(to, rest, (size_t)(count - g * all) * 2 * sizeof(real));
+        }
+}
+
+extern "C" int gt__fft_plan_columns(const gt_fft_plan *plan)
+{
+    bool possible = plan->how == gt_fft_plan::SIDE_BY_SIDE && plan->use.kind == GT_FFT_COMPLEX;
+    return possible ? column_groups * gt__fft_plan_lines(plan) : 0;
+}
+
+extern "C" size_t gt__fft_plan_columns_work(const gt_fft_plan *plan)
+{
+    return (size_t)(2 * column_groups * 2 * plan->n) * sizeof(lanes<double>::vector);
+}
+
+extern "C" void gt__fft_plan_run_columns(const gt_fft_plan *plan, const void *in, void *out, int64_t stride,
+                                         int count, double scale, void *work)
+{
+    if (plan->use.wide)
+        run_columns(plan, plan->wide, (const double *)in, (double *)out, stride, count, scale, work);
+    else
+        run_columns(plan, plan->narrow, (const float *)in, (float *)out, stride, count, (float)scale, work);
+}
+
+template <typename real>
+static void run_split(const gt_fft_plan *plan, const vector_plan<real> &vectors, const real *in, real *out,
+                      real scale, void *work)
 {
     typedef typename lanes<real>::vector vector;
     vector *areas = (vector *)work;
