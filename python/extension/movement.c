@@ -29,15 +29,45 @@ static PyObject *method_matmul(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return other ? PyNumber_MatrixMultiply(self, other) : NULL;
 }
 
+/* PyTorch's errors for operands of the wrong ranks. */
+static PyObject *refuse_ranks(int rank_a, int rank_b, int given_a, int given_b)
+{
+    if (rank_a == 1)
+        return PyErr_Format(PyExc_RuntimeError, "1D tensors expected, but got %dD and %dD tensors", given_a,
+                            given_b);
+    if (rank_b == 1)
+        return PyErr_Format(PyExc_RuntimeError, "vector + matrix @ vector expected, got 1, %d, %d", given_a,
+                            given_b);
+    if (rank_a == 3)
+        return PyErr_Format(PyExc_RuntimeError, "batch%d must be a 3D tensor", given_a != 3 ? 1 : 2);
+    return PyErr_Format(PyExc_RuntimeError, "%s must be a matrix", given_a != 2 ? "self" : "mat2");
+}
+
+/* bmm does not broadcast. */
+static PyObject *refuse_batches(const gt_meta *a, const gt_meta *b)
+{
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
+        (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0], (long long)b->shape[1]);
+}
+
 /* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
-static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
+static PyObject *ranked_product(const char *name, const char *parameter, int rank_a, int rank_b, PyObject *self,
+                                PyObject *other)
 {
     if (!gt__py_is_tensor(other))
-        return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    int given_a = ((TensorObject *)self)->tensor->meta.rank, given_b = ((TensorObject *)other)->tensor->meta.rank;
-    if (given_a != rank_a || given_b != rank_b)
-        return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
-                            name, rank_a, rank_b, given_a, given_b);
+        return PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position 2) must be Tensor, not %s", name,
+                            parameter, Py_TYPE(other)->tp_name);
+    const gt_meta *left = &((TensorObject *)self)->tensor->meta, *right = &((TensorObject *)other)->tensor->meta;
+    if (left->rank != rank_a || right->rank != rank_b)
+        return refuse_ranks(rank_a, rank_b, left->rank, right->rank);
+    if (rank_a == 3 && (left->shape[0] != right->shape[0] || left->shape[2] != right->shape[1]))
+        return refuse_batches(left, right);
+    if (rank_a == 1 && left->dtype != right->dtype)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "dot : expected both vectors to have same dtype, but found %s and %s",
+                            gt__dtype_kind((gt_dtype)left->dtype), gt__dtype_kind((gt_dtype)right->dtype));
     gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
     gt_err err = b ? gt_matmul(a, b, &out) : GT_OK;
     gt_tensor_release(a);
@@ -49,7 +79,8 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
     {                                                                                                             \
         PyObject *other = operand_of(#name, parameter, args, nargs, kwnames);                                     \
-        return other ? ranked_product(#name, rank_a, rank_b, self, other) : NULL;                                 \
+        return other ? ranked_product(#name, rank_a == 1 ? "tensor" : parameter, rank_a, rank_b, self, other)     \
+                     : NULL;                                                                                      \
     }
 PRODUCT(mm, "mat2", 2, 2)
 PRODUCT(bmm, "mat2", 3, 3)
@@ -286,6 +317,10 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
             PyExc_RuntimeError,
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
             ((TensorObject *)values[1])->tensor->meta.rank);
+    if (gt__py_is_tensor(values[0]) && ((TensorObject *)values[0])->tensor->meta.dtype != GT_BOOL)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                            gt__dtype_c_name((gt_dtype)((TensorObject *)values[0])->tensor->meta.dtype));
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
     if (gt__py_check_parts(values[1], dtype) < 0)
         return NULL;
@@ -308,8 +343,7 @@ static bool counts_for_nothing(const gt_tensor *tensor)
 }
 
 /* The tensors of a sequence, retained; for stack, each with a new axis. */
-static int join_operands(const char *name, bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors,
-                         int *axis)
+static int join_operands(bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors, int *axis)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
     bool counted = false; /* from the end of the first tensor that has axes */
@@ -317,7 +351,7 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, int6
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *item = PyTuple_GET_ITEM(sequence, k);
         if (!gt__py_is_tensor(item)) {
-            PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k,
+            PyErr_Format(PyExc_TypeError, "expected Tensor as element %zd in argument 0, but got %s", k,
                          Py_TYPE(item)->tp_name);
             return -1;
         }
@@ -381,7 +415,7 @@ static gt_err check_equal_sizes(gt_tensor *const *tensors, int count, int axis)
             for (int j = 0; j < metas[which]->rank; j++)
                 if (j != axis)
                     shape[rank++] = metas[which]->shape[j];
-            gt__shape_text(rank, shape, texts[which], sizeof texts[which]);
+            gt__sizes_text(rank, shape, texts[which], sizeof texts[which]);
         }
         return gt__fail(GT_ERR_VALUE,
                         "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
@@ -398,6 +432,9 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         return NULL;
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'tensors'", name);
+    if (gt__py_is_tensor(values[0]))
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor", name);
     int64_t dim = 0;
     PyObject *sequence = gt__py_dim(values[1], &dim) < 0 ? NULL : PySequence_Tuple(values[0]);
     if (!sequence)
@@ -408,9 +445,11 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
     if (!tensors) {
         PyErr_NoMemory();
     } else if (count == 0) {
-        PyErr_Format(stacks ? PyExc_RuntimeError : PyExc_ValueError, "%s(): expected a non-empty list of Tensors",
-                     name);
-    } else if (join_operands(name, stacks, sequence, dim, tensors, &axis) == 0) {
+        if (stacks)
+            PyErr_SetString(PyExc_RuntimeError, "stack expects a non-empty TensorList");
+        else
+            PyErr_Format(PyExc_ValueError, "%s(): expected a non-empty list of Tensors", name);
+    } else if (join_operands(stacks, sequence, dim, tensors, &axis) == 0) {
         int used = stacks ? (int)count : drop_empties(tensors, (int)count);
         gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : GT_OK;
         err = err == GT_OK ? gt_cat(tensors, used, axis, &out) : err;
