@@ -39,7 +39,7 @@ class Gt:
         return x.sum(1, keepdim=True)
 
     def to_numpy(self, x):
-        return (x.float() if x.dtype == self.module.bfloat16 else x).numpy()
+        return (x.float() if x.dtype == self.module.bfloat16 else x).detach().numpy()
 
     def copy_in(self, array):
         """A function that makes a tensor of the array."""
@@ -79,7 +79,7 @@ class Torch:
         return x.sum(1, keepdim=True)
 
     def to_numpy(self, x):
-        return (x.float() if x.dtype == self.module.bfloat16 else x).numpy()
+        return (x.float() if x.dtype == self.module.bfloat16 else x).detach().numpy()
 
 
 class Numpy:

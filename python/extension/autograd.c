@@ -250,6 +250,15 @@ static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *get_retains_grad(PyObject *self, void *closure)
+{
+    (void)closure;
+    const gt_node *node = gt__py_node(self);
+    if (!node && PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(node && node->keeps_gradient && !gt__py_is_leaf(((TensorObject *)self)->tensor));
+}
+
 /* PyTorch's graph saves a leaf itself, not its memory: after x.data = y it has saved y. */
 static int replace_saved(PyObject *self, gt_tensor *old)
 {
@@ -725,6 +734,7 @@ PyGetSetDef gt__py_autograd_attributes[] = {
      .doc = "whether a gradient is wanted"},
     {.name = "_version", .get = get_version, .doc = "how often it was changed in place"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
+    {.name = "retains_grad", .get = get_retains_grad, .doc = "Whether retain_grad() keeps its gradient."},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
     {.name = NULL},
 };

@@ -32,7 +32,7 @@ static ConnectionObject *default_connection;
 static int default_workers = 1;
 static bool default_opening; /* a thread is starting the default client's server */
 static PyObject *value_error, *type_error, *index_error, *linalg_error, *connection_error, *timeout_error,
-    *current_key;
+    *current_key, *memory_error;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ PyObject *gt__py_raise(gt_err err)
         type = index_error;
         break;
     case GT_ERR_MEMORY:
-        type = PyExc_MemoryError;
+        type = memory_error;
         break;
     case GT_ERR_CONNECTION:
     case GT_ERR_PROTOCOL:
@@ -762,6 +762,7 @@ int gt__py_connect_init(PyObject *module)
     if (add_exception(module, "GtError", PyExc_RuntimeError, PyExc_ValueError, &value_error) < 0 ||
         add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0 ||
         add_exception(module, "GtIndexError", PyExc_IndexError, PyExc_RuntimeError, &index_error) < 0 ||
+        add_exception(module, "OutOfMemoryError", PyExc_RuntimeError, PyExc_MemoryError, &memory_error) < 0 ||
         add_exception(module, "LinAlgError", PyExc_RuntimeError, PyExc_ValueError, &linalg_error) < 0 ||
         add_exception(module, "GtConnectionError", PyExc_ConnectionError, PyExc_RuntimeError, &connection_error) <
             0 ||

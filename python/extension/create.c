@@ -96,6 +96,13 @@ static int like(PyObject *input, PyObject *const *values, PyObject *format, Crea
     return gt__py_format(format, &creation->format);
 }
 
+/* PyTorch's error for a dtype that a function does not have. */
+static int refuse_dtype(const char *function, gt_dtype dtype)
+{
+    PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s'", function, gt__dtype_kind(dtype));
+    return -1;
+}
+
 /* ---- constants and random numbers ------------------------------------------------------------------------ */
 
 static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value, gt_tensor **out)
@@ -125,11 +132,37 @@ static gt_err draw_reals(const Creation *creation, gt_opcode op, gt_tensor **out
     return err;
 }
 
+/* The dtype must hold low and high - 1. */
+static int check_range(gt_dtype dtype, int64_t low, int64_t high)
+{
+    if (gt__dtype_is_complex(dtype)) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "check_random_bounds handles only integral, floating-point and boolean types");
+        return -1;
+    }
+    bool whole = !gt__dtype_is_float(dtype);
+    bool has_sign = dtype != GT_BOOL && dtype != GT_UINT8;
+    int bits = dtype == GT_BOOL ? 1 : (int)(8 * gt__dtype_size(dtype)) - has_sign;
+    int64_t most = bits < 63 ? ((int64_t)1 << bits) - 1 : INT64_MAX, least = has_sign ? -most - 1 : 0;
+    bool first = low < least || low > most;
+    if (!whole || (!first && high - 1 <= most))
+        return 0;
+    PyErr_Format(PyExc_RuntimeError, "%s is out of bounds for %s", first ? "from" : "to - 1",
+                 gt__dtype_c_name(dtype));
+    return -1;
+}
+
 /* Draw from the generator, if one was given; the client's own numbers do not advance. */
 static PyObject *draw(const Creation *creation, gt_opcode op, int64_t low, int64_t high)
 {
     gt_client *client = creation->client;
     gt_tensor *out = NULL;
+    if (op != GT_OP_randint && !gt__dtype_is_inexact(creation->dtype)) {
+        refuse_dtype(op == GT_OP_rand ? "check_uniform_bounds" : "normal_kernel_cpu", creation->dtype);
+        return NULL;
+    }
+    if (op == GT_OP_randint && check_range(creation->dtype, low, high) < 0)
+        return NULL;
     gt_random ours = {.seed = client->seed, .stream = client->stream};
     bool borrowed = creation->generator && creation->generator != Py_None;
     if (borrowed && gt__py_generator_enter(creation->generator, client) < 0)
@@ -368,6 +401,10 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
             n[k] = (Number){.kind = GT_LITERAL_INT, .value.i = (int64_t)value};
         }
         exact = true;
+    }
+    if (creation.dtype == GT_BOOL || gt__dtype_is_complex(creation.dtype)) {
+        refuse_dtype("arange_cpu", creation.dtype);
+        return NULL;
     }
     if (arange_count(n, exact, &count) < 0 || !(creation.client = gt__py_client()))
         return NULL;

@@ -149,6 +149,18 @@ static PyObject *dtype_name(PyObject *self, void *closure)
     return Py_NewRef(((DtypeObject *)self)->name);
 }
 
+static PyObject *dtype_kind(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyUnicode_FromString(gt__dtype_kind(((DtypeObject *)self)->dtype));
+}
+
+static PyObject *dtype_c_name(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyUnicode_FromString(gt__dtype_c_name(((DtypeObject *)self)->dtype));
+}
+
 static PyObject *dtype_numpy(PyObject *self, void *closure)
 {
     (void)closure;
@@ -194,6 +206,8 @@ int gt__py_dtype_init(PyObject *module)
 {
     static PyGetSetDef attributes[] = {
         {.name = "name", .get = dtype_name, .doc = "The dtype's name, such as 'float32'."},
+        {.name = "_kind", .get = dtype_kind, .doc = "The name in messages: 'Float'."},
+        {.name = "_c_name", .get = dtype_c_name, .doc = "The name in other messages: 'float'."},
         {.name = "itemsize", .get = dtype_itemsize, .doc = "Bytes of one element."},
         {.name = "is_floating_point", .get = dtype_is_floating_point, .doc = "Whether it is a float dtype."},
         {.name = "is_complex", .get = dtype_is_complex, .doc = "Whether it is a complex dtype."},

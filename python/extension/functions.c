@@ -59,6 +59,12 @@ static PyObject *call_without_keywords(FunctionObject *self, gt_py_args args, si
     bool fits = self->method && nargs > 0 && (nargs == 1 || !(self->method->ml_flags & METH_NOARGS));
     if (LIKELY(fits && gt__py_is_tensor(args[0])))
         return call_method(self->method, args, nargs);
+    if (self->method && nargs == 0)
+        return PyErr_Format(PyExc_TypeError, "%U() missing 1 required positional arguments: \"input\"",
+                            self->name);
+    if (self->method && !gt__py_is_tensor(args[0]))
+        return PyErr_Format(PyExc_TypeError, "%U(): argument 'input' (position 1) must be Tensor, not %s",
+                            self->name, Py_TYPE(args[0])->tp_name);
     return PyObject_Vectorcall(self->call, args, nargsf, NULL);
 }
 

@@ -59,7 +59,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
     }
     gt_err err = GT_OK;
     if (given->meta.dtype == GT_BOOL || gt__dtype_is_inexact((gt_dtype)given->meta.dtype))
-        err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
+        err = gt__fail(GT_ERR_TYPE, "Expected dtype int32/int64 for index, not %s",
                        gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
         err = gt_cast(given, GT_INT64, &wide);

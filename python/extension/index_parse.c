@@ -46,10 +46,11 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         found = gt__py_from_array(object, client, &given);
     }
     if (found == 0)
-        PyErr_Format(PyUnicode_Check(object) ? PyExc_TypeError : PyExc_IndexError,
-                     "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are "
-                     "valid indices (got %s)",
-                     Py_TYPE(object)->tp_name);
+        PyErr_Format(
+            PyUnicode_Check(object) ? PyExc_TypeError : PyExc_IndexError,
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            "(got %s)",
+            Py_TYPE(object)->tp_name);
     if (found != 1)
         return -1;
     gt_dtype dtype = (gt_dtype)given->meta.dtype;
@@ -59,7 +60,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
     }
     gt_err err = GT_OK;
     if (gt__dtype_is_inexact(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
-        err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be of an integer or bool dtype, not %s",
+        err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be long, int, byte or bool tensors, not %s",
                        gt__dtype_name(dtype));
     if (err == GT_OK)
         err = gt_cast(given, GT_INT64, &element->tensor);
@@ -84,8 +85,8 @@ static int mask_item(const gt_tensor *mask, const gt_meta *meta, int axis)
             PyErr_Format(PyExc_IndexError,
                          "The shape of the mask %s at index %d does not match the shape of the indexed tensor "
                          "%s at index %d",
-                         gt__shape_text(mask->meta.rank, mask->meta.shape, mine, sizeof mine), k,
-                         gt__shape_text(meta->rank, meta->shape, theirs, sizeof theirs), axis + k);
+                         gt__sizes_text(mask->meta.rank, mask->meta.shape, mine, sizeof mine), k,
+                         gt__sizes_text(meta->rank, meta->shape, theirs, sizeof theirs), axis + k);
             return -1;
         }
     return 0;
@@ -170,7 +171,12 @@ static int key_build(Element *elements, int count, const gt_meta *meta, Key *key
     for (int k = 0; k < count; k++)
         named += element_axes(&elements[k]);
     if (named > meta->rank) {
-        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", meta->rank);
+        if (meta->rank == 0 && count == 1 && named == 1)
+            PyErr_SetString(PyExc_IndexError,
+                            "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim "
+                            "tensor to a number");
+        else
+            PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", meta->rank);
         return -1;
     }
     for (int k = 0; k < count; k++) {

@@ -37,8 +37,8 @@ static gt_err mismatch(const gt_meta *value, int rank, const int64_t *shape)
     char given[128], wanted[128];
     return gt__fail(GT_ERR_VALUE,
                     "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
-                    gt__shape_text(value->rank, value->shape, given, sizeof given),
-                    gt__shape_text((unsigned)rank, shape, wanted, sizeof wanted));
+                    gt__sizes_text(value->rank, value->shape, given, sizeof given),
+                    gt__sizes_text((unsigned)rank, shape, wanted, sizeof wanted));
 }
 
 /*

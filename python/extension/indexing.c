@@ -82,8 +82,8 @@ gt_err gt__index_combine(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor
     char left[128], right[128];
     return gt__fail(GT_ERR_INDEX,
                     "shape mismatch: indexing tensors could not be broadcast together with shapes %s, %s",
-                    gt__shape_text(a->meta.rank, a->meta.shape, left, sizeof left),
-                    gt__shape_text(b->meta.rank, b->meta.shape, right, sizeof right));
+                    gt__sizes_text(a->meta.rank, a->meta.shape, left, sizeof left),
+                    gt__sizes_text(b->meta.rank, b->meta.shape, right, sizeof right));
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
@@ -326,6 +326,15 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
         return PyErr_Format(PyExc_TypeError, "select() needs dim and index");
     if (gt__py_int64(values[0], &given) < 0 || gt__py_wrap_axis(given, gt__py_meta(self)->rank, &axis) < 0)
         return NULL;
+    int64_t place, size = gt__py_meta(self)->rank ? gt__py_meta(self)->shape[axis] : 0;
+    if (PyLong_Check(values[1]) && gt__py_int64(values[1], &place) == 0 && gt__py_meta(self)->rank &&
+        (place < -size || place >= size)) {
+        char text[128];
+        return PyErr_Format(
+            PyExc_IndexError, "select(): index %lld out of range for tensor of size %s at dimension %d",
+            (long long)place, gt__sizes_text(gt__py_meta(self)->rank, gt__py_meta(self)->shape, text, sizeof text),
+            axis);
+    }
     PyObject *key = PyTuple_New(axis + 1);
     for (int k = 0; key && k < axis; k++) {
         PyObject *whole = PySlice_New(NULL, NULL, NULL);

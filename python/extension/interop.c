@@ -5,7 +5,7 @@
  * that the client lends; a Lease object holds it, as the base of a NumPy array or a DLPack manager. NumPy is
  * imported only when an array is wanted.
  */
-#include "extension.h"
+#include "alias.h"
 
 #include "client/autograd.h"
 #include "dlpack.h"
@@ -357,9 +357,21 @@ static PyObject *array_from_lease(LeaseObject *lease)
     return array;
 }
 
-/* NumPy has no bfloat16: such a tensor comes out as float32. */
-static PyObject *to_numpy(PyObject *self)
+/* PyTorch's rule: a value leaves autograd by detach() only, so that a lost gradient is seen. */
+static int refuse_gradient(PyObject *self, bool forced)
 {
+    if (forced || !gt__py_requires_grad(self))
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError, "Can't call numpy() on Tensor that requires grad. Use "
+                                        "tensor.detach().numpy() instead.");
+    return -1;
+}
+
+/* NumPy has no bfloat16: such a tensor comes out as float32. */
+static PyObject *to_numpy(PyObject *self, bool forced)
+{
+    if (refuse_gradient(self, forced) < 0)
+        return NULL;
     gt_tensor *tensor = gt__py_use(self), *wide = NULL;
     if (!tensor)
         return NULL;
@@ -380,7 +392,10 @@ static PyObject *method_numpy(PyObject *self, gt_py_args args, Py_ssize_t nargs,
 {
     static const char *const names[] = {"force"};
     PyObject *force;
-    return gt__py_parse("numpy", args, nargs, kwnames, names, 1, 0, &force) < 0 ? NULL : to_numpy(self);
+    bool forced = false;
+    if (gt__py_parse("numpy", args, nargs, kwnames, names, 1, 0, &force) < 0 || gt__py_flag(force, &forced) < 0)
+        return NULL;
+    return to_numpy(self, forced);
 }
 
 static PyObject *method_array(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -391,7 +406,7 @@ static PyObject *method_array(PyObject *self, gt_py_args args, Py_ssize_t nargs,
         return NULL;
     if (values[1] == Py_False)
         return PyErr_Format(PyExc_ValueError, "the elements are on the server: an array of them is always a copy");
-    PyObject *array = to_numpy(self);
+    PyObject *array = to_numpy(self, false);
     if (array && values[0] && values[0] != Py_None)
         Py_SETREF(array, PyObject_CallMethod(array, "astype", "O", values[0]));
     return array;
@@ -428,6 +443,10 @@ static PyObject *method_dlpack(PyObject *self, gt_py_args args, Py_ssize_t nargs
 {
     static const char *const names[] = {"stream", "max_version", "dl_device", "copy"};
     PyObject *values[4];
+    if (gt__py_requires_grad(self)) {
+        PyErr_SetString(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
+        return NULL;
+    }
     gt_tensor *tensor = gt__py_use(self);
     if (!tensor || gt__py_parse("__dlpack__", args, nargs, kwnames, names, 4, 1, values) < 0)
         return NULL;

@@ -239,6 +239,10 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
             PyExc_RuntimeError,
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
             ((TensorObject *)values[1])->tensor->meta.rank);
+    if (gt__py_is_tensor(values[0]) && ((TensorObject *)values[0])->tensor->meta.dtype != GT_BOOL)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                            gt__dtype_c_name((gt_dtype)((TensorObject *)values[0])->tensor->meta.dtype));
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
     if (gt__py_check_parts(values[1], dtype) < 0)
         return NULL;
@@ -261,8 +265,7 @@ static bool counts_for_nothing(const gt_tensor *tensor)
 }
 
 /* The tensors of a sequence, retained; for stack, each with a new axis. */
-static int join_operands(const char *name, bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors,
-                         int *axis)
+static int join_operands(bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors, int *axis)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
     bool counted = false; /* from the end of the first tensor that has axes */
@@ -270,7 +273,7 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, int6
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *item = PyTuple_GET_ITEM(sequence, k);
         if (!gt__py_is_tensor(item)) {
-            PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k,
+            PyErr_Format(PyExc_TypeError, "expected Tensor as element %zd in argument 0, but got %s", k,
                          Py_TYPE(item)->tp_name);
             return -1;
         }
@@ -334,7 +337,7 @@ static gt_err check_equal_sizes(gt_tensor *const *tensors, int count, int axis)
             for (int j = 0; j < metas[which]->rank; j++)
                 if (j != axis)
                     shape[rank++] = metas[which]->shape[j];
-            gt__shape_text(rank, shape, texts[which], sizeof texts[which]);
+            gt__sizes_text(rank, shape, texts[which], sizeof texts[which]);
         }
         return gt__fail(GT_ERR_VALUE,
                         "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
@@ -351,6 +354,9 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         return NULL;
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'tensors'", name);
+    if (gt__py_is_tensor(values[0]))
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor", name);
     int64_t dim = 0;
     PyObject *sequence = gt__py_dim(values[1], &dim) < 0 ? NULL : PySequence_Tuple(values[0]);
     if (!sequence)
@@ -361,9 +367,11 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
     if (!tensors) {
         PyErr_NoMemory();
     } else if (count == 0) {
-        PyErr_Format(stacks ? PyExc_RuntimeError : PyExc_ValueError, "%s(): expected a non-empty list of Tensors",
-                     name);
-    } else if (join_operands(name, stacks, sequence, dim, tensors, &axis) == 0) {
+        if (stacks)
+            PyErr_SetString(PyExc_RuntimeError, "stack expects a non-empty TensorList");
+        else
+            PyErr_Format(PyExc_ValueError, "%s(): expected a non-empty list of Tensors", name);
+    } else if (join_operands(stacks, sequence, dim, tensors, &axis) == 0) {
         int used = stacks ? (int)count : drop_empties(tensors, (int)count);
         gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : GT_OK;
         err = err == GT_OK ? gt_cat(tensors, used, axis, &out) : err;

@@ -72,7 +72,7 @@ static PyObject *clamp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObje
         bound_from(values[0], -INFINITY, &low) < 0 || bound_from(values[1], INFINITY, &high) < 0)
         return NULL;
     if ((!values[0] || values[0] == Py_None) && (!values[1] || values[1] == Py_None))
-        return PyErr_Format(PyExc_RuntimeError, "clamp(): at least one of 'min' or 'max' must not be None");
+        return PyErr_Format(PyExc_RuntimeError, "clamp: At least one of 'min' or 'max' must not be None");
     if (low.is_tensor || high.is_tensor)
         return bounds_tensors(self, values[0], values[1]);
     gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;

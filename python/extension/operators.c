@@ -190,13 +190,13 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
     char mine[128], theirs[128];
     if (!gt__meta_same_shape(meta, &result->meta)) {
         PyErr_Format(PyExc_RuntimeError, "output with shape %s doesn't match the broadcast shape %s",
-                     gt__shape_text(meta->rank, meta->shape, mine, sizeof mine),
-                     gt__shape_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
+                     gt__sizes_text(meta->rank, meta->shape, mine, sizeof mine),
+                     gt__sizes_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
     } else if ((gt__dtype_is_inexact(from) && !gt__dtype_is_inexact(dtype)) ||
                (gt__dtype_is_complex(from) && !gt__dtype_is_complex(dtype)) ||
                (dtype == GT_BOOL && from != GT_BOOL)) {
         PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
-                     gt__dtype_name(from), gt__dtype_name(dtype));
+                     gt__dtype_kind(from), gt__dtype_kind(dtype));
     } else {
         gt_tensor *fitting = result;
         if (from != dtype)
@@ -329,6 +329,20 @@ static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, g
                         Py_TYPE(values[0])->tp_name);
 }
 
+/* Methods that take no number as the other operand, as in PyTorch. */
+static inline bool tensors_only(gt_opcode op)
+{
+    return op == GT_OP_maximum || op == GT_OP_minimum || op == GT_OP_atan2 || op == GT_OP_hypot ||
+           op == GT_OP_logaddexp || op == GT_OP_logaddexp2 || op == GT_OP_igamma || op == GT_OP_igammac ||
+           op == GT_OP_logical_and || op == GT_OP_logical_or || op == GT_OP_logical_xor;
+}
+
+static PyObject *refuse_operand(const char *name, PyObject *operand)
+{
+    return PyErr_Format(PyExc_TypeError, "%s(): argument 'other' (position 2) must be Tensor, not %s", name,
+                        Py_TYPE(operand)->tp_name);
+}
+
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y)
 {
     return binary(op, x, y);
@@ -391,6 +405,8 @@ static PyObject *square_of_bool(PyObject *self)
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
     {                                                                                                             \
+        if (tensors_only(GT_OP_##name) && nargs && !gt__py_is_tensor(args[0]))                                    \
+            return refuse_operand(#name, args[0]);                                                                \
         return binary_method(GT_OP_##name, #name, self, args, nargs, kwnames);                                    \
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \

@@ -219,15 +219,45 @@ static PyObject *product(product_function *emit, PyObject *self, PyObject *other
     return b ? gt__py_result(err, out) : NULL;
 }
 
+/* PyTorch's errors for operands of the wrong ranks. */
+static PyObject *refuse_ranks(int rank_a, int rank_b, int given_a, int given_b)
+{
+    if (rank_a == 1)
+        return PyErr_Format(PyExc_RuntimeError, "1D tensors expected, but got %dD and %dD tensors", given_a,
+                            given_b);
+    if (rank_b == 1)
+        return PyErr_Format(PyExc_RuntimeError, "vector + matrix @ vector expected, got 1, %d, %d", given_a,
+                            given_b);
+    if (rank_a == 3)
+        return PyErr_Format(PyExc_RuntimeError, "batch%d must be a 3D tensor", given_a != 3 ? 1 : 2);
+    return PyErr_Format(PyExc_RuntimeError, "%s must be a matrix", given_a != 2 ? "self" : "mat2");
+}
+
+/* bmm does not broadcast. */
+static PyObject *refuse_batches(const gt_meta *a, const gt_meta *b)
+{
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
+        (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0], (long long)b->shape[1]);
+}
+
 /* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
-static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
+static PyObject *ranked_product(const char *name, const char *parameter, int rank_a, int rank_b, PyObject *self,
+                                PyObject *other)
 {
     if (!gt__py_is_tensor(other))
-        return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    int given_a = ((TensorObject *)self)->tensor->meta.rank, given_b = ((TensorObject *)other)->tensor->meta.rank;
-    if (given_a != rank_a || given_b != rank_b)
-        return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
-                            name, rank_a, rank_b, given_a, given_b);
+        return PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position 2) must be Tensor, not %s", name,
+                            parameter, Py_TYPE(other)->tp_name);
+    const gt_meta *left = &((TensorObject *)self)->tensor->meta, *right = &((TensorObject *)other)->tensor->meta;
+    if (left->rank != rank_a || right->rank != rank_b)
+        return refuse_ranks(rank_a, rank_b, left->rank, right->rank);
+    if (rank_a == 3 && (left->shape[0] != right->shape[0] || left->shape[2] != right->shape[1]))
+        return refuse_batches(left, right);
+    if (rank_a == 1 && left->dtype != right->dtype)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "dot : expected both vectors to have same dtype, but found %s and %s",
+                            gt__dtype_kind((gt_dtype)left->dtype), gt__dtype_kind((gt_dtype)right->dtype));
     return product(gt_matmul, self, other);
 }
 
@@ -235,7 +265,8 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
     {                                                                                                             \
         PyObject *other = operand_of(#name, parameter, args, nargs, kwnames);                                     \
-        return other ? ranked_product(#name, rank_a, rank_b, self, other) : NULL;                                 \
+        return other ? ranked_product(#name, rank_a == 1 ? "tensor" : parameter, rank_a, rank_b, self, other)     \
+                     : NULL;                                                                                      \
     }
 PRODUCT(mm, "mat2", 2, 2)
 PRODUCT(bmm, "mat2", 3, 3)

@@ -17,7 +17,7 @@ static PyObject *py_randperm(PyObject *module, gt_py_args args, Py_ssize_t nargs
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "randperm() missing required argument 'n'");
     if (gt__py_int64(values[0], &n) < 0 || gt__py_dtype(values[1], &dtype) < 0 ||
-        gt__py_flag(values[2], &requires_grad) < 0)
+        gt__py_flag(values[2], &requires_grad) < 0 || gt__py_check_device(values[3]) < 0)
         return NULL;
     gt_client *client = gt__py_client();
     gt_tensor *out = NULL;

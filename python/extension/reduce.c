@@ -98,6 +98,21 @@ static gt_err narrow_result(bool has_dtype, gt_dtype dtype, gt_tensor **out)
     return err;
 }
 
+/* As in PyTorch, a mean, variance or deviation of integers needs a floating dtype=, where there is one. */
+static bool takes_dtype(gt_opcode op, gt_dtype dtype, bool optional)
+{
+    if (gt__dtype_is_inexact(dtype) || (op != GT_OP_mean && op != GT_OP_var))
+        return true;
+    if (op == GT_OP_var)
+        PyErr_SetString(PyExc_RuntimeError, "std and var only support floating point and complex dtypes");
+    else
+        PyErr_Format(PyExc_RuntimeError,
+                     "mean(): could not infer output dtype. %s dtype must be either a floating point or complex "
+                     "dtype. Got: %s",
+                     optional ? "Optional" : "Input", gt__dtype_kind(dtype));
+    return false;
+}
+
 static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
                         PyObject *kwnames)
 {
@@ -105,7 +120,7 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     gt_err err;
     if (nargs == 0 && !kwnames && op != GT_OP_var) {
         gt_tensor *a = gt__py_use(self);
-        if (!a)
+        if (!a || !takes_dtype(op, (gt_dtype)a->meta.dtype, false))
             return NULL;
         err = gt__emit_reduce(op, a, 0, false, 0, &out);
         return gt__py_result(err, out);
@@ -113,6 +128,10 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     Reduction reduction;
     if (reduction_parse(name, self, op == GT_OP_var, args, nargs, kwnames, &reduction) < 0)
         return NULL;
+    if (!takes_dtype(op, reduction.dtype, reduction.has_dtype)) {
+        gt_tensor_release(reduction.input);
+        return NULL;
+    }
     err = gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
     gt_tensor_release(reduction.input);
     if (err == GT_OK && gt__op_table[op].types == GT_TYPES_SUM)
@@ -234,6 +253,11 @@ static PyObject *along(gt_opcode op, const char *name, PyObject *self, gt_py_arg
     if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
         return NULL;
     bool has_dtype = values[1] && values[1] != Py_None;
+    bool softmax = op == GT_OP_softmax || op == GT_OP_log_softmax;
+    if (softmax && !gt__dtype_is_inexact(has_dtype ? dtype : (gt_dtype)a->meta.dtype))
+        return PyErr_Format(PyExc_NotImplementedError, "\"%s%s_kernel_impl\" not implemented for '%s'", name,
+                            axis == a->meta.rank - 1 ? "_lastdim" : "",
+                            gt__dtype_kind(has_dtype ? dtype : (gt_dtype)a->meta.dtype));
     gt_err err = GT_OK;
     if (has_dtype && dtype != (gt_dtype)a->meta.dtype)
         err = gt_cast(a, dtype, &input);

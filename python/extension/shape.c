@@ -151,15 +151,16 @@ static PyObject *permute(PyObject *self, int count, const int64_t *given)
     int axes[GT_MAX_RANK], rank = gt__py_meta(self)->rank;
     uint32_t seen = 0;
     if (count != rank)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "permute(): number of dimensions in the tensor input does not match the "
-                            "length of the desired ordering: %d is not equal to %d",
-                            rank, count);
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "permute(): number of dimensions in the tensor input does not match the "
+            "length of the desired ordering of dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
+            rank, count);
     for (int k = 0; k < count; k++) {
         if (gt__py_wrap_axis(given[k], count, &axes[k]) < 0)
             return NULL;
         if (seen >> axes[k] & 1)
-            return PyErr_Format(PyExc_RuntimeError, "permute(): duplicate dims are not allowed");
+            return PyErr_Format(PyExc_RuntimeError, "permute(): duplicate dims are not allowed.");
         seen |= 1u << axes[k];
     }
     return gt__py_permute(self, axes);
@@ -230,8 +231,8 @@ static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs
             continue;
         if (own < 0)
             return PyErr_Format(PyExc_RuntimeError,
-                                "expand(): the size -1 of dimension %d is not allowed in a leading, "
-                                "non-existing dimension",
+                                "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
+                                "dimension %d",
                                 k);
         shape[k] = meta->shape[own];
     }

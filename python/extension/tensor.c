@@ -309,7 +309,15 @@ static PyObject *method_stride(PyObject *self, gt_py_args args, Py_ssize_t nargs
         return PyLong_FromLongLong(strides.step[axis]);
     }
     gt__py_strides(self, &strides);
-    return gt__py_sizes(meta_of(self)->rank, strides.step);
+    PyObject *steps = PyTuple_New(meta_of(self)->rank); /* not a gt.Size, as in PyTorch */
+    for (int k = 0; steps && k < meta_of(self)->rank; k++) {
+        PyObject *step = PyLong_FromLongLong(strides.step[k]);
+        if (!step)
+            Py_CLEAR(steps);
+        else
+            PyTuple_SET_ITEM(steps, k, step);
+    }
+    return steps;
 }
 
 static PyObject *method_storage_offset(PyObject *self, PyObject *unused)

@@ -21,7 +21,7 @@ from gt._gt import (  # noqa: F401
 from gt.autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, is_inference, is_inference_mode_enabled, no_grad, set_grad_enabled)
 from gt import linalg  # noqa: F401
-from gt import _defaults, _formats, _types  # noqa: F401
+from gt import _defaults, _formats, _names, _types  # noqa: F401
 from gt._repr import set_printoptions  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.amp import policies as _policies
@@ -46,7 +46,7 @@ _packages.install()
 _policies.install_methods(_functions)
 globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
-globals().update(_types.TYPES, **_formats.NAMES)
+globals().update(_types.TYPES, **_formats.NAMES, **_names.VALUES)
 
 from gt import sparse as _sparse  # noqa: E402
 
@@ -60,21 +60,22 @@ globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, lon
 # Functions that PyTorch has both here and in nn.functional.
 _LAYERS = frozenset((
     'adaptive_avg_pool1d', 'adaptive_max_pool1d', 'avg_pool1d', 'batch_norm', 'bilinear',
-    'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d',
-    'conv_transpose3d', 'dropout', 'group_norm', 'kl_div', 'layer_norm', 'max_pool1d', 'max_pool2d',
-    'max_pool3d', 'prelu', 'rms_norm'))
+    'alpha_dropout', 'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d',
+    'conv_transpose3d', 'dropout', 'feature_alpha_dropout', 'group_norm', 'hardshrink', 'kl_div', 'layer_norm', 'max_pool1d',
+    'max_pool2d', 'max_pool3d', 'pairwise_distance', 'pixel_shuffle', 'pixel_unshuffle', 'prelu', 'rms_norm', 'rrelu', 'rrelu_', 'threshold',
+    'threshold_'))
 
 
 # Modules that are loaded on first use, and functions that are found in one of them.
 _MODULES = frozenset((
-    '__config__', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'distributions', 'fft', 'func',
-    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'profiler', 'random', 'serialization', 'sparse', 'special', 'testing', 'utils', 'version',
+    '__config__', 'accelerator', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'distributions', 'fft', 'func',
+    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'overrides', 'profiler', 'random', 'serialization', 'sparse', 'special', 'testing', 'types', 'utils', 'version',
     'xpu'))
 _ELSEWHERE = {
     **dict.fromkeys(_LAYERS, 'nn.functional'), **dict.fromkeys(('load', 'save'), 'serialization'),
     **dict.fromkeys(('clear_autocast_cache', 'get_autocast_dtype', 'is_autocast_cache_enabled', 'is_autocast_enabled',
                      'set_autocast_cache_enabled', 'set_autocast_dtype', 'set_autocast_enabled'), 'amp.autocast_mode'),
-    'autocast': 'amp', 'compile': 'compiler', 'grad': 'autograd', 'is_anomaly_enabled': 'autograd', 'vmap': 'func'}
+    **dict.fromkeys(('Event', 'Stream'), 'cuda'), 'GradScaler': 'amp', 'autocast': 'amp', 'compile': 'compiler', 'grad': 'autograd', 'is_anomaly_enabled': 'autograd', 'vmap': 'func'}
 
 
 def __getattr__(name):
@@ -87,7 +88,7 @@ def __getattr__(name):
         return _published_all({name: getattr(native, name)})[name]
     if name in _ELSEWHERE:
         return getattr(importlib.import_module('gt.' + _ELSEWHERE[name]), name)
-    raise AttributeError(f"module 'gt' has no attribute '{name}'")
+    raise AttributeError(_names.missing("module 'gt'", name))
 
 
 _help.describe_tensor()

@@ -4,9 +4,8 @@ from gt import _gt
 from gt._gt import Tensor
 from gt.client.registry import method
 
-_NAMES = {'float32': 'Float', 'float64': 'Double', 'float16': 'Half', 'bfloat16': 'BFloat16', 'int64': 'Long',
-          'int32': 'Int', 'int16': 'Short', 'int8': 'Char', 'uint8': 'Byte', 'bool': 'Bool', 'complex64': 'ComplexFloat',
-          'complex128': 'ComplexDouble'}
+_DTYPES = (_gt.float32, _gt.float64, _gt.float16, _gt.bfloat16, _gt.int64, _gt.int32, _gt.int16, _gt.int8, _gt.uint8, _gt.bool,
+           _gt.complex64, _gt.complex128)
 
 
 class _TypedMeta(type):
@@ -39,7 +38,7 @@ def _make(name, dtype):
     return _TypedMeta(name, (), {'__new__': new, 'dtype': dtype, '__doc__': doc, '__module__': 'gt'})
 
 
-TYPES = {f'{name}Tensor': _make(f'{name}Tensor', getattr(_gt, dtype)) for dtype, name in _NAMES.items() if hasattr(_gt, dtype)}
+TYPES = {f'{dtype._kind}Tensor': _make(f'{dtype._kind}Tensor', dtype) for dtype in _DTYPES}
 
 
 def dtype_of_type(kind):
@@ -55,14 +54,14 @@ def dtype_of_type(kind):
         return TYPES[name].dtype
     if isinstance(kind, str) and name == 'Tensor':
         return _gt.get_default_dtype()
-    raise TypeError(f'invalid type: {kind!r}')
+    raise (ValueError if isinstance(kind, str) else TypeError)(f'invalid type: {kind!r}')
 
 
 @method
 def type(self, dtype=None, non_blocking=False):
     """type(): 'gt.FloatTensor' and so on; type(dtype): converted to a dtype, or to a typed tensor such as gt.LongTensor."""
     if dtype is None:
-        return f'gt.{_NAMES[self.dtype.name]}Tensor'
+        return f'gt.{self.dtype._kind}Tensor'
     return self.to(dtype_of_type(dtype))
 
 

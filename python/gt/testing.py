@@ -108,4 +108,55 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
                                         check_stride=check_stride, msg=msg))
 
 
+def _bounds(dtype, low, high):
+    """The range of make_tensor: PyTorch's defaults, and integers for integers."""
+    if dtype == _gt.bool:
+        return (0 if low is None else low), (2 if high is None else high)
+    if dtype == _gt.uint8:
+        return (0 if low is None else low), (10 if high is None else high)
+    return (-9 if low is None else low), ((10 if not (dtype.is_floating_point or dtype.is_complex) else 9) if high is None else high)
+
+
+def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False,
+                memory_format=None):
+    """A tensor of random numbers from low to below high: by default -9 to 9, for bool and uint8 0 to 2 and 10.
+
+    noncontiguous: every other element of a larger tensor; exclude_zero: zeros become the smallest positive number.
+
+        gt.testing.make_tensor((2, 3), dtype=gt.float32)
+    """
+    import gt
+    shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    if noncontiguous and memory_format is not None:
+        raise ValueError(f'The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got {noncontiguous=} and '
+                         f'{memory_format=}')
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f'`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}')
+    low, high = _bounds(dtype, low, high)
+    if low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    wider = (*shape[:-1], shape[-1] * 2) if noncontiguous and shape else shape
+    if dtype.is_floating_point or dtype.is_complex:
+        made = gt.rand(wider, dtype=_gt.float64) * (high - low) + low
+        if dtype.is_complex:
+            made = gt.complex(made, gt.rand(wider, dtype=_gt.float64) * (high - low) + low)
+        made = made.to(dtype)
+    else:
+        made = gt.randint(int(-(-low // 1)), int(-(-high // 1)), wider).to(dtype)
+    if exclude_zero:
+        least = gt.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
+        made = gt.where(made == 0, gt.tensor(least, dtype=dtype), made)
+    made = made[..., ::2] if noncontiguous and shape else made
+    made = made if memory_format is None else made.clone(memory_format=memory_format)
+    return made.requires_grad_() if requires_grad else made
+
+
+def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=''):
+    """assert_close with PyTorch's older tolerances, without comparing dtypes."""
+    if (rtol is None) != (atol is None):
+        raise ValueError('rtol and atol must both be specified or both be unspecified')
+    given = {} if rtol is None else dict(rtol=rtol, atol=atol)
+    assert_close(actual, expected, equal_nan=equal_nan, check_dtype=False, msg=msg or None, **given)
+
+
 __dir__ = _help.publish(__name__)

@@ -291,8 +291,8 @@ static gt_err run_hook(gt_hook_entry *entry, gt_tensor **gradient)
         return GT_OK;
     }
     char was[128], is[128];
-    gt__shape_text(old->rank, old->shape, was, sizeof was);
-    gt__shape_text(new->rank, new->shape, is, sizeof is);
+    gt__sizes_text(old->rank, old->shape, was, sizeof was);
+    gt__sizes_text(new->rank, new->shape, is, sizeof is);
     gt_err err = gt__fail(GT_ERR_VALUE, "a hook has changed its gradient from %s %s to %s %s",
                           gt__dtype_name((gt_dtype)old->dtype), was, gt__dtype_name((gt_dtype) new->dtype), is);
     gt_tensor_release(replaced);
@@ -592,13 +592,15 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
 static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
 {
     if (!output->node)
-        return gt__fail(GT_ERR_VALUE, "the tensor does not require grad and does not have a grad_fn");
+        return gt__fail(GT_ERR_VALUE, "element 0 of tensors does not require grad and does not have a grad_fn");
     if (gradient) {
         if (!gt__meta_same_shape(&gradient->meta, &output->meta)) {
             char a[128], b[128];
-            return gt__fail(GT_ERR_VALUE, "the gradient has shape %s, the output %s",
-                            gt__shape_text(gradient->meta.rank, gradient->meta.shape, a, sizeof a),
-                            gt__shape_text(output->meta.rank, output->meta.shape, b, sizeof b));
+            return gt__fail(GT_ERR_VALUE,
+                            "Mismatch in shape: grad_output[0] has a shape of gt.Size(%s) and output[0] has a "
+                            "shape of gt.Size(%s).",
+                            gt__sizes_text(gradient->meta.rank, gradient->meta.shape, a, sizeof a),
+                            gt__sizes_text(output->meta.rank, output->meta.shape, b, sizeof b));
         }
         gt_tensor *fitted = gt_tensor_retain(gradient);
         gt_err err = fit(&fitted, &output->meta);

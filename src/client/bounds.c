@@ -69,7 +69,8 @@ static void infer_union(gt_tensor *const *in, unsigned count, gt_bounds_kind bes
         set_bounds(result, kind, low, high);
 }
 
-static void infer_cast(const gt_tensor *a, gt_tensor *result)
+/* Unless the values wrap around in the result's dtype. */
+static void set_fitting(gt_tensor *result, gt_bounds_kind kind, int64_t low, int64_t high)
 {
     static const struct {
         int64_t low, high;
@@ -79,10 +80,114 @@ static void infer_cast(const gt_tensor *a, gt_tensor *result)
         [GT_INT64] = {INT64_MIN, INT64_MAX},
     };
     gt_dtype dtype = (gt_dtype)result->meta.dtype;
+    if (dtype <= GT_INT64 && low >= ranges[dtype].low && high <= ranges[dtype].high)
+        set_bounds(result, kind, low, high);
+}
+
+static void infer_cast(const gt_tensor *a, gt_tensor *result)
+{
     if (a->meta.dtype == GT_BOOL)
         set_bounds(result, GT_BOUNDED, 0, 1);
-    else if (a->bounded && a->low >= ranges[dtype].low && a->high <= ranges[dtype].high)
-        set_bounds(result, (gt_bounds_kind)a->bounded, a->low, a->high);
+    else if (a->bounded)
+        set_fitting(result, (gt_bounds_kind)a->bounded, a->low, a->high);
+}
+
+/* Operand k as one integer: a literal, or a tensor whose elements are all the same. */
+static bool constant(const gt_instruction *ins, gt_tensor *const *in, unsigned k, int64_t *value)
+{
+    gt_literal kind = gt__literal(ins, k);
+    if (kind == GT_LITERAL_INT || kind == GT_LITERAL_BOOL) {
+        *value = ins->literal[k].i;
+        return true;
+    }
+    if (kind != GT_LITERAL_NONE || !in[k] || !in[k]->bounded || in[k]->low != in[k]->high)
+        return false;
+    *value = in[k]->low;
+    return true;
+}
+
+/* x % c has the sign of c. */
+static void infer_remainder(const gt_tensor *x, int64_t c, gt_tensor *result)
+{
+    if (c == 0)
+        return;
+    int64_t low = c > 0 ? 0 : c + 1, high = c > 0 ? c - 1 : 0;
+    if (x->bounded && x->low >= low && x->high <= high)
+        set_fitting(result, (gt_bounds_kind)x->bounded, x->low, x->high);
+    else
+        set_fitting(result, GT_BOUNDED, low, high);
+}
+
+static int64_t floor_quotient(int64_t x, int64_t c)
+{
+    return x / c - (x % c != 0 && (x < 0) != (c < 0));
+}
+
+/*
+ * x + c, x - c, c - x, x * c, x // c, x % c of a tensor and an integer. All but the last are monotonic, so that exact bounds stay
+ * exact. Sums of two tensors are left out: their bounds are loose, and an index that may be out of range costs a wait.
+ */
+static void infer_arithmetic(const gt_instruction *ins, gt_tensor *const *in, gt_tensor *result)
+{
+    int64_t c, low, high;
+    unsigned other = constant(ins, in, 1, &c) ? 1 : 0;
+    if (!other && !constant(ins, in, 0, &c))
+        return;
+    const gt_tensor *x = in[1 - other];
+    if (!x || x->meta.dtype == GT_BOOL || x->meta.dtype > GT_INT64)
+        return;
+    if (ins->op == GT_OP_remainder && other == 1)
+        infer_remainder(x, c, result);
+    if (!x->bounded || ins->op == GT_OP_remainder)
+        return;
+    bool far;
+    if (ins->op == GT_OP_add)
+        far = __builtin_add_overflow(x->low, c, &low) | __builtin_add_overflow(x->high, c, &high);
+    else if (ins->op == GT_OP_mul)
+        far = __builtin_mul_overflow(x->low, c, &low) | __builtin_mul_overflow(x->high, c, &high);
+    else if (ins->op == GT_OP_sub && other == 1)
+        far = __builtin_sub_overflow(x->low, c, &low) | __builtin_sub_overflow(x->high, c, &high);
+    else if (ins->op == GT_OP_sub)
+        far = __builtin_sub_overflow(c, x->low, &low) | __builtin_sub_overflow(c, x->high, &high);
+    else { /* floor_divide */
+        far = other == 0 || c == 0 || c == -1;
+        low = far ? 0 : floor_quotient(x->low, c);
+        high = far ? 0 : floor_quotient(x->high, c);
+    }
+    if (!far)
+        set_fitting(result, (gt_bounds_kind)x->bounded, low < high ? low : high, low < high ? high : low);
+}
+
+/* The bounds of a clamp are doubles; infinite: none. */
+static int64_t clamped(int64_t x, double low, double high)
+{
+    if (low > -0x1p62 && low < 0x1p62 && x < (int64_t)low)
+        x = (int64_t)low;
+    return high > -0x1p62 && high < 0x1p62 && x > (int64_t)high ? (int64_t)high : x;
+}
+
+static void infer_clamp(const gt_instruction *ins, const gt_tensor *x, gt_tensor *result)
+{
+    double low = ins->imm[0].f, high = ins->imm[1].f;
+    if (x->bounded)
+        set_fitting(result, (gt_bounds_kind)x->bounded, clamped(x->low, low, high), clamped(x->high, low, high));
+    else if (low > -0x1p62 && high < 0x1p62 && low <= high)
+        set_fitting(result, GT_BOUNDED, (int64_t)low, (int64_t)high);
+}
+
+/* where(condition, a, b): each a bounded tensor or an integer. */
+static void infer_where(const gt_instruction *ins, gt_tensor *const *in, gt_tensor *result)
+{
+    int64_t low[2], high[2];
+    for (unsigned k = 0; k < 2; k++) {
+        if (constant(ins, in, k + 1, &low[k]))
+            high[k] = low[k];
+        else if (in[k + 1] && in[k + 1]->bounded)
+            low[k] = in[k + 1]->low, high[k] = in[k + 1]->high;
+        else
+            return;
+    }
+    set_fitting(result, GT_BOUNDED, low[0] < low[1] ? low[0] : low[1], high[0] > high[1] ? high[0] : high[1]);
 }
 
 static void infer_arange(const gt_instruction *ins, gt_tensor *result)
@@ -115,6 +220,19 @@ void gt__bounds_infer(const gt_instruction *ins, const gt_slot *tail, gt_tensor 
         break;
     case GT_OP_cast:
         infer_cast(in[0], result);
+        break;
+    case GT_OP_add:
+    case GT_OP_sub:
+    case GT_OP_mul:
+    case GT_OP_floor_divide:
+    case GT_OP_remainder:
+        infer_arithmetic(ins, in, result);
+        break;
+    case GT_OP_clamp:
+        infer_clamp(ins, in[0], result);
+        break;
+    case GT_OP_where:
+        infer_where(ins, in, result);
         break;
     case GT_OP_full:
         set_bounds(result, GT_BOUNDED_BOTH, ins->imm[0].i, ins->imm[0].i);

@@ -503,7 +503,9 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
     uint8_t literals = (uint8_t)(kind << (literal_first ? 0 : 2));
     uint64_t first = literal_first ? literal.u : a->id, second = literal_first ? a->id : literal.u;
     gt_tensor *in[2] = {literal_first ? NULL : a, literal_first ? a : NULL};
-    if (gt__op_result_like(op, literals, &a->meta, NULL))
+    /* Indices, whose bounds gt__emit finds: index + 1, index % size. */
+    bool whole = a->bounded || (op == GT_OP_remainder && !gt__dtype_is_inexact((gt_dtype)a->meta.dtype));
+    if (__builtin_expect(!whole, 1) && gt__op_result_like(op, literals, &a->meta, NULL))
         return emit_like(a, op, literals, first, second, in, 2, out);
     return gt__emit(a->client, elementwise(op, literals, first, second), NULL, in, 2, out);
 }

@@ -47,7 +47,7 @@ static gt_err check_spatial(const char *name, gt_tensor *a, int spatial, int kep
     if (a->meta.rank < spatial + kept || a->meta.rank > GT_MAX_RANK) {
         char text[128];
         return gt__fail(GT_ERR_VALUE, "%s: expected at least %d dimensions, but got an input of shape %s", name,
-                        spatial + kept, gt__shape_text(a->meta.rank, a->meta.shape, text, sizeof text));
+                        spatial + kept, gt__sizes_text(a->meta.rank, a->meta.shape, text, sizeof text));
     }
     return GT_OK;
 }
@@ -88,10 +88,10 @@ static gt_err check_weight(const char *name, gt_tensor *x, gt_tensor *weight, in
     char text[128];
     if (weight->meta.rank != spatial + 2)
         return gt__fail(GT_ERR_VALUE, "%s: expected a weight of %d dimensions, but got shape %s", name,
-                        spatial + 2, gt__shape_text(weight->meta.rank, weight->meta.shape, text, sizeof text));
+                        spatial + 2, gt__sizes_text(weight->meta.rank, weight->meta.shape, text, sizeof text));
     if (x->meta.rank != spatial + 2)
         return gt__fail(GT_ERR_VALUE, "%s: expected an input of %d dimensions, but got shape %s", name,
-                        spatial + 2, gt__shape_text(x->meta.rank, x->meta.shape, text, sizeof text));
+                        spatial + 2, gt__sizes_text(x->meta.rank, x->meta.shape, text, sizeof text));
     return GT_OK;
 }
 

@@ -412,6 +412,13 @@ gt_err gt_copy(gt_tensor *a, gt_tensor **out)
     return emit_one(GT_OP_copy, a, imm_i(0), imm_i(0), 0, out);
 }
 
+static gt_err invalid_dimension(int rank, const int64_t *shape, int axis)
+{
+    char text[128];
+    return gt__fail(GT_ERR_VALUE, "invalid shape dimension %lld at index %d of shape %s", (long long)shape[axis],
+                    axis, gt__sizes_text((unsigned)rank, shape, text, sizeof text));
+}
+
 gt_err gt__reshape_sizes(const gt_meta *from, int rank, int64_t *shape)
 {
     int64_t known = 1;
@@ -422,7 +429,7 @@ gt_err gt__reshape_sizes(const gt_meta *from, int rank, int64_t *shape)
         else if (shape[axis] == -1)
             return gt__fail(GT_ERR_VALUE, "only one dimension can be inferred");
         else if (shape[axis] < 0)
-            return gt__fail(GT_ERR_VALUE, "invalid shape dimension %lld", (long long)shape[axis]);
+            return invalid_dimension(rank, shape, axis);
         else if (__builtin_mul_overflow(known, shape[axis], &known))
             return gt__fail(GT_ERR_VALUE, "the shape is too large");
     }
@@ -433,10 +440,10 @@ gt_err gt__reshape_sizes(const gt_meta *from, int rank, int64_t *shape)
         return gt__fail(GT_ERR_VALUE,
                         "cannot reshape a tensor of 0 elements into shape %s because the unspecified "
                         "dimension size -1 can be any value",
-                        gt__shape_text((unsigned)rank, shape, text, sizeof text));
+                        gt__sizes_text((unsigned)rank, shape, text, sizeof text));
     if (known == 0 || from->numel % known != 0)
         return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
-                        gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)from->numel);
+                        gt__sizes_text((unsigned)rank, shape, text, sizeof text), (long long)from->numel);
     shape[unknown] = from->numel / known;
     return GT_OK;
 }

@@ -19,6 +19,44 @@ const char *gt__dtype_name(gt_dtype dtype)
     return gt__dtype_valid(dtype) ? names[dtype] : "invalid";
 }
 
+const char *gt__dtype_kind(gt_dtype dtype)
+{
+    static const char *const kinds[GT_DTYPE_COUNT] = {
+        [GT_BOOL] = "Bool",
+        [GT_UINT8] = "Byte",
+        [GT_INT8] = "Char",
+        [GT_INT16] = "Short",
+        [GT_INT32] = "Int",
+        [GT_INT64] = "Long",
+        [GT_FLOAT16] = "Half",
+        [GT_BFLOAT16] = "BFloat16",
+        [GT_FLOAT32] = "Float",
+        [GT_FLOAT64] = "Double",
+        [GT_COMPLEX64] = "ComplexFloat",
+        [GT_COMPLEX128] = "ComplexDouble",
+    };
+    return gt__dtype_valid(dtype) ? kinds[dtype] : "invalid";
+}
+
+const char *gt__dtype_c_name(gt_dtype dtype)
+{
+    static const char *const c_names[GT_DTYPE_COUNT] = {
+        [GT_BOOL] = "bool",
+        [GT_UINT8] = "unsigned char",
+        [GT_INT8] = "signed char",
+        [GT_INT16] = "short",
+        [GT_INT32] = "int",
+        [GT_INT64] = "long int",
+        [GT_FLOAT16] = "c10::Half",
+        [GT_BFLOAT16] = "c10::BFloat16",
+        [GT_FLOAT32] = "float",
+        [GT_FLOAT64] = "double",
+        [GT_COMPLEX64] = "c10::complex<float>",
+        [GT_COMPLEX128] = "c10::complex<double>",
+    };
+    return gt__dtype_valid(dtype) ? c_names[dtype] : "invalid";
+}
+
 gt_err gt__dtype_check_number(gt_dtype dtype, double number)
 {
     /* From low to below high. */

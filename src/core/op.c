@@ -145,13 +145,13 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
     for (unsigned axis = 0; axis < rank; axis++) {
         int64_t size = shape[axis];
         if (size < 0)
-            return gt__fail(GT_ERR_VALUE, "negative dimension %lld", (long long)size);
+            return gt__fail(GT_ERR_VALUE, "Trying to create tensor with negative dimension %lld", (long long)size);
         if (size == 0)
             empty = true;
         else if (numel > limit / 16 / size) {
             char text[128];
             return gt__fail(GT_ERR_MEMORY, "a tensor of shape %s is too large",
-                            gt__shape_text(rank, shape, text, sizeof text));
+                            gt__sizes_text(rank, shape, text, sizeof text));
         } else
             numel *= size;
         meta->shape[axis] = size;
@@ -162,14 +162,26 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
     return GT_OK;
 }
 
+static char *shape_text(const char *open, const char *between, const char *close, unsigned rank,
+                        const int64_t *shape, char *text, size_t size)
+{
+    size_t length = (size_t)snprintf(text, size, "%s", open);
+    for (unsigned axis = 0; axis < rank && length < size; axis++)
+        length +=
+            (size_t)snprintf(text + length, size - length, "%s%lld", axis ? between : "", (long long)shape[axis]);
+    if (length < size)
+        snprintf(text + length, size - length, "%s", close);
+    return text;
+}
+
 char *gt__shape_text(unsigned rank, const int64_t *shape, char *text, size_t size)
 {
-    size_t length = (size_t)snprintf(text, size, "(");
-    for (unsigned axis = 0; axis < rank && length < size; axis++)
-        length += (size_t)snprintf(text + length, size - length, axis ? ",%lld" : "%lld", (long long)shape[axis]);
-    if (length < size)
-        snprintf(text + length, size - length, rank == 1 ? ",)" : ")");
-    return text;
+    return shape_text("(", ",", rank == 1 ? ",)" : ")", rank, shape, text, size);
+}
+
+char *gt__sizes_text(unsigned rank, const int64_t *shape, char *text, size_t size)
+{
+    return shape_text("[", ", ", "]", rank, shape, text, size);
 }
 
 gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out)
@@ -179,12 +191,11 @@ gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out)
     for (unsigned axis = 0; axis < rank; axis++) {
         int64_t size_a = axis + a->rank < rank ? 1 : a->shape[axis + a->rank - rank];
         int64_t size_b = axis + b->rank < rank ? 1 : b->shape[axis + b->rank - rank];
-        if (size_a != size_b && size_a != 1 && size_b != 1) {
-            char text_a[128], text_b[128];
-            return gt__fail(GT_ERR_VALUE, "shapes %s and %s cannot be broadcast",
-                            gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
-                            gt__shape_text(b->rank, b->shape, text_b, sizeof text_b));
-        }
+        if (size_a != size_b && size_a != 1 && size_b != 1)
+            return gt__fail(GT_ERR_VALUE,
+                            "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton "
+                            "dimension %u",
+                            (long long)size_a, (long long)size_b, axis);
         shape[axis] = size_a == 1 ? size_b : size_a;
     }
     return gt__meta_set(out, (gt_dtype)out->dtype, rank, shape);

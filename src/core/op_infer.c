@@ -83,7 +83,12 @@ gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
     switch ((gt_types)s->row->types) {
     case GT_TYPES_ARITH:
         if (promoted == GT_BOOL)
-            return gt__fail(GT_ERR_TYPE, "%s is not supported for bool tensors", s->row->name);
+            return s->ins->op == GT_OP_neg
+                       ? gt__fail(
+                             GT_ERR_TYPE,
+                             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+                             "invert a mask, use the `~` or `logical_not()` operator instead.")
+                       : gt__fail(GT_ERR_TYPE, "%s is not supported for bool tensors", s->row->name);
         break;
     case GT_TYPES_FLT:
         if (!gt__dtype_is_inexact(promoted))
@@ -95,8 +100,11 @@ gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
     case GT_TYPES_BITS:
     case GT_TYPES_INT:
         if (gt__dtype_is_inexact(promoted) || (promoted == GT_BOOL && s->row->types == GT_TYPES_INT))
-            return gt__fail(GT_ERR_TYPE, "%s is not supported for %s tensors", s->row->name,
-                            gt__dtype_name(promoted));
+            return s->ins->op == GT_OP_bitwise_not
+                       ? gt__fail(GT_ERR_TYPE,
+                                  "~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+                       : gt__fail(GT_ERR_UNSUPPORTED, "\"%s_cpu\" not implemented for '%s'", s->row->name,
+                                  gt__dtype_kind(promoted));
         break;
     case GT_TYPES_SUM:
         if (!gt__dtype_is_inexact(promoted))
@@ -150,6 +158,10 @@ static gt_err check_integer_power(const inference *s, gt_dtype promoted)
 /* PyTorch refuses a bool on either side of a minus, whatever the other operand is. */
 static gt_err check_subtraction(const inference *s)
 {
+    if (s->in[0] && s->in[1] && s->in[0]->dtype == GT_BOOL && s->in[1]->dtype == GT_BOOL)
+        return gt__fail(GT_ERR_TYPE,
+                        "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+                        "`^` or `logical_xor()` operator instead.");
     for (unsigned k = 0; k < 2; k++)
         if (s->in[k] ? s->in[k]->dtype == GT_BOOL : gt__literal(s->ins, k) == GT_LITERAL_BOOL)
             return gt__fail(GT_ERR_TYPE,
@@ -229,8 +241,11 @@ static gt_err infer_reduce(inference *s)
     double p = s->ins->imm[1].f;
     bool extreme = s->ins->op == GT_OP_amax || s->ins->op == GT_OP_amin;
     if (!mask && extreme && a->numel == 0)
-        return gt__fail(GT_ERR_VALUE, "%s: expected reduction dim to be specified for a tensor without elements",
-                        s->row->name);
+        return gt__fail(
+            GT_ERR_VALUE,
+            "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+            "with the 'dim' argument.",
+            s->row->name);
     if (!mask)
         mask = all;
     if (extreme || (s->ins->op == GT_OP_norm && (p < 0 || p > DBL_MAX)))
@@ -253,7 +268,8 @@ static gt_err infer_argreduce(inference *s)
         if (a->rank && a->shape[axis] == 0)
             return refuse_empty_axis(s, (unsigned)axis);
     } else if (a->numel == 0)
-        return gt__fail(GT_ERR_INDEX, "%s: an empty tensor has no largest or smallest element", s->row->name);
+        return gt__fail(GT_ERR_INDEX, "%s(): Expected reduction dim to be specified for input.numel() == 0.",
+                        s->row->name);
     GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
     return reduced_shape(s, a, mask);
 }
@@ -276,31 +292,50 @@ static gt_err infer_softmax_backward(inference *s)
 
 /* ---- products ---------------------------------------------------------------------------------------------- */
 
+/* PyTorch's messages: they differ by the number of dimensions, since its products of matrices and vectors are different
+ * functions. */
 static gt_err matmul_mismatch(const gt_meta *a, const gt_meta *b)
 {
-    char text_a[128], text_b[128];
-    return gt__fail(GT_ERR_VALUE, "matmul: shapes %s and %s cannot be multiplied",
-                    gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
-                    gt__shape_text(b->rank, b->shape, text_b, sizeof text_b));
+    long long inner = a->shape[a->rank - 1], other = b->shape[b->rank == 1 ? 0 : b->rank - 2];
+    if (a->rank == 1 && b->rank == 1)
+        return gt__fail(
+            GT_ERR_VALUE,
+            "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of "
+            "elements, but got %lld and %lld elements respectively",
+            inner, other, inner, other);
+    if (a->rank > 2 && b->rank > 2) { /* the batches fit, or the caller would have said so */
+        long long matrix = inner * a->shape[a->rank - 2], batch = a->numel / (matrix ? matrix : 1);
+        return gt__fail(
+            GT_ERR_VALUE,
+            "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, "
+            "%lld].",
+            batch, inner, batch, other);
+    }
+    long long rows = inner ? a->numel / inner : a->rank > 1 ? a->shape[a->rank - 2] : 1;
+    if (b->rank == 1)
+        return gt__fail(GT_ERR_VALUE, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", rows, rows,
+                        inner, other);
+    return gt__fail(GT_ERR_VALUE, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", rows,
+                    inner, other, (long long)b->shape[b->rank - 1]);
 }
 
 static gt_err infer_matmul(inference *s)
 {
     const gt_meta *a = s->in[0], *b = s->in[1];
     if (a->dtype != b->dtype)
-        return gt__fail(GT_ERR_TYPE, "matmul: expected both operands to have the same dtype, but got %s and %s",
-                        gt__dtype_name((gt_dtype)a->dtype), gt__dtype_name((gt_dtype)b->dtype));
+        return gt__fail(GT_ERR_TYPE, "expected m1 and m2 to have the same dtype, but got: %s != %s",
+                        gt__dtype_c_name((gt_dtype)a->dtype), gt__dtype_c_name((gt_dtype)b->dtype));
     if (a->dtype == GT_BOOL)
         return gt__fail(GT_ERR_TYPE, "matmul is not supported for bool tensors");
     if (a->rank == 0 || b->rank == 0)
-        return gt__fail(GT_ERR_VALUE, "matmul: both operands need at least one dimension");
-    if (a->shape[a->rank - 1] != b->shape[b->rank == 1 ? 0 : b->rank - 2])
-        return matmul_mismatch(a, b);
+        return gt__fail(GT_ERR_VALUE, "both arguments to matmul need to be at least 1D, but they are %uD and %uD",
+                        a->rank, b->rank);
     /* Batch dimensions broadcast; a 1-d operand loses its row or column in the result. */
     gt_meta batch_a = *a, batch_b = *b, batch = *a;
     batch_a.rank = (uint8_t)(a->rank > 2 ? a->rank - 2 : 0);
     batch_b.rank = (uint8_t)(b->rank > 2 ? b->rank - 2 : 0);
-    if (gt__meta_broadcast(&batch_a, &batch_b, &batch) != GT_OK)
+    GT_TRY(gt__meta_broadcast(&batch_a, &batch_b, &batch));
+    if (a->shape[a->rank - 1] != b->shape[b->rank == 1 ? 0 : b->rank - 2])
         return matmul_mismatch(a, b);
     int64_t shape[GT_MAX_RANK + 2];
     unsigned rank = batch.rank;
@@ -327,8 +362,8 @@ static gt_err check_layer_norm_operand(const inference *s, unsigned k, const gt_
         return GT_OK;
     char wanted[128], got[128];
     return gt__fail(GT_ERR_VALUE, "%s: expected an operand of shape %s, but got one of shape %s", s->row->name,
-                    gt__shape_text(meta->rank, meta->shape, wanted, sizeof wanted),
-                    gt__shape_text(operand->rank, operand->shape, got, sizeof got));
+                    gt__sizes_text(meta->rank, meta->shape, wanted, sizeof wanted),
+                    gt__sizes_text(operand->rank, operand->shape, got, sizeof got));
 }
 
 static gt_err infer_layer_norm(inference *s)
@@ -455,8 +490,7 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
 /* PyTorch's words, which programs match on. */
 static gt_err refuse_complex(const inference *s, gt_dtype dtype)
 {
-    return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name,
-                    dtype == GT_COMPLEX64 ? "ComplexFloat" : "ComplexDouble");
+    return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name, gt__dtype_kind(dtype));
 }
 
 gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_meta *const *in, gt_meta *out,

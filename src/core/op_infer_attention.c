@@ -8,7 +8,7 @@ static gt_err mismatch(const gt_inference *s)
 {
     char text[3][128];
     for (unsigned k = 0; k < 3; k++)
-        gt__shape_text(s->in[k]->rank, s->in[k]->shape, text[k], sizeof text[k]);
+        gt__sizes_text(s->in[k]->rank, s->in[k]->shape, text[k], sizeof text[k]);
     return gt__fail(GT_ERR_VALUE, "%s: shapes %s, %s and %s do not fit", s->row->name, text[0], text[1], text[2]);
 }
 

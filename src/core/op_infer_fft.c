@@ -59,9 +59,9 @@ gt_err gt__infer_sparse(gt_inference *s)
     if (!fits) {
         char text_i[128], text_a[128], text_b[128];
         return gt__fail(GT_ERR_VALUE, "%s: indices of shape %s do not go with operands of shapes %s and %s",
-                        s->row->name, gt__shape_text(indices->rank, indices->shape, text_i, sizeof text_i),
-                        gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
-                        gt__shape_text(b->rank, b->shape, text_b, sizeof text_b));
+                        s->row->name, gt__sizes_text(indices->rank, indices->shape, text_i, sizeof text_i),
+                        gt__sizes_text(a->rank, a->shape, text_a, sizeof text_a),
+                        gt__sizes_text(b->rank, b->shape, text_b, sizeof text_b));
     }
     if (samples)
         return gt__meta_set(s->out, dtype, 1, &indices->shape[1]);

@@ -126,8 +126,8 @@ static gt_err infer_solve(const gt_instruction *ins, const gt_meta *a, const gt_
         char text_a[128], text_b[128];
         return gt__fail(GT_ERR_VALUE,
                         "linalg.%s: Incompatible shapes of A and B for the equation AX = B (%s and %s)",
-                        torch_name(op), gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
-                        gt__shape_text(b->rank, b->shape, text_b, sizeof text_b));
+                        torch_name(op), gt__sizes_text(a->rank, a->shape, text_a, sizeof text_a),
+                        gt__sizes_text(b->rank, b->shape, text_b, sizeof text_b));
     }
     int64_t shape[GT_MAX_RANK + 2];
     memcpy(shape, batch.shape, batch.rank * sizeof shape[0]);

@@ -11,7 +11,7 @@
 static gt_err check_index_dtype(const gt_inference *s, const gt_meta *index)
 {
     if (gt__dtype_is_inexact((gt_dtype)index->dtype) || index->dtype == GT_BOOL)
-        return gt__fail(GT_ERR_TYPE, "%s: an index must be an integer tensor, not %s", s->row->name,
+        return gt__fail(GT_ERR_TYPE, "%s(): Expected dtype int32/int64 for index, not %s", s->row->name,
                         gt__dtype_name((gt_dtype)index->dtype));
     return GT_OK;
 }
@@ -47,7 +47,7 @@ gt_err gt__infer_reshape(gt_inference *s)
     if (s->out->numel != a->numel) {
         char text[128];
         return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
-                        gt__shape_text(s->out->rank, s->out->shape, text, sizeof text), (long long)a->numel);
+                        gt__sizes_text(s->out->rank, s->out->shape, text, sizeof text), (long long)a->numel);
     }
     return GT_OK;
 }
@@ -73,16 +73,23 @@ gt_err gt__infer_expand(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
-    bool fits = s->out->rank >= a->rank;
-    for (unsigned axis = 0; fits && axis < a->rank; axis++) {
-        int64_t size = a->shape[axis];
-        fits = size == 1 || size == s->out->shape[axis + s->out->rank - a->rank];
-    }
-    if (!fits) {
-        char from[128], to[128];
-        return gt__fail(GT_ERR_VALUE, "a tensor of shape %s cannot be expanded to %s",
-                        gt__shape_text(a->rank, a->shape, from, sizeof from),
-                        gt__shape_text(s->out->rank, s->out->shape, to, sizeof to));
+    char from[128], to[128];
+    if (s->out->rank < a->rank)
+        return gt__fail(
+            GT_ERR_VALUE,
+            "expand(Tensor{%s}, size=%s): the number of sizes provided (%u) must be greater or equal to "
+            "the number of dimensions in the tensor (%u)",
+            gt__sizes_text(a->rank, a->shape, from, sizeof from),
+            gt__sizes_text(s->out->rank, s->out->shape, to, sizeof to), s->out->rank, a->rank);
+    for (unsigned axis = s->out->rank - a->rank; axis < s->out->rank; axis++) {
+        int64_t size = a->shape[axis + a->rank - s->out->rank];
+        if (size != 1 && size != s->out->shape[axis])
+            return gt__fail(GT_ERR_VALUE,
+                            "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+                            "non-singleton dimension %u.  Target sizes: %s.  Tensor sizes: %s",
+                            (long long)s->out->shape[axis], (long long)size, axis,
+                            gt__sizes_text(s->out->rank, s->out->shape, to, sizeof to),
+                            gt__sizes_text(a->rank, a->shape, from, sizeof from));
     }
     return GT_OK;
 }
@@ -184,15 +191,15 @@ gt_err gt__infer_cat(gt_inference *s)
     GT_TRY(gt__infer_check_axis(s, axis, first->rank));
     for (int64_t k = 0; k < count; k++) {
         const gt_meta *a = s->in[k];
-        bool fits = a->rank == first->rank;
-        for (unsigned d = 0; fits && d < first->rank; d++)
-            fits = d == axis || a->shape[d] == first->shape[d];
-        if (!fits) {
-            char text_a[128], text_b[128];
-            return gt__fail(GT_ERR_VALUE, "cat: shapes %s and %s differ in more than dimension %lld",
-                            gt__shape_text(first->rank, first->shape, text_a, sizeof text_a),
-                            gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
-        }
+        if (a->rank != first->rank)
+            return gt__fail(GT_ERR_VALUE, "Tensors must have same number of dimensions: got %u and %u",
+                            first->rank, a->rank);
+        for (unsigned d = 0; d < first->rank; d++)
+            if (d != axis && a->shape[d] != first->shape[d])
+                return gt__fail(GT_ERR_VALUE,
+                                "Sizes of tensors must match except in dimension %lld. Expected size %lld but got "
+                                "size %lld for tensor number %lld in the list.",
+                                (long long)axis, (long long)first->shape[d], (long long)a->shape[d], (long long)k);
         if (__builtin_add_overflow(total, a->shape[axis], &total))
             return gt__fail(GT_ERR_MEMORY, "cat: the result is too large");
     }
@@ -231,16 +238,20 @@ gt_err gt__infer_take(gt_inference *s)
 /* Except along `axis`, an index may not reach past the tensor it indexes. */
 static gt_err check_index_shape(const gt_inference *s, const gt_meta *index, const gt_meta *a, int64_t axis)
 {
-    bool fits = index->rank == a->rank;
-    for (unsigned d = 0; fits && d < a->rank; d++)
-        fits = d == axis || index->shape[d] <= a->shape[d];
-    if (!fits) {
-        char text_a[128], text_b[128];
-        return gt__fail(GT_ERR_VALUE,
-                        "%s: index of shape %s does not fit a tensor of shape %s apart from dimension %lld",
-                        s->row->name, gt__shape_text(index->rank, index->shape, text_a, sizeof text_a),
-                        gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
-    }
+    if (index->rank != a->rank)
+        return gt__fail(
+            GT_ERR_VALUE,
+            "Index tensor must have the same number of dimensions as %s tensor: %s of %u and %u dimensions",
+            s->ins->op == GT_OP_gather ? "input" : "self", s->row->name, index->rank, a->rank);
+    for (unsigned d = 0; d < a->rank; d++)
+        if (d != axis && index->shape[d] > a->shape[d]) {
+            char text_a[128], text_b[128];
+            return gt__fail(GT_ERR_VALUE,
+                            "Size does not match at dimension %u expected index %s to be no larger than %s apart "
+                            "from dimension %lld",
+                            d, gt__sizes_text(index->rank, index->shape, text_a, sizeof text_a),
+                            gt__sizes_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
+        }
     return GT_OK;
 }
 
@@ -282,8 +293,8 @@ gt_err gt__infer_assign(gt_inference *s)
         if (gt__meta_broadcast(&slice, s->in[1], &wide) != GT_OK || !gt__meta_same_shape(&wide, &slice)) {
             char text_a[128], text_b[128];
             return gt__fail(GT_ERR_VALUE, "a value of shape %s cannot be broadcast into a slice of shape %s",
-                            gt__shape_text(s->in[1]->rank, s->in[1]->shape, text_a, sizeof text_a),
-                            gt__shape_text(slice.rank, slice.shape, text_b, sizeof text_b));
+                            gt__sizes_text(s->in[1]->rank, s->in[1]->shape, text_a, sizeof text_a),
+                            gt__sizes_text(slice.rank, slice.shape, text_b, sizeof text_b));
         }
     }
     return gt__infer_copy(s);
@@ -366,8 +377,8 @@ gt_err gt__infer_search(gt_inference *s)
         return gt__fail(GT_ERR_VALUE,
                         "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
                         "boundaries %s and values %s must match",
-                        gt__shape_text(sorted->rank, sorted->shape, text_a, sizeof text_a),
-                        gt__shape_text(values->rank, values->shape, text_b, sizeof text_b));
+                        gt__sizes_text(sorted->rank, sorted->shape, text_a, sizeof text_a),
+                        gt__sizes_text(values->rank, values->shape, text_b, sizeof text_b));
     }
     if (sorted->dtype != values->dtype)
         return gt__fail(GT_ERR_TYPE,

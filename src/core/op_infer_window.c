@@ -46,11 +46,11 @@ static gt_err check_rank(const gt_op_row *row, const gt_meta *a, unsigned least,
     if (a->rank < least || a->rank > most)
         return gt__fail(GT_ERR_VALUE, "%s: expected %s%u dimensions, but got a tensor of shape %s", row->name,
                         least == most ? "" : "at least ", least,
-                        gt__shape_text(a->rank, a->shape, text, sizeof text));
+                        gt__sizes_text(a->rank, a->shape, text, sizeof text));
     for (unsigned axis = 0; axis < a->rank; axis++)
         if (a->shape[axis] > INT32_MAX)
             return gt__fail(GT_ERR_VALUE, "%s: dimension %u is too large in shape %s", row->name, axis,
-                            gt__shape_text(a->rank, a->shape, text, sizeof text));
+                            gt__sizes_text(a->rank, a->shape, text, sizeof text));
     return GT_OK;
 }
 
@@ -58,8 +58,8 @@ static gt_err check_same_dtype(const gt_op_row *row, const gt_meta *a, const gt_
 {
     if (a->dtype == b->dtype)
         return GT_OK;
-    return gt__fail(GT_ERR_TYPE, "%s: expected its tensors to have the same dtype, but got %s and %s", row->name,
-                    gt__dtype_name((gt_dtype)a->dtype), gt__dtype_name((gt_dtype)b->dtype));
+    return gt__fail(GT_ERR_TYPE, "%s: Input type (%s) and weight type (%s) should be the same", row->name,
+                    gt__dtype_c_name((gt_dtype)a->dtype), gt__dtype_c_name((gt_dtype)b->dtype));
 }
 
 /* The first `kept` sizes of a, then the window's. */
@@ -90,22 +90,20 @@ static gt_err check_bias(const gt_op_row *row, const gt_meta *like, const gt_met
         char text[128];
         return gt__fail(
             GT_ERR_VALUE, "%s: expected bias to be 1-dimensional with %lld elements, but got bias of shape %s",
-            row->name, (long long)channels, gt__shape_text(bias->rank, bias->shape, text, sizeof text));
+            row->name, (long long)channels, gt__sizes_text(bias->rank, bias->shape, text, sizeof text));
     }
     return GT_OK;
 }
 
-static gt_err wrong_channels(const gt_op_row *row, const gt_meta *a, const gt_meta *weight, int64_t groups,
-                             int64_t wanted)
+static gt_err wrong_channels(const gt_meta *a, const gt_meta *weight, int64_t groups, int64_t wanted)
 {
     char text_a[128], text_b[128];
-    return gt__fail(
-        GT_ERR_VALUE,
-        "Given groups=%lld, weight of size %s, expected input%s of %s to have %lld channels, but got %lld "
-        "channels instead",
-        (long long)groups, gt__shape_text(weight->rank, weight->shape, text_a, sizeof text_a),
-        gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), row->name, (long long)wanted,
-        (long long)a->shape[1]);
+    return gt__fail(GT_ERR_VALUE,
+                    "Given groups=%lld, weight of size %s, expected input%s to have %lld channels, but got %lld "
+                    "channels instead",
+                    (long long)groups, gt__sizes_text(weight->rank, weight->shape, text_a, sizeof text_a),
+                    gt__sizes_text(a->rank, a->shape, text_b, sizeof text_b), (long long)wanted,
+                    (long long)a->shape[1]);
 }
 
 static gt_err infer_conv(gt_inference *s, const gt_window *w, unsigned spatial)
@@ -120,7 +118,7 @@ static gt_err infer_conv(gt_inference *s, const gt_window *w, unsigned spatial)
     bool forward = s->ins->op == GT_OP_conv;
     int64_t wanted = forward ? inner : weight->shape[0], channels = forward ? weight->shape[0] : inner;
     if (a->shape[1] != wanted)
-        return wrong_channels(s->row, a, weight, w->groups, wanted);
+        return wrong_channels(a, weight, w->groups, wanted);
     GT_TRY(check_bias(s->row, a, s->in[2], channels));
     shape[0] = a->shape[0];
     shape[1] = channels;
@@ -170,8 +168,8 @@ static gt_err infer_max_pool(gt_inference *s, const gt_window *w, unsigned spati
     }
     char text_a[128], text_b[128];
     return gt__fail(GT_ERR_VALUE, "%s: shapes %s and %s do not fit each other", s->row->name,
-                    gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
-                    gt__shape_text(x->rank, x->shape, text_b, sizeof text_b));
+                    gt__sizes_text(a->rank, a->shape, text_a, sizeof text_a),
+                    gt__sizes_text(x->rank, x->shape, text_b, sizeof text_b));
 }
 
 static gt_err infer_pool(gt_inference *s, const gt_window *w, unsigned spatial)

@@ -166,9 +166,9 @@ static void test_bits(const void *argument)
     holds(out, SHAPE(4), VALUES(12288, -56, INT32_MIN, 0));
     OK(gt_bitwise_right_shift(a, b, &out));
     holds(out, SHAPE(4), VALUES(0, -1, 0, -1));
-    CHECK_EQ(gt_bitwise_and(a, real, &out), GT_ERR_TYPE);
+    CHECK_EQ(gt_bitwise_and(a, real, &out), GT_ERR_UNSUPPORTED);
     CHECK_EQ(gt_bitwise_not(real, &out), GT_ERR_TYPE);
-    CHECK_EQ(gt_bitwise_left_shift(flag, flag, &out), GT_ERR_TYPE);
+    CHECK_EQ(gt_bitwise_left_shift(flag, flag, &out), GT_ERR_UNSUPPORTED);
     gt_tensor_release(a), gt_tensor_release(b), gt_tensor_release(flag), gt_tensor_release(real);
     gt_client_close(&client);
 }
@@ -367,7 +367,7 @@ static void test_errors(const void *argument)
     gt_tensor *a = two_rows(client), *b = two_rows(other), *flags, *out;
     double value;
     OK(gt_full(client, GT_BOOL, SHAPE(5), 1, &flags));
-    FAILS(GT_ERR_VALUE, "cannot be broadcast", gt_add(a, flags, &out));
+    FAILS(GT_ERR_VALUE, "must match the size of tensor b", gt_add(a, flags, &out));
     FAILS(GT_ERR_VALUE, "different clients", gt_add(a, b, &out));
     FAILS(GT_ERR_TYPE, "bool", gt_neg(flags, &out));
     FAILS(GT_ERR_VALUE, "cannot be multiplied", gt_matmul(a, a, &out));
@@ -387,7 +387,7 @@ static void test_errors(const void *argument)
     FAILS(GT_ERR_VALUE, "step", gt_arange(client, GT_INT64, 0, 5, -1, &out));
     FAILS(GT_ERR_VALUE, "low < high", gt_randint(client, GT_INT64, SHAPE(2), 3, 3, &out));
     FAILS(GT_ERR_TYPE, "floating", gt_rand(client, GT_INT64, SHAPE(2), &out));
-    FAILS(GT_ERR_TYPE, "integer", gt_take(a, a, 0, &out));
+    FAILS(GT_ERR_TYPE, "int32/int64", gt_take(a, a, 0, &out));
     FAILS(GT_ERR_VALUE, "bytes", gt_fetch(a, &value, sizeof value));
     FAILS(GT_ERR_VALUE, "6 elements", gt_item(a, &value));
     FAILS(GT_ERR_VALUE, "1 to 256", gt_client_open_embedded(0, &(gt_client *){NULL}));

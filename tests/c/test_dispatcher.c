@@ -256,7 +256,7 @@ static const violation violations[] = {
     {.name = "endless tail", .commit = endless_tail, .reason = "a tail of 65535", .greets = true},
     {.name = "upload unshared", .commit = upload_unshared, .reason = "never shared", .greets = true},
     {.name = "fetch unshared", .commit = fetch_unshared, .reason = "never shared", .greets = true},
-    {.name = "wrong shapes", .commit = wrong_shapes, .reason = "cannot be broadcast", .greets = true},
+    {.name = "wrong shapes", .commit = wrong_shapes, .reason = "must match the size of tensor b", .greets = true},
     {.name = "wrong upload", .commit = wrong_upload, .reason = "8 bytes for a tensor of 1000", .greets = true},
 };
 enum { VIOLATIONS = sizeof violations / sizeof violations[0] };

@@ -74,8 +74,8 @@ def to_gt(x):
 
 def to_torch(t):
     if dtype_name(t.dtype) == "bfloat16":
-        return torch.from_numpy(np.array(t.to(gt.float32).numpy())).to(torch.bfloat16)
-    return torch.from_numpy(np.array(t.numpy()))
+        return torch.from_numpy(np.array(t.detach().to(gt.float32).numpy())).to(torch.bfloat16)
+    return torch.from_numpy(np.array(t.detach().numpy()))
 
 
 def pair(x):

@@ -256,7 +256,7 @@ def test_every_differentiable_row_against_finite_differences(name):
         function, (low, high) = getattr(gt, name), domain(name)
         check(function, numbers((2, 3), 1, low, high), numbers((2, 3), 2, low, high))
         check(function, numbers((2, 3), 1, low, high), numbers((3,), 2, low, high))
-        check(lambda x: function(x, 1.3), numbers((2, 3), 1, low, high))
+        check(lambda x: function(x, gt.tensor(1.3, dtype=gt.float64)), numbers((2, 3), 1, low, high))
         check(lambda x: function(gt.tensor(1.3, dtype=gt.float64), x), numbers((2, 1), 1, low, high))
     elif form == 'REDUCE':
         for arguments in ({}, {'dim': 1}, {'dim': (0, 2), 'keepdim': True}, {'dim': -1}):

@@ -39,6 +39,41 @@ def test_indexing_raises_at_its_line(make):
     assert table.sum().item() == 0
 
 
+@pytest.mark.parametrize('make', [
+    lambda: host(1, 9) + 1,
+    lambda: 5 + host(1, 9),
+    lambda: host(1, 9) + gt.tensor(1),
+    lambda: host(1, 9, dtype=gt.int32) + 1,
+    lambda: host(1, 9).add_(1),
+    lambda: host(1, 2) - 13,
+    lambda: 20 - host(1, 9),
+    lambda: host(1, 5) * 2,
+    lambda: host(1, -6) * -2,
+    lambda: host(1, 100) // 10,
+    lambda: host(3, 32) % 11,
+    lambda: host(1, 20).clamp(0, 10),
+    lambda: host(1, 20).clamp(max=12),
+    lambda: gt.where(gt.tensor([True, False]), host(1, 2), 10),
+    lambda: gt.where(gt.tensor([True, False]), host(1, 2), host(3, 10)),
+    lambda: gt.stack([host(1, 2), host(3, 10)]),
+    lambda: gt.arange(5) * 2 + 2,
+], ids=range(17))
+def test_bounds_follow_arithmetic_with_numbers(make):
+    index = make()
+    with pytest.raises(IndexError):
+        F.embedding(index, table)
+    gt.synchronize()  # nothing failed on the server
+    assert table.sum().item() == 0
+
+
+def test_arithmetic_within_bounds_is_accepted():
+    for index in (gt.randint(0, 100, (50,)) % 10, host(1, 8) + 1, host(1, 20).clamp(0, 9), host(1000, 5) * 0, host(3, 25) % 11,
+                  gt.where(gt.tensor([True, False]), host(1, 2), 9), host(0, 99) // 10, host(9, 0) * -1 + 9,
+                  (host(250, dtype=gt.uint8) + 10).long(),  # wraps around, to 4
+                  host(-1) % 10):
+        assert F.embedding(index, table).sum().item() == 0
+
+
 @pytest.mark.parametrize('use', [
     lambda i: F.embedding(i, table),
     lambda i: F.cross_entropy(gt.zeros(2, 10), i),

@@ -131,7 +131,7 @@ TABLE_IS_WRONG = set("""
     isinf isreal lu_solve narrow_copy orgqr ormqr pca_lowrank polar select_copy slice_copy split_copy split_with_sizes
     split_with_sizes_copy squeeze_copy svd_lowrank swapaxes swapdims t_copy transpose_copy unbind_copy unfold_copy
     unsafe_split_with_sizes unsqueeze_copy xlogy""".split())  # PyTorch's functions have other names than its table, GT's
-FIRST_IS_INPUT = {'cdist', 'lu', 'searchsorted', 'split', 'unsafe_split'}  # x1, A, sorted_sequence and tensor in PyTorch
+FIRST_IS_INPUT = {'unsafe_split'}  # tensor in PyTorch
 
 
 def torch_signatures():

@@ -26,14 +26,9 @@ ELEMENTWISE = ["add", "sub", "mul", "div", "maximum", "eq", "lt", "pow"]
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_shapes_that_do_not_broadcast(name):
     for left, right in [((3, 4), (5, 6)), ((3,), (4,)), ((2, 3), (3, 2)), ((0,), (2,)), ((2, 1, 3), (4, 2))]:
-        text = raises(
-            (ValueError, RuntimeError), lambda: getattr(gt, name)(gt.zeros(left), gt.zeros(right)), "broadcast"
-        )
-        for shape in (left, right):
-            assert "(" + ",".join(map(str, shape)) in text.replace(" ", ""), text
-    assert "shapes (3,4) and (5,6) cannot be broadcast" in raises(
-        ValueError, lambda: gt.zeros(3, 4) + gt.zeros(5, 6)
-    ).replace(", ", ",")
+        raises((ValueError, RuntimeError), lambda: getattr(gt, name)(gt.zeros(left), gt.zeros(right)), "must match the size of tensor b")
+    raises(ValueError, lambda: gt.zeros(3, 4) + gt.zeros(3, 6),
+           "The size of tensor a (4) must match the size of tensor b (6) at non-singleton dimension 1")
 
 
 def test_where_shapes():
@@ -48,7 +43,7 @@ def test_dtypes():
     raises((TypeError, IndexError, RuntimeError), lambda: gt.zeros(3).gather(0, gt.zeros(3)))
     raises((TypeError, IndexError, RuntimeError), lambda: gt.zeros(3).index_select(0, gt.zeros(1)))
     raises((TypeError, RuntimeError, ValueError), lambda: gt.rand(3, dtype=gt.int64))
-    raises(TypeError, lambda: gt.zeros(3).to("nonsense"))
+    raises(RuntimeError, lambda: gt.zeros(3).to("nonsense"), "device string: nonsense")
     raises(TypeError, lambda: gt.zeros(3, dtype=3))
 
 

@@ -98,7 +98,7 @@ def test_mixed_dtypes_promote():
     try:
         result = to_gt(x) @ to_gt(y)
     except TypeError as refusal:
-        assert "int64" in str(refusal) and "float32" in str(refusal)
+        assert "long int != float" in str(refusal)
     else:
         check(result, x.float() @ y)
 
@@ -111,10 +111,9 @@ def test_bad_shapes_are_named():
         ((2, 3, 4), (3, 4, 5)),
         ((2, 3, 4), (2, 5, 4)),
     ]:
-        text = raises((ValueError, RuntimeError), lambda: gt.zeros(left) @ gt.zeros(right))
-        for shape in (left, right):
-            assert str(shape[-1]) in text, text
-    raises((ValueError, RuntimeError), lambda: gt.zeros(3, 4) @ gt.zeros(5, 6), "(3,4)", "(5,6)")
+        expected = raises(RuntimeError, lambda: torch.zeros(left) @ torch.zeros(right))
+        assert raises((ValueError, RuntimeError), lambda: gt.zeros(left) @ gt.zeros(right)) == expected
+    raises((ValueError, RuntimeError), lambda: gt.zeros(3, 4) @ gt.zeros(5, 6), "mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)")
     raises((ValueError, RuntimeError), lambda: gt.tensor(1.0) @ gt.zeros(3))
     raises(TypeError, lambda: gt.zeros(3, 4) @ 2)
     raises((ValueError, RuntimeError), lambda: gt.mm(gt.zeros(2, 3, 4), gt.zeros(4, 5)))

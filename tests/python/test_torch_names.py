@@ -1,4 +1,4 @@
-"""Names of torch.nn and torch.optim that GT does not have: each must be in the table of docs/pytorch.md or in a list here."""
+"""Names of PyTorch that GT does not have: each must be in the table of docs/pytorch.md, in docs/missing.md, or in a list here."""
 
 import importlib
 import pathlib
@@ -7,6 +7,7 @@ import types
 import pytest
 
 DOCS = pathlib.Path(__file__).parents[2] / 'docs/pytorch.md'
+LIST = DOCS.with_name('missing.md')
 
 MODULES = ['nn', 'nn.functional', 'nn.init', 'nn.modules', 'nn.modules.utils', 'nn.parallel', 'nn.parameter', 'nn.attention', 'nn.utils',
            'nn.utils.rnn', 'nn.utils.parametrize', 'nn.utils.parametrizations', 'nn.utils.prune', 'nn.utils.clip_grad', 'nn.grad',
@@ -33,3 +34,45 @@ def missing(name):
 def test_missing_names_are_documented(name):
     text = DOCS.read_text()
     assert [key for key in missing(name) if f'`{key}`' not in text] == []
+
+
+# Modules whose missing names are listed in docs/missing.md, one section for each.
+LISTED = ['', 'Tensor', 'accelerator', 'amp', 'autograd', 'autograd.forward_ad', 'autograd.functional', 'autograd.graph', 'backends',
+          'backends.cuda', 'backends.cudnn', 'cuda', 'cuda.amp', 'distributions', 'fft', 'func', 'linalg', 'masked', 'nn.attention', 'overrides',
+          'random', 'serialization', 'sparse', 'special', 'testing', 'types', 'utils', 'utils._pytree', 'utils.benchmark', 'utils.checkpoint',
+          'utils.data', 'utils.hooks']
+
+
+def public(name, holder):
+    """The names that PyTorch documents: __all__, or what is no import of another library."""
+    named = None if name in ('', 'Tensor') else getattr(holder, '__all__', None)
+    for key in sorted(named or dir(holder)):
+        value = getattr(holder, key, None)
+        other = isinstance(value, types.ModuleType) and not value.__name__.startswith('torch')
+        imported = getattr(value, '__module__', None) in ('typing', 'typing_extensions', 'collections.abc', 'enum', 'collections', 'functools')
+        if not (key.startswith('_') or other or (imported and name != 'Tensor') or key in ('torch', 'TYPE_CHECKING')):
+            yield key
+
+
+def listed():
+    """{module: its names in docs/missing.md}"""
+    found, section = {}, None
+    for line in LIST.read_text().splitlines():
+        if line.startswith('## '):
+            section = found.setdefault(line[3:].strip('`').removeprefix('gt').lstrip('.'), set())
+        elif section is not None:
+            section.update(line.replace(',', ' ').replace('`', ' ').split())
+    return found
+
+
+@pytest.mark.filterwarnings('ignore')
+@pytest.mark.parametrize('name', LISTED)
+def test_missing_names_are_listed(name):
+    if name == 'Tensor':
+        theirs, ours = importlib.import_module('torch').Tensor, importlib.import_module('gt').Tensor
+    else:
+        theirs, ours = (importlib.import_module(f'{package}.{name}'.rstrip('.')) for package in ('torch', 'gt'))
+    absent = [key for key in public(name, theirs) if not hasattr(ours, key)]
+    in_list = listed().get(name, set())
+    assert [key for key in absent if key not in in_list] == []
+    assert sorted(in_list - set(absent)) == [], 'they exist: remove them from docs/missing.md'

@@ -30,8 +30,8 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
         if size and (total % size or not sections):
             sections.append(total % size)
     elif sum(sections) != total:
-        raise RuntimeError(f'split_with_sizes expects split_sizes to sum exactly to {total} (the size of dimension '
-                           f'{dim}), but got split_sizes={list(sections)}')
+        raise RuntimeError(f'split_with_sizes expects split_sizes to sum exactly to {total} (input tensor\'s size at '
+                           f'dimension {dim}), but got split_sizes={list(sections)}')
     pieces, start = [], 0
     for size in sections:
         pieces.append(self.narrow(dim, start, size))

@@ -36,11 +36,17 @@ def new_empty(self, *size, dtype=None, device=None, requires_grad=False, layout=
     return _gt.empty(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
+def _refuse(name, dtype, *dtypes):
+    if dtype in dtypes:
+        raise NotImplementedError(f'"{name}_cpu" not implemented for \'{dtype._kind}\'')
+
+
 @function
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """logspace(start, end, steps, base=10.0): powers of base whose exponents are evenly spaced."""
     if dtype is not None and not dtype.is_floating_point:
         start, end = int(start), int(end)
+    _refuse('logspace', dtype, _gt.bool)
     powers = float(base) ** _gt.linspace(start, end, steps, dtype=_gt.float64, device=device, layout=layout)
     return _gt.tensor(powers, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
@@ -50,6 +56,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False,
     """linspace(start, end, steps): evenly spaced numbers, both ends included."""
     if dtype is None or dtype.is_floating_point and dtype != _gt.float64:
         return _gt.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, layout=layout)
+    _refuse('linspace', dtype, _gt.bool)
     if steps < 0:
         raise RuntimeError('number of steps must be non-negative')
     start, end = (float(start), float(end)) if dtype == _gt.float64 else (int(start), int(end))
@@ -64,6 +71,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False,
 def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """range(start, end, step=1): numbers up to end, which is included; arange is usual."""
     start, end = (0, start) if end is None else (start, end)
+    _refuse('range', dtype, _gt.bool, _gt.complex64, _gt.complex128)
     if step == 0:
         raise RuntimeError('step must be nonzero')
     if (end - start) * step < 0:

@@ -1,6 +1,6 @@
 """What scripts ask of a tensor's memory, its device and its kind. Workers own the memory, so most answers are constant."""
 
-from gt._gt import Tensor, tensor
+from gt._gt import Tensor, tensor, tensor as _tensor
 
 # Kinds of tensors that GT does not have.
 for _name in ('is_ipu', 'is_maia', 'is_meta', 'is_mkldnn', 'is_mps', 'is_mtia', 'is_nested', 'is_quantized', 'is_sparse_csr',
@@ -46,6 +46,33 @@ def get_device(self):
 @_add
 def record_stream(self, stream):
     """record_stream(stream): does nothing; there is one stream."""
+
+
+@_add
+def as_subclass(self, cls):
+    """as_subclass(cls): the tensor as an object of a subclass of Tensor, which shares its memory and its gradient."""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f'as_subclass: cls must be a subclass of Tensor, not {cls!r}')
+    if cls is Tensor:
+        return self.view_as(self)
+    raise NotImplementedError(f'as_subclass({cls.__name__}): results of operations are of type Tensor; keep a tensor in an object '
+                              'of your own class')
+
+
+@_add
+def xpu(self, device=None, non_blocking=False, memory_format=None):
+    """xpu(): self, as to(device) is."""
+    return self
+
+
+@_add
+def map_(self, tensor, callable):
+    """map_(tensor, callable): replace each element by callable(element, element of tensor), in Python. Waits for them."""
+    if self.requires_grad or tensor.requires_grad:
+        raise TypeError('map_() called on a Tensor that requires grad; use tensor.detach().map_() or a function of tensors')
+    pairs = zip(self.flatten().tolist(), tensor.expand(self.shape).flatten().tolist())
+    changed = [callable(x, y) for x, y in pairs]
+    return self.copy_(_tensor(changed, dtype=self.dtype).reshape(self.shape)) if changed else self
 
 
 @_add

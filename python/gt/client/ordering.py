@@ -17,6 +17,9 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search, of_a
     if other is not None:
         return elementwise(self, other)
     if dim is None:
+        if not self.numel():
+            raise RuntimeError(f'{kind.__name__}(): Expected reduction dim to be specified for input.numel() == 0. Specify the '
+                               "reduction dim with the 'dim' argument.")
         return reduce(self, keepdim=True) if keepdim else of_all(self)
     if not hasattr(dim, '__index__'):
         return reduce(self, dim, keepdim)

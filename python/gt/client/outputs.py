@@ -11,13 +11,21 @@ from gt import _gt
 from gt._gt import Function, Tensor
 
 # Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
-OF_DTYPE = frozenset((
-    'arange', 'cumprod', 'cumsum', 'empty', 'eye', 'full', 'linspace', 'logspace', 'mean', 'nansum', 'normal', 'ones', 'prod',
-    'rand', 'randint', 'randn', 'randperm', 'range', 'sum', 'zeros'))
+_MAKERS = frozenset(('arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'normal', 'ones', 'rand', 'randint', 'randn', 'randperm',
+                     'range', 'zeros'))
+OF_DTYPE = _MAKERS | {'cumprod', 'cumsum', 'mean', 'nansum', 'prod', 'sum'}
+
+# Functions that fill an out with the right number of elements, whatever its shape.
+_KEEP_SHAPE = frozenset(('arange', 'linspace', 'logspace', 'range'))
 
 # Functions that do not convert their result to out's dtype.
-_EXACT = frozenset(('aminmax', 'complex', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode',
-                    'cummax', 'cummin'))
+_EXACT = frozenset((
+    'addbmm', 'addmm', 'addmv', 'addr', 'all', 'amax', 'amin', 'aminmax', 'any', 'argmax', 'argmin', 'baddbmm', 'bmm', 'chain_matmul',
+    'complex', 'cross', 'cummax', 'cummin', 'diag', 'dot', 'gather', 'histc', 'index_select', 'inner', 'inverse', 'isneginf', 'isposinf',
+    'kthvalue', 'logcumsumexp', 'masked_select', 'matmul', 'mm', 'mode', 'multinomial', 'mv', 'nonzero', 'norm', 'log_softmax', 'softmax', 'sort',
+    'take', 'tensordot', 'topk', 'tril', 'triu', 'vdot', 'where'))
+_EXACT_ELEMENTS = frozenset(('abs', 'absolute', 'ceil', 'fix', 'floor', 'frac', 'neg', 'negative', 'round', 'sgn', 'sign', 'trunc'))
+_JOINS = frozenset(('cat', 'concat', 'concatenate', 'dstack', 'hstack', 'stack', 'vstack'))
 
 # Functions whose first operand may be a number, with their Python operator: gt.pow(2, t) is 2 ** t.
 EITHER_ORDER = {
@@ -54,9 +62,19 @@ def with_options(function, arguments, options):
     if out is None:
         return function(*arguments, **options)
     if name in OF_DTYPE:
-        options.setdefault('dtype', out.dtype)
+        _check_dtype(name, options.setdefault('dtype', out.dtype) or out.dtype, out.dtype)
     result = function(*arguments, **options)
     return store(name, result, out)
+
+
+def _check_dtype(name, given, dtype):
+    """dtype= and out= must agree."""
+    given = _gt.dtype(given)
+    if given == dtype:
+        return
+    if name in _MAKERS:
+        raise RuntimeError(f'dtype {given._kind} does not match dtype of out parameter ({dtype._kind})')
+    raise RuntimeError(f'Expected out tensor to have dtype {given._c_name}, but got {dtype._c_name} instead')
 
 
 def store(name, result, out):
@@ -72,12 +90,25 @@ def store(name, result, out):
     return type(result)(*stored) if hasattr(result, '_fields') else tuple(stored)
 
 
+def _narrows(dtype, other):
+    """Whether other has no fractions, imaginary parts or numbers beside 0 and 1, and dtype has."""
+    return (dtype.is_complex > other.is_complex or (dtype.is_floating_point and not (other.is_floating_point or other.is_complex))
+            or (other == _gt.bool and dtype != other))
+
+
 def _store_one(name, result, out):
     if _gt.is_grad_enabled() and (result.requires_grad or out.requires_grad):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
                            f'of the arguments requires grad.')
-    if name in _EXACT and out.dtype != result.dtype:
-        raise RuntimeError(f'Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead')
+    if out.dtype != result.dtype:
+        if name in _EXACT:
+            raise RuntimeError(f'Expected out tensor to have dtype {result.dtype._c_name}, but got {out.dtype._c_name} instead')
+        if name in _EXACT_ELEMENTS:
+            raise RuntimeError(f'Found dtype {out.dtype._kind} but expected {result.dtype._kind}')
+        if name in _JOINS and _narrows(result.dtype, out.dtype):
+            raise TypeError(f"{name}(): input types can't be cast to the desired output type {out.dtype._kind}")
+    if name in _KEEP_SHAPE and out.shape != result.shape and out.numel() == result.numel():
+        result = result.reshape(out.shape)
     if out.shape == result.shape:
         return out._become(result)
     if out.numel():

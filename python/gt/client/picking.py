@@ -59,7 +59,7 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
 
 def _broadcast_mask(self, mask):
     if mask.dtype != _gt.bool:
-        raise RuntimeError(f'expected a bool tensor as mask, but got {mask.dtype}')
+        raise RuntimeError(f'masked_select: expected BoolTensor for mask, but got {mask.dtype}')
     if mask.shape == self.shape:
         return self, mask
     both = (mask | (self != self)).shape

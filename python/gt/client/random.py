@@ -103,10 +103,12 @@ def drawing(generator):
 
 
 @function
-def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None):
+def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None, layout=None, pin_memory=False):
     """randperm(n): the numbers 0 .. n-1 in random order."""
+    if dtype is not None and (dtype == _gt.bool or dtype.is_complex):
+        raise NotImplementedError(f'"randperm" not implemented for \'{dtype._kind}\'')
     with drawing(generator):
-        return _gt.randperm(n, dtype=dtype, requires_grad=requires_grad)
+        return _gt.randperm(n, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
 def _probability(p):

@@ -9,6 +9,7 @@ import copy
 import functools
 
 from gt import _gt, _repr
+from gt import overrides as _overrides  # noqa: F401  (subclasses of Tensor with __torch_function__ are refused)
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
@@ -367,9 +368,9 @@ FUNCTIONS = _rows + _written_here + (
 
 # In-place methods that are functions too.
 FUNCTIONS += tuple(name + '_' for name in (
-    'abs', 'acos', 'acosh', 'addmv', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'celu', 'clamp', 'clamp_max', 'clamp_min',
-    'cos', 'cosh', 'deg2rad', 'detach', 'erf', 'exp', 'exp2', 'expm1', 'fill', 'floor', 'frac', 'gcd', 'index_put', 'lcm',
-    'ldexp', 'log', 'log10', 'log1p', 'log2', 'logit', 'nan_to_num', 'neg', 'rad2deg', 'reciprocal', 'relu', 'resize_as',
+    'abs', 'acos', 'acosh', 'addmv', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctanh', 'as_strided', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'celu', 'clamp', 'clamp_max', 'clamp_min',
+    'clip', 'conj_physical', 'cos', 'cosh', 'deg2rad', 'detach', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fill', 'fix', 'floor', 'frac', 'gcd', 'i0', 'index_put', 'lcm',
+    'ldexp', 'log', 'log10', 'log1p', 'log2', 'logit', 'nan_to_num', 'neg', 'negative', 'rad2deg', 'reciprocal', 'relu', 'resize_as',
     'round', 'rsqrt', 'selu', 'sigmoid', 'sin', 'sinc', 'sinh', 'sqrt', 'square', 'tan', 'tanh', 'trunc', 'xlogy', 'zero'))
 
 # Functions of the C extension that take out= in the package.

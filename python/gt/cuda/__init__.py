@@ -12,6 +12,7 @@ import types
 from gt import _gt, _help
 from gt._gt import synchronize as _synchronize
 from gt.client.device import device as _device, gpu_workers as _gpu_workers
+from gt._gt import OutOfMemoryError  # noqa: F401
 from gt.cuda import amp  # noqa: F401
 
 _state = {'device': 0, 'peak': 0, 'peak_reserved': 0}
@@ -209,6 +210,42 @@ def set_per_process_memory_fraction(fraction, device=None) -> None:
     raise NotImplementedError('set_per_process_memory_fraction: set GT_WORKER_MEMORY for the worker instead')
 
 
+def memory_stats_as_nested_dict(device=None):
+    """memory_stats() as nested dictionaries."""
+    nested = {}
+    for key, value in memory_stats(device).items():
+        *path, last = key.split('.')
+        place = nested
+        for name in path:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return nested
+
+
+def list_gpu_processes(device=None) -> str:
+    """A text: the processes of a worker's GPU are not known."""
+    return 'the processes of the workers are shown by: gt top'
+
+
+def is_current_stream_capturing() -> bool:
+    """False: streams are not captured; gt.compile marks hot paths."""
+    return False
+
+
+def is_tf32_supported() -> bool:
+    """Whether a worker has a GPU."""
+    return is_available()
+
+
+def get_sync_debug_mode() -> int:
+    """0; GT_SYNC=1 makes every operation wait."""
+    return 0
+
+
+def set_sync_debug_mode(debug_mode) -> None:
+    """Accepted; GT_SYNC=1 makes every operation wait."""
+
+
 # ---- random numbers -----------------------------------------------------------------------------------------------
 
 
@@ -373,5 +410,24 @@ class nvtx:
         """range_push() and range_pop()."""
         nvtx.range_push(msg)
         yield
+
+
+class CUDAGraph:
+    """Refused: gt.compile marks a part of a program that is sent and run as one."""
+
+    def __init__(self, keep_graph=False):
+        raise NotImplementedError('CUDAGraph: use gt.compile, which marks a hot path')
+
+
+has_half = True
+
+
+def __getattr__(name):
+    """gt.cuda.FloatTensor and the others are those of gt: the dispatcher places tensors."""
+    from gt import _names, _types
+    if name in _types.TYPES:
+        return _types.TYPES[name]
+    raise AttributeError(_names.missing("module 'gt.cuda'", name))
+
 
 __dir__ = _help.publish(__name__)

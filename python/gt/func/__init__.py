@@ -4,12 +4,12 @@
 """
 
 from gt import _help
-from gt.func.functional_call import functional_call, stack_module_state  # noqa: F401
+from gt.func.functional_call import functional_call, replace_all_batch_norm_modules_, stack_module_state  # noqa: F401
 from gt.func.transforms import (  # noqa: F401
     functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp)
 from gt.func.vmap import vmap  # noqa: F401
 
 __all__ = ['functional_call', 'functionalize', 'grad', 'grad_and_value', 'hessian', 'jacfwd', 'jacrev', 'jvp', 'linearize',
-           'stack_module_state', 'vjp', 'vmap']
+           'replace_all_batch_norm_modules_', 'stack_module_state', 'vjp', 'vmap']
 
 __dir__ = _help.publish(__name__)

@@ -108,3 +108,16 @@ def stack_module_state(models):
     buffers = [dict(model.named_buffers()) for model in models]
     return ({name: stacked([part[name] for part in parameters]) for name in parameters[0]},
             {name: stacked([part[name] for part in buffers]) for name in buffers[0]})
+
+
+def replace_all_batch_norm_modules_(root):
+    """Turn off the running statistics of all batch normalisations in a module, in place; returns it. vmap needs this.
+
+        gt.func.replace_all_batch_norm_modules_(model)
+    """
+    from gt.nn.norm import _BatchNorm
+    for module in root.modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

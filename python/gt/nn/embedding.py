@@ -34,6 +34,8 @@ def _rarer(rows, index, count):
 
 
 def _rows(weight, index, scale_grad_by_freq):
+    if not isinstance(index, gt.Tensor):
+        raise TypeError(f"embedding(): argument 'indices' (position 2) must be Tensor, not {type(index).__name__}")
     if index.is_floating_point() or index.dtype == _gt.bool:
         raise RuntimeError(f'Expected tensor for argument #1 \'indices\' to have one of the following scalar types: Long, '
                            f'Int; but got {index.dtype} instead (while checking arguments for embedding)')

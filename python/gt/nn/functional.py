@@ -249,15 +249,32 @@ relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = map(
 # ---- layers --------------------------------------------------------------------------------------------------
 
 
+def _check_linear(input, weight, bias):
+    """Raise PyTorch's errors, where those of the product and the sum would differ."""
+    for place, name, value in ((1, 'input', input), (2, 'weight', weight)):
+        if not hasattr(value, 'requires_grad'):
+            raise TypeError(f"linear(): argument '{name}' (position {place}) must be Tensor, not {type(value).__name__}")
+    if bias is None or _autocasting:
+        return
+    if weight.ndim != 2:
+        raise RuntimeError(f'mat2 must be a matrix, got {weight.ndim}-D tensor')
+    if input.dtype != weight.dtype:
+        raise RuntimeError(f'mat1 and mat2 must have the same dtype, but got {input.dtype._kind} and {weight.dtype._kind}')
+    if bias.dtype != weight.dtype:
+        raise RuntimeError(f'self and mat2 must have the same dtype, but got {bias.dtype._kind} and {weight.dtype._kind}')
+
+
 def linear(input, weight, bias=None):
     """x @ weight.T + bias: weight is (outputs, inputs)."""
     output = _gt._linear(input, weight, bias)
     if output is not None:
         return output
+    _check_linear(input, weight, bias)
     output = input @ weight.t()
     if bias is None:
         return output
-    return output + (bias.to(output.dtype) if _autocasting else bias)
+    bias = bias.to(output.dtype) if _autocasting else bias
+    return output + (bias if bias.shape == output.shape[-1:] else bias.expand(output.shape))
 
 
 def bilinear(input1, input2, weight, bias=None):

@@ -154,10 +154,6 @@ def _check_probabilities(input, target):
             raise RuntimeError(f'all elements of {name} should be between 0 and 1')
 
 
-_TYPES = {'float32': 'Float', 'float64': 'Double', 'float16': 'Half', 'bfloat16': 'BFloat16', 'int64': 'Long', 'int32': 'Int',
-          'int16': 'Short', 'int8': 'Char', 'uint8': 'Byte', 'bool': 'Bool'}
-
-
 def _check_sizes(input, target):
     if input.shape != target.shape:
         raise ValueError(f'Target size (gt.Size({list(target.shape)})) must be the same as input size '
@@ -171,7 +167,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise ValueError(f'Using a target size (gt.Size({list(target.shape)})) that is different to the input size '
                          f'(gt.Size({list(input.shape)})) is deprecated. Please ensure they have the same size.')
     if input.dtype != target.dtype:
-        raise RuntimeError(f'Found dtype {_TYPES[target.dtype.name]} but expected {_TYPES[input.dtype.name]}')
+        raise RuntimeError(f'Found dtype {target.dtype._kind} but expected {input.dtype._kind}')
     _check_probabilities(input, target)
     loss = _BinaryCrossEntropy.apply(input, target)
     return _reduced(loss if weight is None else loss * weight, reduction)
@@ -201,14 +197,37 @@ def _class_shape(weight, input):
     return weight.reshape(-1, *(1,) * (input.ndim - 1 - _class_dim(input)))
 
 
+def _refuse_target(shape, target, expected):
+    """Raise PyTorch's error for class indices of a shape that does not fit the scores'."""
+    if len(shape) != 1 and shape[0] != (target[0] if target else 0):
+        raise ValueError(f'Expected input batch_size ({shape[0]}) to match target batch_size ({target[0] if target else 0}).')
+    if len(shape) < 3 and len(target) > 1:
+        raise RuntimeError('0D or 1D target tensor expected, multi-target not supported')
+    if len(shape) == 4 and len(target) != 3:
+        raise RuntimeError(f'only batches of spatial targets supported (3D tensors) but got targets of dimension: {len(target)}')
+    if len(shape) in (1, 2, 4):
+        raise RuntimeError(f'size mismatch (got input: {list(shape)} , target: {list(target)}')
+    raise RuntimeError(f'Expected target size {list(expected)}, got {list(target)}')
+
+
+def _check_classes(name, input, target):
+    if not isinstance(target, gt.Tensor):
+        raise TypeError(f"{name}(): argument 'target' (position 2) must be Tensor, not {type(target).__name__}")
+    if not isinstance(input, gt.Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
 def _picked(scores, target, weight, ignore_index):
     """-score of each target class times its weight, those weights, and which targets count."""
     dim, shape = _class_dim(scores), scores.shape
     expected, classes = shape[:dim] + shape[dim + 1:], shape[dim]
     if target.shape != expected:
-        raise ValueError(f'Expected target of shape {expected} for input of shape {shape}, got {target.shape}')
+        _refuse_target(shape, target.shape, expected)
+    if weight is not None and weight.shape != (classes,):
+        raise RuntimeError(f'weight tensor should be defined either for all {classes} classes or no classes but got weight '
+                           f'tensor of shape: {list(weight.shape)}')
     if target.dtype not in (gt.int64, gt.uint8):
-        raise RuntimeError(f'expected scalar type Long but found {_TYPES[target.dtype.name]}')
+        raise RuntimeError(f'expected scalar type Long but found {target.dtype._kind}')
     bad = target._outside(0, classes - 1, ignore_index)
     if bad is not None and bad != ignore_index:
         raise IndexError(f'Target {bad} is out of bounds.')
@@ -238,6 +257,9 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     loss = _gt._nll(input, target, ignore_index, reduction) if weight is None else None
     if loss is not None:
         return loss
+    _check_classes('nll_loss_nd', input, target)
+    if not (input.is_floating_point() or input.is_complex()):
+        raise NotImplementedError(f'"nll_loss_out_frame" not implemented for \'{input.dtype._kind}\'')
     losses, weights, _ = _picked(input, target, weight, ignore_index)
     return _weighted(losses, weights, reduction)
 
@@ -247,7 +269,8 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     """-log(softmax(x))[class]: of scores (N, C, ...) and class indices (N, ...) or probabilities (N, C, ...)."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(f'label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}')
+        raise RuntimeError(f'label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}')
+    _check_classes('cross_entropy_loss', input, target)
     dim = _class_dim(input)
     scores = input.log_softmax(dim)
     loss = _gt._nll(scores, target, ignore_index, reduction) if weight is None and not label_smoothing else None
@@ -257,7 +280,9 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     if target.shape == input.shape:
         if not target.is_floating_point():
             raise RuntimeError('Expected floating point type for target with class probabilities, got '
-                               f'{_TYPES[target.dtype.name]}')
+                               f'{target.dtype._kind}')
+        if ignore_index >= 0:
+            raise RuntimeError('ignore_index is not supported for floating point target')
         if label_smoothing:
             target = target * (1 - label_smoothing) + smoothing
         weighted = scores * target if weight is None else scores * target * _class_shape(weight, input)

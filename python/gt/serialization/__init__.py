@@ -123,6 +123,8 @@ def _read(data, label, reader, f):
         if start is not None:
             f.seek(start + end)
         return obj
+    if data[0] == 0x80 and len(data) > 2 and data[1] <= 5 and data[-1] == ord('.'):
+        raise pickle.UnpicklingError('a plain pickle, which no version of save() wrote: read it with pickle.load, if you trust it')
     return safetensors.read(data, label)
 
 

@@ -2,7 +2,7 @@
 
 from gt import _help
 
-_MODULES = ('checkpoint', 'data', 'dlpack', 'hooks', 'tensorboard')
+_MODULES = ('_pytree', 'benchmark', 'checkpoint', 'data', 'dlpack', 'hooks', 'tensorboard')
 
 
 def __getattr__(name):
@@ -19,4 +19,4 @@ def __dir__():
     return [name for name in _public() if name != 'tensorboard' or find_spec('tensorboard')]
 
 
-_public = _help.publish(__name__, *_MODULES)
+_public = _help.publish(__name__, *(name for name in _MODULES if not name.startswith('_')))

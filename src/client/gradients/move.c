@@ -297,13 +297,13 @@ static void mean_rule(gt_frame *f, scattering *s)
     s->gsrc = gathered(f, s, s->gself);
 }
 
-/* Shared evenly between all that reach the extreme. */
+/* Shared evenly between all that reach the extreme. As in PyTorch self counts among them even where it was left out. */
 static void scattered_extreme_rule(gt_frame *f, scattering *s)
 {
     gt_dtype dtype = (gt_dtype)f->g->meta.dtype;
     gt_tensor *self_reached = CAST(EMIT2(eq, f->x, f->out), dtype);
     gt_tensor *src_reached = CAST(EMIT2(eq, s->src, gathered(f, s, f->out)), dtype);
-    gt_tensor *share = divided_by_count(f, s, s->without_self ? ZEROS(&f->g->meta) : self_reached, src_reached);
+    gt_tensor *share = divided_by_count(f, s, self_reached, src_reached);
     s->gself = MUL(self_reached, share);
     s->gsrc = MUL(src_reached, gathered(f, s, share));
 }
