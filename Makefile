@@ -74,7 +74,7 @@ on_engines = for engine in far late; do \
 test-long: setup-test build
 	@status=0; \
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
-	$(python) tests/python/alias_programs.py --count 100000 || status=1; \
+	$(python) tests/python/alias_programs.py --count 100000 --processes $$(nproc) || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
 	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 || status=1; \
 	exit $$status

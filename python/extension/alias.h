@@ -65,6 +65,12 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
 PyObject *gt__py_view_as_real(PyObject *self);
 PyObject *gt__py_view_as_complex(PyObject *self);
 
+/* products.c: gt_matmul, where the node saves what PyTorch's saves: a copy of some operands. The objects of the operands tell
+ * their strides; they need not be tensors. */
+gt_err gt__py_multiply(PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b, gt_tensor **out);
+/* The same for a linear layer, before it is emitted: in[0] is the caller's, and may be replaced. */
+gt_err gt__py_linear_input(PyObject *x, PyObject *weight, gt_tensor **in);
+
 /* The view is one of several results of an operation. `maker` is static. */
 void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
 

@@ -91,6 +91,11 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     bool bare = view && !alias->tracked && (!alias->node || alias->node->discards);
     if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
         return 0;
+    if (wanted && ((TensorObject *)self)->tensor->inference && !gt__inference_here) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+        return -1;
+    }
     if (view && !wanted) {
         if (alias->known)
             return refuse_computed();
@@ -338,6 +343,8 @@ static PyObject *get_version(PyObject *self, void *closure)
     (void)closure;
     const TensorObject *object = (TensorObject *)self;
     const gt_versions *versions = object->alias ? object->alias->versions : object->tensor->versions;
+    if (object->tensor->inference)
+        return PyErr_Format(PyExc_RuntimeError, "Inference tensors do not track version counter.");
     return PyLong_FromUnsignedLong(versions ? versions->count : object->tensor->version);
 }
 
@@ -640,20 +647,12 @@ static PyObject *py_remove_hook(PyObject *module, PyObject *capsule)
     Py_RETURN_NONE;
 }
 
-/* ---- mode and tape ----------------------------------------------------------------------------------------------- */
+/* ---- tape -------------------------------------------------------------------------------------------------------- */
 
-static PyObject *py_set_grad_enabled(PyObject *module, PyObject *value)
+static PyObject *method_is_inference(PyObject *self, PyObject *unused)
 {
-    (void)module;
-    bool wanted = true;
-    return gt__py_flag(value, &wanted) < 0 ? NULL : PyBool_FromLong(gt__grad_enable(wanted));
-}
-
-static PyObject *py_is_grad_enabled(PyObject *module, PyObject *unused)
-{
-    (void)module;
     (void)unused;
-    return PyBool_FromLong(gt__grad_enabled());
+    return PyBool_FromLong(((TensorObject *)self)->tensor->inference);
 }
 
 /* One node: (number, op name or "leaf", shape, operand numbers, consumed). */
@@ -701,6 +700,7 @@ static PyObject *py_tape(PyObject *module, PyObject *unused)
 }
 
 PyMethodDef gt__py_autograd_methods[] = {
+    NOARGS("is_inference", method_is_inference, "is_inference(): whether it was made in inference_mode()."),
     FAST("requires_grad_", method_requires_grad, "requires_grad_(requires_grad=True)"),
     FAST("backward", method_backward,
          "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)"),
@@ -731,8 +731,6 @@ PyMethodDef gt__py_autograd_functions[] = {
     {.ml_name = "_own", .ml_meth = gt__py_own, .ml_flags = METH_O},
     {.ml_name = "_pieces", .ml_meth = py_pieces, .ml_flags = METH_VARARGS},
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
-    {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
-    NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),
     NOARGS("_tape", py_tape, "The recorded ops of this thread's client, oldest first."),
     {.ml_name = NULL},
 };

@@ -11,10 +11,12 @@
 #include "pyengine.h"
 
 #include <pthread.h>
+#include <structmember.h>
 #include <time.h>
 
 typedef struct ConnectionObject {
     PyObject_HEAD gt_client *client; /* NULL once closed */
+    PyObject *device;                /* of its tensors, once client/device.py has asked for it */
 } ConnectionObject;
 
 /* All open clients, to be closed at exit; some have outlived their ConnectionObject. */
@@ -227,6 +229,7 @@ static ConnectionObject *connection_new(gt_client *client)
         gt_client_close(&client);
         return (ConnectionObject *)PyErr_NoMemory();
     }
+    connection->device = NULL;
     *entry = (OpenClient){.next = open_clients, .client = client, .connection = connection};
     open_clients = entry;
     connection->client = client;
@@ -240,6 +243,7 @@ static void connection_dealloc(PyObject *self)
         if (entry->connection == (ConnectionObject *)self)
             entry->connection = NULL;
     reap_orphans();
+    Py_XDECREF(((ConnectionObject *)self)->device);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -563,14 +567,19 @@ static PyObject *py_hot_paths(PyObject *module, PyObject *unused)
     return text;
 }
 
-/* The client that this thread uses, if it is open already; never opens one. */
-static gt_client *client_if_open(void)
+static gt_client *usable_client(const ConnectionObject *connection)
+{
+    return connection && connection->client && !is_foreign(connection->client) ? connection->client : NULL;
+}
+
+/* The connection that this thread uses, if it is open already; never opens one. Borrowed. */
+static ConnectionObject *connection_if_open(void)
 {
     ConnectionObject *connection = thread_connection();
     if (!connection && !PyErr_Occurred() && has_default())
         connection = default_connection;
     PyErr_Clear();
-    return connection && connection->client && !is_foreign(connection->client) ? connection->client : NULL;
+    return usable_client(connection) ? connection : NULL;
 }
 
 static PyObject *py_region_enter(PyObject *module, PyObject *number)
@@ -579,16 +588,23 @@ static PyObject *py_region_enter(PyObject *module, PyObject *number)
     unsigned long region = PyLong_AsUnsignedLong(number);
     if (PyErr_Occurred())
         return NULL;
-    gt_client *client = client_if_open();
-    if (client)
-        gt__hotpath_enter(client, region);
-    Py_RETURN_NONE;
+    ConnectionObject *connection = connection_if_open();
+    if (!connection)
+        Py_RETURN_NONE;
+    gt__hotpath_enter(connection->client, region);
+    return Py_NewRef((PyObject *)connection);
 }
 
-static PyObject *py_region_leave(PyObject *module, PyObject *unused)
+/* The thread may use another connection by now than when it entered. */
+static PyObject *py_region_leave(PyObject *module, PyObject *entered)
 {
-    (void)module, (void)unused;
-    gt_client *client = client_if_open();
+    (void)module;
+    if (entered == Py_None)
+        Py_RETURN_NONE;
+    if (!PyObject_TypeCheck(entered, gt__py_connection_type))
+        return PyErr_Format(PyExc_TypeError, "_region_leave takes what _region_enter returned, not %s",
+                            Py_TYPE(entered)->tp_name);
+    gt_client *client = usable_client((ConnectionObject *)entered);
     if (client)
         gt__hotpath_leave(client);
     Py_RETURN_NONE;
@@ -638,8 +654,12 @@ PyMethodDef gt__py_connect_functions[] = {
     {.ml_name = "_region_enter",
      .ml_meth = py_region_enter,
      .ml_flags = METH_O,
-     .ml_doc = "_region_enter(number): what is issued until _region_leave() should become a hot path."},
-    NOARGS("_region_leave", py_region_leave, "_region_leave(): the end of the region."),
+     .ml_doc = "_region_enter(number): what is issued until _region_leave() should become a hot path. Returns the "
+               "connection, None if there is none yet."},
+    {.ml_name = "_region_leave",
+     .ml_meth = py_region_leave,
+     .ml_flags = METH_O,
+     .ml_doc = "_region_leave(entered): the end of the region; what _region_enter returned."},
     {.ml_name = "_site",
      .ml_meth = py_site,
      .ml_flags = METH_O,
@@ -707,6 +727,10 @@ int gt__py_connect_init(PyObject *module)
         {.name = "waiting", .get = connection_waiting, .doc = "Whether some thread waits for its server now."},
         {.name = NULL},
     };
+    static PyMemberDef members[] = {
+        {.name = "_device", .type = T_OBJECT, .offset = offsetof(ConnectionObject, device)},
+        {.name = NULL},
+    };
     static PyMethodDef methods[] = {
         NOARGS("close", connection_close, "Disconnect; tensors of this client cannot be used any more."),
         {.ml_name = NULL},
@@ -715,6 +739,7 @@ int gt__py_connect_init(PyObject *module)
         SLOT(Py_tp_dealloc, connection_dealloc),
         SLOT(Py_tp_repr, connection_repr),
         SLOT(Py_tp_getset, attributes),
+        SLOT(Py_tp_members, members),
         SLOT(Py_tp_methods, methods),
         SLOT(Py_tp_doc, "Connection()\n--\n\nA client's connection to a server, or its embedded server."),
         {.slot = 0},

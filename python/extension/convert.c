@@ -154,6 +154,40 @@ int gt__py_check_parts(PyObject *object, gt_dtype dtype)
     return -1;
 }
 
+/* gt.device; borrowed. NULL: exception. */
+static PyObject *device_type(void)
+{
+    static PyObject *type;
+    if (!type) {
+        PyObject *module = PyImport_ImportModule("gt.client.device");
+        type = module ? PyObject_GetAttrString(module, "device") : NULL;
+        Py_XDECREF(module);
+    }
+    return type;
+}
+
+bool gt__py_is_device(PyObject *object)
+{
+    PyObject *type = device_type();
+    if (!type)
+        PyErr_Clear(); /* while the package is imported */
+    return (PyObject *)Py_TYPE(object) == type;
+}
+
+int gt__py_check_device(PyObject *object)
+{
+    static PyObject *good; /* the text that was checked last */
+    if (!object || object == Py_None || object == good || gt__py_is_device(object))
+        return 0;
+    PyObject *device = device_type() ? PyObject_CallOneArg(device_type(), object) : NULL;
+    if (!device)
+        return -1;
+    Py_DECREF(device);
+    if (PyUnicode_CheckExact(object))
+        Py_XSETREF(good, Py_NewRef(object));
+    return 0;
+}
+
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value)
 {
     int found = gt__py_literal(object, kind, value);

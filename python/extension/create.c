@@ -1,8 +1,8 @@
 /*
  * create.c: functions that make tensors: tensor, zeros, full, arange, rand, ... and their _like forms.
  *
- * Sizes are given one by one or as a tuple. All take dtype= and requires_grad=. device= is accepted and ignored: the
- * dispatcher places tensors.
+ * Sizes are given one by one or as a tuple. All take dtype= and requires_grad=. device= is checked and has no
+ * other effect: the dispatcher places tensors.
  */
 #include "client/intercept.h"
 
@@ -33,30 +33,44 @@ static PyObject *finish(const Creation *creation, gt_err err, gt_tensor *tensor)
     return object;
 }
 
-/* The options that end every signature: dtype, requires_grad, then generator for those that draw, device. */
+/* The options that are in every signature. */
+#define OPTIONS "dtype", "requires_grad", "device", "layout", "pin_memory"
+enum { OPTION_COUNT = 5 };
+
+static int check_layout(PyObject *layout)
+{
+    PyObject *text = layout && layout != Py_None ? PyObject_Repr(layout) : NULL;
+    bool strided = text && PyUnicode_CompareWithASCIIString(text, "gt.strided") == 0;
+    if (text && !strided)
+        PyErr_Format(PyExc_NotImplementedError, "layout=%U: this function makes strided tensors only", text);
+    Py_XDECREF(text);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static int options(PyObject *const *values, gt_dtype default_dtype, Creation *creation)
 {
     creation->dtype = default_dtype;
     creation->has_dtype = values[0] && values[0] != Py_None;
     creation->requires_grad = false;
-    creation->generator = values[2];
     creation->like = NULL;
-    return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0
+    return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0 ||
+                   gt__py_check_device(values[2]) < 0 || (values[3] && check_layout(values[3]) < 0)
                ? -1
                : 0;
 }
 
-/* name(*size, dtype=, requires_grad=, generator=, device=) */
+/* name(*size, OPTIONS, generator=) */
 static int sized(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, Creation *creation)
 {
-    static const char *const names[] = {"size|shape", "dtype", "requires_grad", "generator", "device"};
-    PyObject *values[5];
-    if (gt__py_parse(name, args + nargs, 0, kwnames, names, 5, 0, values) < 0)
+    static const char *const names[] = {"size|shape", OPTIONS, "generator"};
+    PyObject *values[OPTION_COUNT + 2];
+    if (gt__py_parse(name, args + nargs, 0, kwnames, names, OPTION_COUNT + 2, 0, values) < 0)
         return -1;
     int status = values[0] ? gt__py_ints(values[0], &creation->rank, creation->shape)
                            : gt__py_shape(args, nargs, &creation->rank, creation->shape);
     if (status < 0 || options(values + 1, gt__default_dtype, creation) < 0)
         return -1;
+    creation->generator = values[OPTION_COUNT + 1];
     creation->client = gt__py_client();
     return creation->client ? 0 : -1;
 }
@@ -150,14 +164,14 @@ static PyObject *make(const Creation *creation, gt_opcode op, int64_t value)
     static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)     \
     {                                                                                                             \
         (void)module;                                                                                             \
-        static const char *const names[] = {"input",     "dtype",  "requires_grad",                               \
-                                            "generator", "device", "memory_format"};                              \
-        PyObject *values[6];                                                                                      \
+        static const char *const names[] = {"input", OPTIONS, "generator", "memory_format"};                      \
+        PyObject *values[OPTION_COUNT + 3];                                                                       \
         Creation creation = {.like = NULL};                                                                       \
-        return gt__py_parse(#name "_like", args, nargs, kwnames, names, 6, 1, values) < 0 ||                      \
-                       like(values[0], values + 1, values[5], &creation) < 0                                      \
-                   ? NULL                                                                                         \
-                   : make(&creation, op, value);                                                                  \
+        if (gt__py_parse(#name "_like", args, nargs, kwnames, names, OPTION_COUNT + 3, 1, values) < 0 ||          \
+            like(values[0], values + 1, values[OPTION_COUNT + 2], &creation) < 0)                                 \
+            return NULL;                                                                                          \
+        creation.generator = values[OPTION_COUNT + 1];                                                            \
+        return make(&creation, op, value);                                                                        \
     }
 SIZED(zeros, GT_OP_full, 0)
 SIZED(ones, GT_OP_full, 1)
@@ -181,13 +195,13 @@ static PyObject *full_complex(const Creation *creation, const double *parts)
 static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"size|shape", "fill_value", "dtype", "requires_grad", "device"};
-    PyObject *values[5];
+    static const char *const names[] = {"size|shape", "fill_value", OPTIONS};
+    PyObject *values[OPTION_COUNT + 2];
     Creation creation = {.like = NULL};
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value;
     gt_tensor *out = NULL;
-    if (gt__py_parse("full", args, nargs, kwnames, names, 5, 2, values) < 0)
+    if (gt__py_parse("full", args, nargs, kwnames, names, OPTION_COUNT + 2, 2, values) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "full() needs size and fill_value");
@@ -207,21 +221,20 @@ static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
 static PyObject *py_full_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"input",         "fill_value", "dtype",
-                                        "requires_grad", "device",     "memory_format"};
-    PyObject *values[6];
+    static const char *const names[] = {"input", "fill_value", OPTIONS, "memory_format"};
+    PyObject *values[OPTION_COUNT + 3];
     Creation creation = {.like = NULL};
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value;
     gt_tensor *out = NULL;
-    if (gt__py_parse("full_like", args, nargs, kwnames, names, 6, 2, values) < 0)
+    if (gt__py_parse("full_like", args, nargs, kwnames, names, OPTION_COUNT + 3, 2, values) < 0)
         return NULL;
     if (!values[1])
         return PyErr_Format(PyExc_TypeError, "full_like() missing required argument 'fill_value'");
     double parts[2];
     int is_complex = gt__py_complex(values[1], &parts[0], &parts[1]);
     if (is_complex < 0 || (!is_complex && gt__py_number(values[1], &kind, &value) < 0) ||
-        like(values[0], values + 2, values[5], &creation) < 0)
+        like(values[0], values + 2, values[OPTION_COUNT + 2], &creation) < 0)
         return NULL;
     if (is_complex)
         return full_complex(&creation, parts);
@@ -251,12 +264,11 @@ static int bounds(PyObject *low_object, PyObject *high_object, int64_t *low, int
 static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"low",           "high",      "size|shape", "dtype",
-                                        "requires_grad", "generator", "device"};
-    PyObject *values[7];
+    static const char *const names[] = {"low", "high", "size|shape", OPTIONS, "generator"};
+    PyObject *values[OPTION_COUNT + 4];
     Creation creation = {.like = NULL};
     int64_t low, high;
-    if (gt__py_parse("randint", args, nargs, kwnames, names, 7, 3, values) < 0)
+    if (gt__py_parse("randint", args, nargs, kwnames, names, OPTION_COUNT + 4, 3, values) < 0)
         return NULL;
     if (nargs == 2 && !values[2] && !PyIndex_Check(args[1])) { /* randint(high, size) */
         values[2] = values[1];
@@ -268,20 +280,22 @@ static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs,
         gt__py_ints(values[2], &creation.rank, creation.shape) < 0 ||
         options(values + 3, GT_INT64, &creation) < 0 || !(creation.client = gt__py_client()))
         return NULL;
+    creation.generator = values[OPTION_COUNT + 3];
     return draw(&creation, GT_OP_randint, low, high);
 }
 
 static PyObject *py_randint_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"input",         "low",       "high",   "dtype",
-                                        "requires_grad", "generator", "device", "memory_format"};
-    PyObject *values[8];
+    static const char *const names[] = {"input", "low", "high", OPTIONS, "generator", "memory_format"};
+    PyObject *values[OPTION_COUNT + 5];
     Creation creation = {.like = NULL};
     int64_t low, high;
-    if (gt__py_parse("randint_like", args, nargs, kwnames, names, 8, 3, values) < 0 ||
-        bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, values[7], &creation) < 0)
+    if (gt__py_parse("randint_like", args, nargs, kwnames, names, OPTION_COUNT + 5, 3, values) < 0 ||
+        bounds(values[1], values[2], &low, &high) < 0 ||
+        like(values[0], values + 3, values[OPTION_COUNT + 4], &creation) < 0)
         return NULL;
+    creation.generator = values[OPTION_COUNT + 3];
     return draw(&creation, GT_OP_randint, low, high);
 }
 
@@ -323,10 +337,10 @@ static int arange_count(const Number *n, bool exact, int64_t *count)
 static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"start", "end|stop", "step", "dtype", "requires_grad", "device"};
-    PyObject *values[6];
+    static const char *const names[] = {"start", "end|stop", "step", OPTIONS};
+    PyObject *values[OPTION_COUNT + 3];
     Creation creation = {.like = NULL};
-    if (gt__py_parse("arange", args, nargs, kwnames, names, 6, 3, values) < 0)
+    if (gt__py_parse("arange", args, nargs, kwnames, names, OPTION_COUNT + 3, 3, values) < 0)
         return NULL;
     if (!values[1] && values[0]) { /* arange(end) */
         values[1] = values[0];
@@ -368,12 +382,12 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
 static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"start", "end|stop", "steps|num", "dtype", "requires_grad", "device"};
-    PyObject *values[6];
+    static const char *const names[] = {"start", "end|stop", "steps|num", OPTIONS};
+    PyObject *values[OPTION_COUNT + 3];
     Creation creation = {.like = NULL};
     Number n[2];
     int64_t steps;
-    if (gt__py_parse("linspace", args, nargs, kwnames, names, 6, 3, values) < 0)
+    if (gt__py_parse("linspace", args, nargs, kwnames, names, OPTION_COUNT + 3, 3, values) < 0)
         return NULL;
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "linspace() needs start, end and steps");
@@ -404,12 +418,12 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
 static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"n", "m", "dtype", "requires_grad", "device"};
-    PyObject *values[5];
+    static const char *const names[] = {"n", "m", OPTIONS};
+    PyObject *values[OPTION_COUNT + 2];
     Creation creation = {.like = NULL};
     int64_t rows, columns;
     gt_tensor *out = NULL;
-    if (gt__py_parse("eye", args, nargs, kwnames, names, 5, 2, values) < 0)
+    if (gt__py_parse("eye", args, nargs, kwnames, names, OPTION_COUNT + 2, 2, values) < 0)
         return NULL;
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "eye() missing required argument 'n'");
@@ -453,6 +467,8 @@ static PyObject *from_object(PyObject *object, Creation *creation)
     if (gt__py_is_tensor(object)) { /* a copy: the value apart from the object's gradients and writes */
         gt_tensor *given = tensor;
         gt_err err = gt__tensor_detach(given, &tensor);
+        if (err == GT_OK)
+            tensor->inference = 0;
         gt_tensor_release(given);
         return finish(creation, err, tensor);
     }
@@ -462,10 +478,10 @@ static PyObject *from_object(PyObject *object, Creation *creation)
 static PyObject *py_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"data", "dtype", "requires_grad", "device"};
-    PyObject *values[4];
+    static const char *const names[] = {"data", OPTIONS};
+    PyObject *values[OPTION_COUNT + 1];
     Creation creation = {.like = NULL};
-    if (gt__py_parse("tensor", args, nargs, kwnames, names, 4, 2, values) < 0 ||
+    if (gt__py_parse("tensor", args, nargs, kwnames, names, OPTION_COUNT + 1, 2, values) < 0 ||
         options(values + 1, GT_FLOAT32, &creation) < 0)
         return NULL;
     return values[0] ? from_object(values[0], &creation)
@@ -476,10 +492,10 @@ static PyObject *py_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
 static PyObject *py_as_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"data", "dtype", "requires_grad", "device"};
-    PyObject *values[4];
+    static const char *const names[] = {"data", OPTIONS};
+    PyObject *values[OPTION_COUNT + 1];
     Creation creation = {.like = NULL};
-    if (gt__py_parse("as_tensor", args, nargs, kwnames, names, 4, 2, values) < 0 ||
+    if (gt__py_parse("as_tensor", args, nargs, kwnames, names, OPTION_COUNT + 1, 2, values) < 0 ||
         options(values + 1, GT_FLOAT32, &creation) < 0)
         return NULL;
     if (!values[0])

@@ -52,7 +52,10 @@ typedef PyObject *const *gt_py_args;
 /* Freed objects, kept for reuse: each has its reference to the type. */
 enum { GT_PY_SPARES = 1024 };
 extern TensorObject *gt__py_spares[GT_PY_SPARES];
-extern int gt__py_spare_count;
+extern int gt__py_spare_count, gt__py_spare_room; /* both 0 while a thread is in inference mode */
+
+/* Enter or leave inference mode on this thread: objects made there are marked. */
+void gt__py_inference_enable(bool wanted);
 
 PyObject *gt__py_wrap_new(gt_tensor *tensor);
 
@@ -87,6 +90,8 @@ static inline bool gt__py_is_recorded(PyObject *object)
 int gt__py_rebind(PyObject *self, gt_tensor *tensor);
 /* What PyTorch refuses to change in place, while operations are recorded. `source_tracked`: an operand requires a gradient. */
 int gt__py_check_write(PyObject *self, bool source_tracked);
+/* A tensor that was made in inference mode changes there only. gt__py_check_write looks at this, too. */
+int gt__py_check_inference(PyObject *self);
 /* An expanded tensor, whose elements share memory, takes one value for all of them only. */
 int gt__py_refuse_overlap(PyObject *self);
 /*
@@ -189,6 +194,9 @@ int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObje
                  const char *const *names, int count, int positional, PyObject **values);
 int gt__py_int64(PyObject *object, int64_t *value);
 int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
+/* An argument device=, which has no effect: -1 unless it is a gt.device, or a text or number that names one. */
+int gt__py_check_device(PyObject *object);
+bool gt__py_is_device(PyObject *object); /* a gt.device */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
@@ -245,12 +253,12 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap);
 int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor);
 int gt__py_interop_init(PyObject *module);
 
-/* ---- element.c: single elements as Python numbers, nested lists ------------------------------------------ */
+/* ---- element.c, sequence.c: single elements as Python numbers, nested lists ------------------------------- */
 
 PyObject *gt__py_element(gt_dtype dtype, const void *data);
 /* Nested lists of the elements of a fetched tensor. */
 PyObject *gt__py_list(const gt_meta *meta, const void *data);
-/* A tensor from nested sequences and numbers; *dtype is the wanted one if `given`. */
+/* A tensor from nested sequences of numbers, arrays and tensors; dtype is the wanted one if `given`. */
 int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor);
 
 /* ---- tables that tensor.c and module.c collect ----------------------------------------------------------- */
@@ -259,14 +267,14 @@ extern PyMethodDef gt__py_operator_methods[], gt__py_number_methods[], gt__py_re
     gt__py_shape_methods[];
 extern PyMethodDef gt__py_index_write_methods[], gt__py_alias_methods[], gt__py_gather_methods[],
     gt__py_layout_methods[], gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
-    gt__py_bounds_methods[];
+    gt__py_bounds_methods[], gt__py_product_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_site_functions[],
     gt__py_random_functions[];
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
-extern PyMethodDef gt__py_training_functions[];
+extern PyMethodDef gt__py_caller_functions[], gt__py_training_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
@@ -275,6 +283,6 @@ extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);
-int gt__py_training_init(PyObject *module);
+int gt__py_caller_init(PyObject *module);
 
 #endif

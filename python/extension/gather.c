@@ -79,15 +79,15 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
     return -1;
 }
 
-/* gt__emit_pick; a 0-d index counts as a list of one. */
+/* index_select; a 0-d index counts as a list of one. */
 static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     gt_tensor *list = NULL;
     if (index->meta.rank)
-        return gt__emit_pick(a, index, axis, out);
+        return gt__emit_pick(a, index, axis, GT_TAKE_SELECTED, out);
     gt_err err = gt_reshape(index, 1, (int64_t[]){1}, &list);
     if (err == GT_OK)
-        err = gt__emit_pick(a, list, axis, out);
+        err = gt__emit_pick(a, list, axis, GT_TAKE_SELECTED, out);
     gt_tensor_release(list);
     return err;
 }
@@ -159,7 +159,7 @@ static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t na
     if (index && !a->meta.rank)
         err = gt_copy(a, &out);
     else if (index)
-        err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
+        err = gt__emit_pick(a, index, axis, plain ? GT_TAKE_PLAIN : GT_TAKE_WRAPPED, &out);
     gt_tensor_release(a);
     gt_tensor_release(index);
     return index ? gt__py_result(err, out) : NULL;
@@ -235,8 +235,8 @@ static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *value
     return result;
 }
 
-static PyObject *scatter(gt_opcode op, bool in_place, PyObject *self, gt_py_args args, Py_ssize_t nargs,
-                         PyObject *kwnames)
+static PyObject *scatter(gt_opcode op, int64_t how, bool in_place, PyObject *self, gt_py_args args,
+                         Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "index", "src|value"};
     PyObject *values[3];
@@ -245,7 +245,7 @@ static PyObject *scatter(gt_opcode op, bool in_place, PyObject *self, gt_py_args
         return NULL;
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "%s() needs dim, index and src", name);
-    return scatter_at(op, self, values, 0, in_place);
+    return scatter_at(op, self, values, how, in_place);
 }
 
 static int reduction_from(PyObject *object)
@@ -281,10 +281,12 @@ static PyObject *scatter_reduce(bool in_place, PyObject *self, gt_py_args args, 
     {                                                                                                             \
         return function(__VA_ARGS__, self, args, nargs, kwnames);                                                 \
     }
-METHOD(scatter, scatter, GT_OP_scatter, false)
-METHOD(scatter_inplace, scatter, GT_OP_scatter, true)
-METHOD(scatter_add, scatter, GT_OP_scatter_add, false)
-METHOD(scatter_add_inplace, scatter, GT_OP_scatter_add, true)
+METHOD(scatter, scatter, GT_OP_scatter, 0, false)
+METHOD(scatter_inplace, scatter, GT_OP_scatter, 0, true)
+METHOD(scatter_add, scatter, GT_OP_scatter_add, 0, false)
+METHOD(scatter_add_inplace, scatter, GT_OP_scatter_add, 0, true)
+METHOD(add_stepwise, scatter, GT_OP_scatter_add, GT_SCATTER_STEPWISE, false)
+METHOD(add_stepwise_inplace, scatter, GT_OP_scatter_add, GT_SCATTER_STEPWISE, true)
 METHOD(scatter_reduce, scatter_reduce, false)
 METHOD(scatter_reduce_inplace, scatter_reduce, true)
 #undef METHOD
@@ -321,6 +323,9 @@ PyMethodDef gt__py_gather_methods[] = {
          "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what "
          "meets."),
     FAST("scatter_", method_scatter_inplace, "scatter_(dim, index, src): in place."),
+    FAST("_add_stepwise", method_add_stepwise,
+         "_add_stepwise(dim, index, src): scatter_add, halves rounded at each step."),
+    FAST("_add_stepwise_", method_add_stepwise_inplace, "_add_stepwise_(dim, index, src): in place."),
     FAST("scatter_add_", method_scatter_add_inplace, "scatter_add_(dim, index, src): in place."),
     FAST("scatter_reduce_", method_scatter_reduce_inplace,
          "scatter_reduce_(dim, index, src, reduce, include_self=True): in place."),

@@ -265,6 +265,7 @@ static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value,
                                PyObject *self, gt_tensor **out)
 {
     gt_opcode op = accumulate ? GT_OP_scatter_add : GT_OP_scatter;
+    int64_t how = accumulate ? GT_SCATTER_STEPWISE : 0; /* as in PyTorch */
     gt_tensor *positions, *source, *flat;
     gt_strides memory;
     int64_t numel = a->meta.numel;
@@ -273,10 +274,10 @@ static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value,
     unsigned held;
     GT_TRY(gt__py_held(self, a, 2 + 1 + 2, &held));
     if (a->meta.rank == 1)
-        return gt__emit_scatter(op, a, positions, source, 0, 0, held, out);
+        return gt__emit_scatter(op, a, positions, source, 0, how, held, out);
     GT_TRY(gt__emit_reshape(a, 1, &numel, held, &flat));
     gt__index_keep(scratch, flat);
-    GT_TRY(gt__emit_scatter(op, flat, positions, source, 0, 0, 1, &flat));
+    GT_TRY(gt__emit_scatter(op, flat, positions, source, 0, how, 1, &flat));
     gt__index_keep(scratch, flat);
     return gt__emit_reshape(flat, a->meta.rank, a->meta.shape, 1, out);
 }
@@ -508,7 +509,7 @@ static int put(PyObject *self, PyObject *key_object, PyObject *value_object, boo
         return -1;
     int status = in_place && key.advanced ? gt__py_check_operands(self, NULL, 0) : 0;
     if (status == 0 && in_place)
-        status = check_value(self, &key, value_object);
+        status = gt__py_check_inference(self) < 0 ? -1 : check_value(self, &key, value_object);
     const gt_alias *alias = ((TensorObject *)self)->alias;
     if (status == 0 && in_place && is_whole(self, &key)) /* self itself, not a view of it */
         status = gt__py_refuse_overlap(self) < 0 ? -1 : write_value(self, &value);

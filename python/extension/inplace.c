@@ -38,6 +38,22 @@ int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides)
     return -1;
 }
 
+int gt__py_check_inference(PyObject *self)
+{
+    const TensorObject *object = (TensorObject *)self;
+    const gt_alias *alias = object->alias;
+    if (LIKELY(!object->tensor->inference) || gt__inference_here)
+        return 0;
+    if (alias && alias->parent && alias->family == alias)
+        return 0; /* PyTorch does not count writes through detach() and .data, and lets them pass */
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
+        "normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more "
+        "details.");
+    return -1;
+}
+
 int gt__py_check_write(PyObject *self, bool source_tracked)
 {
     const TensorObject *object = (TensorObject *)self;
@@ -46,9 +62,10 @@ int gt__py_check_write(PyObject *self, bool source_tracked)
         err = gt__alias_check_write(object->alias, source_tracked);
     else if (UNLIKELY(object->tensor->node && gt__py_is_leaf(object->tensor) && gt__grad_enabled()))
         err = gt__fail(GT_ERR_VALUE, "a leaf Variable that requires grad is being used in an in-place operation.");
-    if (err != GT_OK)
-        gt__py_raise(err);
-    return err == GT_OK ? 0 : -1;
+    if (LIKELY(err == GT_OK))
+        return gt__py_check_inference(self);
+    gt__py_raise(err);
+    return -1;
 }
 
 /* The whole of a recorded tensor is replaced by a value without a gradient: it stays recorded, with a gradient of 0. */
@@ -73,6 +90,7 @@ static gt_err next_value(gt_tensor *old, gt_tensor *tensor, gt_tensor **out)
     else
         *out = gt_tensor_retain(tensor);
     (*out)->version = old->version + 1;
+    (*out)->inference = old->inference;
     return GT_OK;
 }
 

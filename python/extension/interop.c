@@ -537,34 +537,6 @@ static PyObject *method_value_id(PyObject *self, PyObject *unused)
     return tensor ? PyLong_FromUnsignedLongLong(tensor->id) : NULL;
 }
 
-static PyObject *copy_object(PyObject *self)
-{
-    gt_tensor *tensor = gt__py_use(self), *out = NULL;
-    if (!tensor)
-        return NULL;
-    bool requires_grad = tensor->node != NULL;
-    gt_err err = gt__tensor_detach(tensor, &out);
-    PyObject *copy = gt__py_result(err, out);
-    if (copy && gt__py_set_requires_grad(copy, requires_grad) < 0)
-        Py_CLEAR(copy);
-    return copy;
-}
-
-static PyObject *method_copy(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return copy_object(self);
-}
-
-static PyObject *method_deepcopy(PyObject *self, PyObject *memo)
-{
-    PyObject *copy = copy_object(self), *key = copy ? PyLong_FromVoidPtr(self) : NULL;
-    if (!key || (PyDict_Check(memo) && PyDict_SetItem(memo, key, copy) < 0))
-        Py_CLEAR(copy);
-    Py_XDECREF(key);
-    return copy;
-}
-
 PyMethodDef gt__py_interop_methods[] = {
     FAST("numpy", method_numpy, "numpy(): the elements as an array; waits for them. bfloat16 comes as float32."),
     FAST("__array__", method_array, "__array__(dtype=None, copy=None): for numpy.asarray."),
@@ -573,11 +545,6 @@ PyMethodDef gt__py_interop_methods[] = {
     NOARGS("_elements", method_elements, "_elements(): the elements as a buffer, also of bfloat16; waits."),
     NOARGS("_value_id", method_value_id, "_value_id(): a number; tensors that share a value have the same one."),
     NOARGS("__reduce__", method_reduce, "Pickle by value."),
-    NOARGS("__copy__", method_copy, "A tensor with this value."),
-    {.ml_name = "__deepcopy__",
-     .ml_meth = method_deepcopy,
-     .ml_flags = METH_O,
-     .ml_doc = "A tensor with this value."},
     {.ml_name = NULL},
 };
 

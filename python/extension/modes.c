@@ -1,7 +1,8 @@
 /*
- * modes.c: the modes of src/client/intercept.h as functions: autocast, the default dtype, anomaly detection. The context
+ * modes.c: modes as functions: autocast, the default dtype, anomaly detection, recording and inference mode. The context
  * managers and settings that users see are in python/gt/amp, python/gt/autograd and python/gt/_defaults.py.
  */
+#include "client/autograd.h"
 #include "client/intercept.h"
 
 #include <stdatomic.h>
@@ -88,7 +89,69 @@ static PyObject *py_set_fast_products(PyObject *module, PyObject *value)
     return Py_NewRef(Py_None);
 }
 
+/* ---- recording ------------------------------------------------------------------------------------------------- */
+
+static _Thread_local bool claimed; /* what is_grad_enabled() tells in inference mode */
+
+static PyObject *py_set_grad_enabled(PyObject *module, PyObject *value)
+{
+    (void)module;
+    bool wanted = true;
+    if (gt__py_flag(value, &wanted) < 0)
+        return NULL;
+    if (!gt__inference_here)
+        return PyBool_FromLong(gt__grad_enable(wanted));
+    bool before = claimed; /* nothing is recorded in inference mode, but is_grad_enabled() tells what was set */
+    claimed = wanted;
+    return PyBool_FromLong(before);
+}
+
+/* _set_inference(mode): enter or leave inference mode, which disables or enables recording; returns what _restore_inference takes. */
+static PyObject *py_set_inference(PyObject *module, PyObject *value)
+{
+    (void)module;
+    bool wanted = true, before = gt__inference_here, claim = claimed;
+    if (gt__py_flag(value, &wanted) < 0)
+        return NULL;
+    bool recorded = gt__grad_enable(!wanted);
+    claimed = !wanted;
+    gt__py_inference_enable(wanted);
+    return Py_BuildValue("(iii)", before, recorded, claim);
+}
+
+static PyObject *py_restore_inference(PyObject *module, PyObject *state)
+{
+    (void)module;
+    int inference, recorded, claim;
+    if (!PyArg_ParseTuple(state, "iii", &inference, &recorded, &claim))
+        return NULL;
+    gt__py_inference_enable(inference);
+    gt__grad_enable(recorded);
+    claimed = claim;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_is_inference_mode_enabled(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gt__inference_here);
+}
+
+static PyObject *py_is_grad_enabled(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gt__inference_here ? claimed : gt__grad_enabled());
+}
+
 PyMethodDef gt__py_mode_functions[] = {
+    {.ml_name = "_set_inference", .ml_meth = py_set_inference, .ml_flags = METH_O},
+    {.ml_name = "_restore_inference", .ml_meth = py_restore_inference, .ml_flags = METH_O},
+    NOARGS("is_inference_mode_enabled", py_is_inference_mode_enabled,
+           "is_inference_mode_enabled(): whether this thread is in inference_mode()."),
+    {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
+    NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),
     NOARGS("_autocast", py_autocast, "_autocast(): ((cpu, dtype), (cuda, dtype)) of this thread."),
     {.ml_name = "_set_autocast", .ml_meth = py_set_autocast, .ml_flags = METH_VARARGS},
     NOARGS("get_default_dtype", py_default_dtype, "get_default_dtype(): the dtype of floats without one."),

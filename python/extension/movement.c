@@ -1,6 +1,5 @@
 /*
- * movement.c: products and data movement: matmul, cast, cat, stack, where, sorting orders, triangles; gather.c
- * has gather and scatter. Each is one or two calls of the client. PyTorch's composed functions (sort, topk, split, roll, ...)
+ * movement.c: data movement: cast, cat, stack, where, sorting orders, triangles; gather.c has gather and scatter. Each is one or two calls of the client. PyTorch's composed functions (sort, topk, split, roll, ...)
  * are written in Python, in python/gt/client.
  */
 #include "alias.h"
@@ -8,54 +7,6 @@
 #include <string.h>
 
 #include "client/signals.h"
-
-/* ---- products -------------------------------------------------------------------------------------------- */
-
-/* The one operand of a product, borrowed; NULL: exception. */
-static PyObject *operand_of(const char *function, const char *name, gt_py_args args, Py_ssize_t nargs,
-                            PyObject *kwnames)
-{
-    if (nargs == 1 && !kwnames)
-        return args[0];
-    PyObject *value;
-    if (gt__py_parse(function, args, nargs, kwnames, &name, 1, 1, &value) < 0)
-        return NULL;
-    return value ? value : PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s'", function, name);
-}
-
-static PyObject *method_matmul(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    PyObject *other = operand_of("matmul", "other", args, nargs, kwnames);
-    return other ? PyNumber_MatrixMultiply(self, other) : NULL;
-}
-
-/* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
-static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
-{
-    if (!gt__py_is_tensor(other))
-        return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    int given_a = ((TensorObject *)self)->tensor->meta.rank, given_b = ((TensorObject *)other)->tensor->meta.rank;
-    if (given_a != rank_a || given_b != rank_b)
-        return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
-                            name, rank_a, rank_b, given_a, given_b);
-    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
-    gt_err err = b ? gt_matmul(a, b, &out) : GT_OK;
-    gt_tensor_release(a);
-    gt_tensor_release(b);
-    return b ? gt__py_result(err, out) : NULL;
-}
-
-#define PRODUCT(name, parameter, rank_a, rank_b)                                                                  \
-    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
-    {                                                                                                             \
-        PyObject *other = operand_of(#name, parameter, args, nargs, kwnames);                                     \
-        return other ? ranked_product(#name, rank_a, rank_b, self, other) : NULL;                                 \
-    }
-PRODUCT(mm, "mat2", 2, 2)
-PRODUCT(bmm, "mat2", 3, 3)
-PRODUCT(mv, "vec", 2, 1)
-PRODUCT(dot, "tensor|other", 1, 1)
-#undef PRODUCT
 
 /* ---- dtypes and copies ----------------------------------------------------------------------------------- */
 
@@ -66,6 +17,8 @@ static PyObject *copy_of(PyObject *self, gt_py_format format)
     if (!tensor)
         return NULL;
     gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
+    if (err == GT_OK)
+        out->inference = 0;
     return gt__py_formatted(gt__py_result(err, out), self, format);
 }
 
@@ -80,12 +33,6 @@ static PyObject *cast(PyObject *self, gt_dtype dtype, gt_py_format format)
     return gt__py_formatted(gt__py_result(err, out), self, format);
 }
 
-static bool is_device(PyObject *object)
-{
-    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
-    return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
-}
-
 /* The dtype that an argument of to() names: 1: found, 0: a device, -1: an exception. */
 static int wanted_dtype(PyObject *object, gt_dtype *dtype)
 {
@@ -93,12 +40,14 @@ static int wanted_dtype(PyObject *object, gt_dtype *dtype)
         *dtype = (gt_dtype)((TensorObject *)object)->tensor->meta.dtype;
         return 1;
     }
+    if (gt__py_is_device(object))
+        return 0;
     if (gt__py_dtype(object, dtype) == 0)
         return 1;
-    if (!is_device(object))
+    if (!PyUnicode_Check(object) && !PyLong_Check(object))
         return -1;
     PyErr_Clear();
-    return 0;
+    return gt__py_check_device(object);
 }
 
 /*
@@ -535,11 +484,6 @@ PyMethodDef gt__py_movement_functions[] = {
 };
 
 PyMethodDef gt__py_movement_methods[] = {
-    FAST("matmul", method_matmul, "matmul(other): the matrix product, batches broadcast."),
-    FAST("mm", method_mm, "mm(mat2): the product of two matrices."),
-    FAST("bmm", method_bmm, "bmm(mat2): the product of two batches of matrices."),
-    FAST("mv", method_mv, "mv(vec): a matrix times a vector."),
-    FAST("dot", method_dot, "dot(other): the inner product of two vectors."),
     FAST("to", method_to, "to(dtype): convert; devices are accepted and change nothing."),
     FAST("type", method_astype, "type(dtype): convert."),
     FAST("cast", method_astype, "cast(dtype): convert."),

@@ -86,6 +86,17 @@ static PyObject *py_attach(PyObject *module, PyObject *args)
     return gt__py_result(err, out);
 }
 
+/* _copied(tensor): as PyTorch's copy of it is to the graph: in-place operations on the tensor do not concern it. */
+static PyObject *py_copied(PyObject *module, PyObject *object)
+{
+    (void)module;
+    gt_tensor *tensor = gt__py_is_tensor(object) && gt__grad_enabled() ? gt__py_use(object) : NULL, *out = NULL;
+    if (!tensor)
+        return PyErr_Occurred() ? NULL : Py_NewRef(object);
+    gt_err err = gt__tensor_alias(tensor, tensor->node, &out);
+    return gt__py_result(err, out);
+}
+
 /* ---- operations with a Python rule ------------------------------------------------------------------------------- */
 
 typedef struct Rule {
@@ -211,6 +222,7 @@ PyMethodDef gt__py_node_functions[] = {
     {.ml_name = "_node", .ml_meth = py_node, .ml_flags = METH_O},
     {.ml_name = "_node_info", .ml_meth = py_node_info, .ml_flags = METH_O},
     {.ml_name = "_attach", .ml_meth = py_attach, .ml_flags = METH_VARARGS},
+    {.ml_name = "_copied", .ml_meth = py_copied, .ml_flags = METH_O},
     {.ml_name = "_custom", .ml_meth = py_custom, .ml_flags = METH_VARARGS},
     {.ml_name = NULL},
 };

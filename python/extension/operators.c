@@ -6,6 +6,7 @@
  * binary_slow. Each UNARY or BINARY row of ops.def is a method here: name() and the in-place name_(). Rows that
  * also take numbers are in numbers.c.
  */
+#include "core/convert.h"
 #include "alias.h"
 
 /* ---- binary operators ------------------------------------------------------------------------------------ */
@@ -70,7 +71,6 @@ static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
 OPERATOR(add, GT_OP_add)
 OPERATOR(subtract, GT_OP_sub)
 OPERATOR(multiply, GT_OP_mul)
-OPERATOR(true_divide, GT_OP_div)
 OPERATOR(floor_divide, GT_OP_floor_divide)
 OPERATOR(remainder, GT_OP_remainder)
 OPERATOR(and, GT_OP_bitwise_and)
@@ -88,6 +88,19 @@ static PyObject *unary(gt_opcode op, PyObject *self)
         return NULL;
     gt_err err = gt__emit_unary(op, a, &out);
     return LIKELY(!aliased) ? gt__py_result(err, out) : gt__py_elementwise(err, out, &self, 1);
+}
+
+/* Halves: number / x is x.reciprocal() * number, as in PyTorch. */
+static PyObject *number_true_divide(PyObject *x, PyObject *y)
+{
+    if (UNLIKELY(!gt__py_is_tensor(x)) && (PyFloat_Check(x) || PyLong_Check(x)) &&
+        gt__dtype_is_half((gt_dtype)((TensorObject *)y)->tensor->meta.dtype)) {
+        PyObject *reciprocal = unary(GT_OP_reciprocal, y);
+        PyObject *quotient = reciprocal ? binary(GT_OP_mul, reciprocal, x) : NULL;
+        Py_XDECREF(reciprocal);
+        return quotient;
+    }
+    return binary(GT_OP_div, x, y);
 }
 
 /* x ** 2 is common and has a cheaper op. */
@@ -123,7 +136,7 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
     gt_err err = GT_OK;
     int found = gt__py_operand(first ? y : x, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (other)
-        err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
+        err = first ? gt__py_multiply(x, a, y, other, &out) : gt__py_multiply(x, other, y, a, &out);
     gt_tensor_release(a);
     gt_tensor_release(other);
     if (found < 0)
@@ -256,6 +269,19 @@ static PyObject *with_zero_gradient(PyObject *result, PyObject *self, PyObject *
     return linked;
 }
 
+/* PyTorch rounds alpha to halves, where it multiplies them by other numbers as they are. A new reference. */
+static PyObject *rounded_alpha(PyObject *other, PyObject *alpha)
+{
+    gt_dtype dtype = gt__py_is_tensor(other) ? (gt_dtype)((TensorObject *)other)->tensor->meta.dtype : GT_FLOAT32;
+    if (!gt__dtype_is_half(dtype) || !(PyFloat_Check(alpha) || PyLong_Check(alpha)))
+        return Py_NewRef(alpha);
+    double number = PyFloat_AsDouble(alpha);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    return PyFloat_FromDouble(dtype == GT_FLOAT16 ? gt__load_float16(gt__store_float16_from_double(number))
+                                                  : gt__load_bfloat16(gt__store_bfloat16_from_double(number)));
+}
+
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
 {
@@ -264,7 +290,9 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
         return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%s'", name,
                             alpha ? "alpha" : "rounding_mode");
     if (alpha) {
-        PyObject *scaled = PyNumber_Multiply(other, alpha);
+        PyObject *factor = rounded_alpha(other, alpha);
+        PyObject *scaled = factor ? PyNumber_Multiply(other, factor) : NULL;
+        Py_XDECREF(factor);
         PyObject *result = scaled ? binary(op, self, scaled) : NULL;
         Py_XDECREF(scaled);
         return result;

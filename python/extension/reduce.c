@@ -4,6 +4,8 @@
  */
 #include "extension.h"
 
+#include "client/autograd.h"
+
 #include <string.h>
 
 typedef struct Reduction {
@@ -143,8 +145,31 @@ static gt_err root_of_variance(gt_tensor *variance, gt_tensor **out)
     return err;
 }
 
+/* Halves are rounded once, after the root: a variance may be too large for float16. */
+static PyObject *std_of_halves(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    gt_tensor *a = gt__py_hold(self), *wide = NULL, *root = NULL, *out = NULL;
+    if (!a)
+        return NULL;
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    PyObject *widened = gt__py_result(gt_cast(a, GT_FLOAT32, &wide), wide);
+    PyObject *variance = widened ? reduce(GT_OP_var, "std", widened, args, nargs, kwnames) : NULL;
+    gt_tensor_release(a);
+    Py_XDECREF(widened);
+    if (!variance)
+        return NULL;
+    gt_err err = root_of_variance(((TensorObject *)variance)->tensor, &root);
+    if (err == GT_OK)
+        err = gt_cast(root, dtype, &out);
+    gt_tensor_release(root);
+    Py_DECREF(variance);
+    return gt__py_result(err, out);
+}
+
 static PyObject *method_std(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    if (gt__dtype_is_half((gt_dtype)((TensorObject *)self)->tensor->meta.dtype))
+        return std_of_halves(self, args, nargs, kwnames);
     PyObject *variance = reduce(GT_OP_var, "std", self, args, nargs, kwnames);
     if (!variance)
         return NULL;
@@ -317,6 +342,28 @@ static PyObject *method_min_of_all(PyObject *self, PyObject *unused)
     return extreme_of_all(self, GT_OP_amin);
 }
 
+/* self._as_median(value, skips_nan): the value, computed from detached elements, with the gradient of a median. The value is that of
+ * the last axes of self. */
+static PyObject *method_as_median(PyObject *self, PyObject *args)
+{
+    PyObject *value;
+    int skips_nan;
+    if (!PyArg_ParseTuple(args, "O!p", gt__py_tensor_type, &value, &skips_nan))
+        return NULL;
+    gt_tensor *a = gt_tensor_retain(gt__py_use(self)), *of = a ? gt__py_use(value) : NULL, *out = NULL;
+    if (!of) {
+        gt_tensor_release(a);
+        return NULL;
+    }
+    uint32_t axes = (1u << a->meta.rank) - (1u << of->meta.rank);
+    gt_err err = gt_copy(of, &out);
+    if (err == GT_OK && a->node && gt__grad_enabled())
+        err = gt__autograd_record_reduce(GT_OP_amax, a, axes, skips_nan ? GT_NANMEDIAN_OF_ALL : GT_MEDIAN_OF_ALL,
+                                         &out);
+    gt_tensor_release(a);
+    return gt__py_result(err, out);
+}
+
 PyMethodDef gt__py_reduce_methods[] = {
 #define REDUCE(name, types, grad)                                                                                 \
     FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
@@ -332,6 +379,7 @@ PyMethodDef gt__py_reduce_methods[] = {
          "logcumsumexp(dim): the logarithm of the running sum of exponentials."),
     {.ml_name = "_max_of_all", .ml_meth = method_max_of_all, .ml_flags = METH_NOARGS, .ml_doc = "_max_of_all()"},
     {.ml_name = "_min_of_all", .ml_meth = method_min_of_all, .ml_flags = METH_NOARGS, .ml_doc = "_min_of_all()"},
+    {.ml_name = "_as_median", .ml_meth = method_as_median, .ml_flags = METH_VARARGS},
     FAST("_cummax_indices", method_cummax, "_cummax_indices(dim): where the largest so far is."),
     FAST("_cummin_indices", method_cummin, "_cummin_indices(dim): where the smallest so far is."),
     FAST("softmax", method_softmax, "softmax(dim, dtype=None): exp(x) normalised to sum 1 along a dimension."),

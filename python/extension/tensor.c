@@ -18,12 +18,38 @@ enum { METHOD_LIMIT = 800, ATTRIBUTE_LIMIT = 50, SLOT_LIMIT = 100 };
 PyTypeObject *gt__py_tensor_type;
 static PyTypeObject *attributed_type; /* of a Tensor that has attributes of the user's */
 TensorObject *gt__py_spares[GT_PY_SPARES];
-int gt__py_spare_count;
+int gt__py_spare_count, gt__py_spare_room = GT_PY_SPARES;
+/* While a thread is in inference mode, gt__py_wrap finds no spares, so that it comes here, and tensors are marked at no cost to
+ * others. The spares are in the same place; this is their number. */
+static int hidden_spares, inference_threads;
+
+void gt__py_inference_enable(bool wanted)
+{
+    inference_threads += wanted - gt__inference_here;
+    gt__inference_here = wanted;
+    if (inference_threads && gt__py_spare_room) {
+        hidden_spares = gt__py_spare_count;
+        gt__py_spare_count = gt__py_spare_room = 0;
+    } else if (!inference_threads && !gt__py_spare_room) {
+        gt__py_spare_count = hidden_spares;
+        gt__py_spare_room = GT_PY_SPARES;
+        hidden_spares = 0;
+    }
+}
 
 /* ---- lifetime -------------------------------------------------------------------------------------------- */
 
 PyObject *gt__py_wrap_new(gt_tensor *tensor)
 {
+    if (tensor && tensor->references == 1 &&
+        gt__inference_here) /* a result, and not the value of another object */
+        tensor->inference = 1;
+    if (hidden_spares) {
+        TensorObject *spare = gt__py_spares[--hidden_spares];
+        Py_SET_REFCNT((PyObject *)spare, 1);
+        spare->tensor = tensor;
+        return (PyObject *)spare;
+    }
     TensorObject *self = PyObject_New(TensorObject, gt__py_tensor_type);
     if (!self) {
         gt_tensor_release(tensor);
@@ -76,8 +102,12 @@ static void tensor_dealloc(PyObject *object)
     if (UNLIKELY(self->dict != NULL))
         drop_attributes(object);
     gt_tensor_release(self->tensor);
-    if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
+    if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < gt__py_spare_room)) {
         gt__py_spares[gt__py_spare_count++] = self;
+        return;
+    }
+    if (Py_TYPE(object) == gt__py_tensor_type && inference_threads && hidden_spares < GT_PY_SPARES) {
+        gt__py_spares[hidden_spares++] = self;
         return;
     }
     PyTypeObject *type = Py_TYPE(object);
@@ -184,13 +214,6 @@ static PyObject *get_nbytes(PyObject *self, void *closure)
 {
     (void)closure;
     return PyLong_FromSize_t(gt__meta_bytes(meta_of(self)));
-}
-
-static PyObject *get_device(PyObject *self, void *closure)
-{
-    (void)self;
-    (void)closure;
-    return PyUnicode_InternFromString("gt");
 }
 
 static PyObject *get_data(PyObject *self, void *closure)
@@ -441,7 +464,6 @@ static PyGetSetDef own_attributes[] = {
     {.name = "ndim", .get = get_ndim, .doc = "The number of dimensions."},
     {.name = "itemsize", .get = get_itemsize, .doc = "Bytes of one element."},
     {.name = "nbytes", .get = get_nbytes, .doc = "Bytes of all elements."},
-    {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
     {.name = "data",
      .get = get_data,
      .set = set_data,
@@ -484,6 +506,7 @@ static void collect_methods(void)
                                    gt__py_reduce_methods,
                                    gt__py_shape_methods,
                                    gt__py_movement_methods,
+                                   gt__py_product_methods,
                                    gt__py_index_methods,
                                    gt__py_index_write_methods,
                                    gt__py_interop_methods,

@@ -1,6 +1,6 @@
 /*
  * training.c: what a training step does for each layer and each parameter, without Python objects in between: a linear
- * layer, a loss of classes, the gradients of an optimiser's parameters, the call of a module.
+ * layer, a loss of classes, the gradients of an optimiser's parameters.
  */
 #include "alias.h"
 
@@ -23,6 +23,8 @@ static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
         plain = (in[k] = gt__py_hold(args[k])) && in[k]->client == in[0]->client;
     plain = plain && gt__linear_is_plain(in[0], in[1], in[2]);
     if (plain)
+        err = gt__py_linear_input(args[0], args[1], in);
+    if (plain && err == GT_OK)
         err = gt__emit_linear(in[0], in[1], in[2], &out);
     for (Py_ssize_t k = 0; k < count; k++)
         gt_tensor_release(in[k]);
@@ -144,52 +146,3 @@ PyMethodDef gt__py_training_functions[] = {
     {.ml_name = "_drop_gradients", .ml_meth = py_drop_gradients, .ml_flags = METH_O},
     {.ml_name = NULL},
 };
-
-/* ---- calls of modules -------------------------------------------------------------------------------------------- */
-
-static PyObject *name_hooked, *name_forward, *name_call_hooked;
-
-/* module(...): module.forward(...), or module._call_hooked(args, keywords) if module._hooked. */
-static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
-{
-    /* Attributes of the class and the instance, without the module's own __getattr__. */
-    PyObject *hooked = PyObject_GenericGetAttr(self, name_hooked);
-    if (!hooked)
-        return NULL;
-    Py_DECREF(hooked); /* a bool */
-    if (UNLIKELY(hooked != Py_False)) {
-        PyObject *given = keywords ? Py_NewRef(keywords) : PyDict_New();
-        PyObject *result = given ? PyObject_CallMethodObjArgs(self, name_call_hooked, args, given, NULL) : NULL;
-        Py_XDECREF(given);
-        return result;
-    }
-    PyObject *forward = PyObject_GenericGetAttr(self, name_forward);
-    if (UNLIKELY(!forward)) { /* the module's own __getattr__ may know it */
-        PyErr_Clear();
-        forward = PyObject_GetAttr(self, name_forward);
-    }
-    PyObject *result = forward ? PyObject_Call(forward, args, keywords) : NULL;
-    Py_XDECREF(forward);
-    return result;
-}
-
-int gt__py_training_init(PyObject *module)
-{
-    static PyType_Slot slots[] = {
-        SLOT(Py_tp_call, caller_call),
-        SLOT(Py_tp_doc, "The base of gt.nn.Module that calls forward()."),
-        {.slot = 0},
-    };
-    static PyType_Spec spec = {
-        .name = "gt._gt._Caller",
-        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-        .slots = slots,
-    };
-    name_hooked = PyUnicode_InternFromString("_hooked");
-    name_forward = PyUnicode_InternFromString("forward");
-    name_call_hooked = PyUnicode_InternFromString("_call_hooked");
-    PyObject *type = name_hooked && name_forward && name_call_hooked ? PyType_FromSpec(&spec) : NULL;
-    int status = type ? PyModule_AddObjectRef(module, "_Caller", type) : -1;
-    Py_XDECREF(type);
-    return status;
-}

@@ -19,7 +19,7 @@ from gt._gt import (  # noqa: F401
     manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd.grad_mode import (  # noqa: F401
-    enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled)
+    enable_grad, inference_mode, is_inference, is_inference_mode_enabled, no_grad, set_grad_enabled)
 from gt import linalg  # noqa: F401
 from gt import _defaults, _formats, _types  # noqa: F401
 from gt._repr import set_printoptions  # noqa: F401

@@ -4,11 +4,12 @@ import os
 import warnings
 
 from gt import _gt
+from gt.client import device as _devices
 from gt.client.device import device as _device
 from gt.client.registry import function
 
 _state = {'deterministic': False, 'warn_only': False, 'matmul': 'highest', 'threads': None, 'interop': None,
-          'device': None, 'warn_always': False}
+          'warn_always': False}
 
 
 @function
@@ -28,16 +29,18 @@ def set_default_tensor_type(t) -> None:
 
 @function
 def set_default_device(device) -> None:
-    """set_default_device(device): what get_default_device() returns. The dispatcher places tensors in any case."""
+    """set_default_device(device): what get_default_device() returns. None: the device of tensors, again.
+
+    The dispatcher places tensors in any case."""
     if device is not None and _device(device).type == 'meta':
         raise NotImplementedError("set_default_device('meta'): GT has no meta device")
-    _state['device'] = None if device is None else _device(device)
+    _devices.default[:] = [] if device is None else [_device(device)]
 
 
 @function
 def get_default_device():
-    """get_default_device(): the device of set_default_device(), or device('gt')."""
-    return _state['device'] or _device()
+    """get_default_device(): the device of `with device(...)` or set_default_device(), else that of all tensors."""
+    return _devices.default[-1] if _devices.default else _devices.of_tensors()
 
 
 @function

@@ -162,7 +162,7 @@ def _with_suffixes(text, suffixes):
 def tensor_html(self):
     """tensor._repr_html_(): how a notebook shows a tensor: its text, then shape, dtype, device and gradient."""
     import html
-    notes = [f'shape {tuple(self.shape)}', f'{self.dtype}', f'{self.numel()} elements', f'device {self.device}']
+    notes = [f'shape {tuple(self.shape)}', f'{self.dtype}', f'{self.numel()} elements']
     text = html.escape(repr(self))
     if self.grad_fn is not None:
         notes.append(f'grad_fn {self.grad_fn.name()}')

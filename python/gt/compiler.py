@@ -15,11 +15,11 @@ def _region(function):
     number, enter, leave = next(regions), _gt._region_enter, _gt._region_leave
 
     def compiled(*args, **keywords):
-        enter(number)
+        entered = enter(number)
         try:
             return function(*args, **keywords)
         finally:
-            leave()
+            leave(entered)
     return compiled
 
 
@@ -50,7 +50,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mo
         return model
     from gt.nn import Module
     if isinstance(model, Module):
-        model.compile()
+        model.compile(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
         return model
     compiled = functools.wraps(model)(_region(model))
     compiled._gt_compiled = True

@@ -13,6 +13,7 @@ from gt import _gt, _help
 from gt._gt import LinAlgError, Tensor, where  # noqa: F401
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
+from gt.client.halves import half_of as _half_of, in_float32 as _in_float32
 from gt.client.outputs import published_all
 from gt.client.registry import no_view as _no_view
 
@@ -226,13 +227,13 @@ def eig(A):
     tensor([0.+1.j, 0.-1.j])
     """
     _square(A, 'eig')
-    return _Eig(*_EigVectors.apply(A))
+    return _Eig(*_EigVectors.apply(_gt._copied(A)))
 
 
 def eigvals(A):
     """eigvals(A): the eigenvalues of any square A, complex."""
     _square(A, 'eigvals')
-    return _EigValues.apply(A)
+    return _EigValues.apply(_gt._copied(A))
 
 
 @_no_view
@@ -282,7 +283,7 @@ class _Factor(Function):
     def backward(ctx, g, *unused):
         A, LU, order = ctx.saved_tensors
         if _gt.is_grad_enabled():  # of a second derivative: LU must depend on A
-            LU, _, order = _Factor.apply(A, False)
+            LU, _, order = _Factor.apply(_gt._copied(A), False)
         m, n = LU.shape[-2:]
         k = min(m, n)
         square, gL, gU = LU[..., :k, :k], g.tril(-1), g.triu()
@@ -334,14 +335,14 @@ def lu_factor(A, *, pivot=True):
     """lu_factor(A): (LU, pivots): L below the diagonal, with ones on it, and U, in one matrix, as LAPACK has them."""
     _matrices(A, 'lu_factor')
     _pivoting(pivot, 'lu_factor')
-    return _LUFactor(*_Factor.apply(A, True)[:2])
+    return _LUFactor(*_Factor.apply(_gt._copied(A), True)[:2])
 
 
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """lu_factor_ex(A): (LU, pivots, info); info is the position of the first zero on U's diagonal, or 0."""
     _matrices(A, 'lu_factor_ex')
     _pivoting(pivot, 'lu_factor_ex')
-    LU, pivots, _ = _Factor.apply(A, check_errors)
+    LU, pivots, _ = _Factor.apply(_gt._copied(A), check_errors)
     return _LUFactorEx(LU, pivots, _first(LU.detach().diagonal(0, -2, -1) == 0))
 
 
@@ -349,7 +350,7 @@ def lu(A, *, pivot=True):
     """lu(A): (P, L, U) with A = P L U."""
     _matrices(A, 'lu')
     _pivoting(pivot, 'lu')
-    LU, _, order = _Factor.apply(A, False)
+    LU, _, order = _Factor.apply(_gt._copied(A), False)
     k = min(A.shape[-2:])
     return _LU(_permutation(order, A.dtype), _unit_lower(LU), LU[..., :k, :].triu())
 
@@ -436,7 +437,7 @@ def solve_ex(A, B, *, left=True, check_errors=False):
     """solve_ex(A, B): (result, info): solve; info is not 0 where A is singular, and nothing is raised."""
     _square(A, 'solve_ex')
     vector = B.ndim == 1 or B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
-    LU, pivots, order = _Factor.apply(A, check_errors)
+    LU, pivots, order = _Factor.apply(_gt._copied(A), check_errors)
     columns = B.unsqueeze(-1) if vector else B
     result = lu_solve(LU, pivots, columns, left=left)
     return _SolveEx(result.squeeze(-1) if vector else result, _first(LU.detach().diagonal(0, -2, -1) == 0))
@@ -445,7 +446,7 @@ def solve_ex(A, B, *, left=True, check_errors=False):
 def inv_ex(A, *, check_errors=False):
     """inv_ex(A): (inverse, info): inv; info is not 0 where A is singular, and nothing is raised."""
     _square(A, 'inv_ex')
-    result = solve_ex(A, _gt.eye(A.shape[-1], dtype=A.dtype).expand(A.shape), check_errors=check_errors)
+    result = solve_ex(_gt._copied(A), _gt.eye(A.shape[-1], dtype=A.dtype).expand(A.shape), check_errors=check_errors)
     return _InvEx(*result)
 
 
@@ -542,6 +543,8 @@ def matmul(input, other):
 
 def vecdot(x, y, *, dim=-1):
     """vecdot(x, y, dim=-1): the products of vectors along a dimension."""
+    if _half_of(x, y):
+        return _in_float32(vecdot, x.dtype, x, y, dim=dim)
     return (x.conj() * y).sum(dim)
 
 

@@ -13,6 +13,7 @@
 
 _Thread_local bool gt__grad_enabled_here = true;
 _Atomic int gt__grad_disabled_threads;
+_Thread_local bool gt__inference_here;
 
 bool gt__grad_enable(bool enabled)
 {
@@ -183,8 +184,16 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
     if (node->count > 1 && node->operands[1].node)
         saves |= saves >> GT_SAVE_FOR_1;
     for (unsigned k = 0; k < node->count && k < GT_MAX_OPERANDS; k++)
-        if (saves >> k & 1 && in[k])
+        if (saves >> k & 1 && in[k]) {
+            if (__builtin_expect(in[k]->inference, 0))
+                return gt__fail(
+                    GT_ERR_VALUE,
+                    "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+                    "inference mode in computation tracked by autograd. To work around this, you can make a "
+                    "clone to get a normal tensor and use it in autograd, or use `gt.no_grad()` instead of "
+                    "`gt.inference_mode()`.");
             node->saved[k] = gt_tensor_retain(in[k]);
+        }
     node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2] ||
                          (node->ins.literals && (node->op == GT_OP_mul || node->op == GT_OP_div));
     if (!(saves & GT_SAVE_OUT))
@@ -253,10 +262,20 @@ gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t 
     return node_finish(node, gt__gradient_saves(op), in, count, out);
 }
 
+/* Of a node that stands for several ops. */
 static gt_instruction custom_instruction(void)
 {
     return (gt_instruction){.scope = gt__signal_current().scope,
                             .site = gt__site_hooks.current ? gt__site_hooks.current() : 0};
+}
+
+gt_err gt__autograd_record_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, double parameter, gt_tensor **out)
+{
+    gt_instruction ins = custom_instruction();
+    ins.op = (uint16_t)op;
+    ins.imm[0].u = axes;
+    ins.imm[1].f = parameter;
+    return gt__autograd_record(&ins, &(gt_slot){.i64 = {0}}, &a, 1, out);
 }
 
 gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,

@@ -114,6 +114,12 @@ static inline bool gt__grad_enabled(void)
 /* Returns the previous setting. */
 bool gt__grad_enable(bool enabled);
 
+/*
+ * Whether this thread is in inference mode. A binding marks the tensors that it makes in that mode (gt_tensor.inference): outside
+ * it refuses to change them in place, and recording refuses to save them. Nothing is recorded in inference mode.
+ */
+extern _Thread_local bool gt__inference_here;
+
 /* Record that *out was computed by `ins`; called by emit.c when an operand has a node. May replace *out by an alias. */
 gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
                            gt_tensor **out);
@@ -121,6 +127,9 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
 /* The same for an elementwise op, whose record has only operands (ids or literals). */
 gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                        gt_tensor *const *in, unsigned count, gt_tensor **out);
+
+/* Record that *out was computed from `a` by ops that were not recorded, as if it were a reduction: gt__emit_reduce. */
+gt_err gt__autograd_record_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, double parameter, gt_tensor **out);
 
 /* Record that *out was computed from `in` by ops that were not recorded: the node has this rule, and saves those values. */
 gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,

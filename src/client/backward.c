@@ -209,16 +209,23 @@ static gt_err arrive_first(pass *p, gt_node *node, gt_tensor *gradient)
     return GT_OK;
 }
 
+/* What has arrived at `node` in this pass; NULL: nothing. */
+static gt_arrival *find_arrival(const pass *p, const gt_node *node)
+{
+    gt_arrival *arrival = node->arrivals;
+    while (arrival && arrival->pass != p)
+        arrival = arrival->next;
+    return arrival;
+}
+
 /* Add `gradient` (taken) to what has arrived at `node` in this pass. */
 static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
 {
-    gt_arrival *arrival = node->arrivals;
     if (!is_of_use(p, node)) {
         gt_tensor_release(gradient);
         return GT_OK;
     }
-    while (arrival && arrival->pass != p)
-        arrival = arrival->next;
+    gt_arrival *arrival = find_arrival(p, node);
     if (!arrival)
         return arrive_first(p, node, gradient);
     gt_tensor *sum;
@@ -226,6 +233,36 @@ static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
     gt_tensor_release(gradient);
     GT_TRY(err);
     gt__replace(&arrival->gradient, sum);
+    return GT_OK;
+}
+
+/* Whether the gradient of `node`, a slice, can be added to the part of its operand's gradient that it is cut from. */
+static bool adds_to_part(const pass *p, const gt_node *node, const gt_tensor *gradient)
+{
+    if (p->options.create_graph || gt__anomaly_wanted || gt__signals_active || !node->operands[0].node)
+        return false;
+    const gt_arrival *arrival = find_arrival(p, node->operands[0].node);
+    return arrival && !arrival->gradient->batch && !gradient->batch &&
+           arrival->gradient->meta.dtype == gradient->meta.dtype &&
+           gt__meta_same_shape(&arrival->gradient->meta, &node->operands[0].meta);
+}
+
+/* Add it there, in place. Zeros with the gradient in them would be as large as the operand, for each of its slices. */
+static gt_err add_to_part(const pass *p, const gt_node *node, gt_tensor *gradient)
+{
+    gt_arrival *arrival = find_arrival(p, node->operands[0].node);
+    const int64_t *start = node->tail[0].i64, *step = node->tail[1].i64, *count = node->tail[2].i64;
+    gt_tensor *whole, *part, *sum = NULL;
+    GT_TRY(gt_slice(arrival->gradient, start, step, count, &part));
+    gt_err err = gt_add(part, gradient, &sum);
+    gt_tensor_release(part);
+    if (err == GT_OK) /* the part is freed first: the worker writes into memory that nothing else reads */
+        err = gt__client_prepare_update(gradient->client, 4);
+    if (err == GT_OK)
+        err = gt__emit_assign(arrival->gradient, start, step, count, sum, GT_LITERAL_NONE, (gt_imm){0}, 1, &whole);
+    gt_tensor_release(sum);
+    GT_TRY(err);
+    gt__replace(&arrival->gradient, whole);
     return GT_OK;
 }
 
@@ -349,10 +386,30 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     return GT_OK;
 }
 
+/* The name of a node that is not that of its row; NULL: it is. */
+static const char *special_name(const gt_node *node)
+{
+    if (node->op == GT_NODE_CUSTOM)
+        return node->custom.name;
+    if (node->op != GT_OP_amax && node->op != GT_OP_amin)
+        return NULL;
+    switch ((int)node->ins.imm[1].f) {
+    case GT_EXTREME_OF_ALL:
+        return node->op == GT_OP_amax ? "MaxBackward1" : "MinBackward1";
+    case GT_MEDIAN_OF_ALL:
+        return "MedianBackward0";
+    case GT_NANMEDIAN_OF_ALL:
+        return "NanmedianBackward0";
+    default:
+        return NULL;
+    }
+}
+
 char *gt__node_name(const gt_node *node, char *text, size_t size)
 {
-    if (node->op == GT_NODE_CUSTOM) {
-        snprintf(text, size, "%s", node->custom.name);
+    const char *special = special_name(node);
+    if (special) {
+        snprintf(text, size, "%s", special);
         return text;
     }
     const char *from = node->op == GT_OP_INVALID  ? "accumulate_grad"
@@ -456,6 +513,11 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
     bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
     gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
     GT_TRY(check_node(node));
+    if (__builtin_expect(node->op == GT_OP_slice, 0) && adds_to_part(p, node, gradient)) {
+        GT_TRY(add_to_part(p, node, gradient));
+        consume(p, node);
+        return GT_OK;
+    }
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));

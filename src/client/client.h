@@ -30,6 +30,7 @@ struct gt_tensor {
     uint32_t overwritten : 1; /* and whether one has replaced it: a gradient that needs it is refused */
     uint16_t batch;           /* the level of a vmap that hides the first axis of `base` (batch.h); 0: none */
     uint8_t bounded;          /* gt_bounds_kind (bounds.h) of low and high; integers only */
+    uint8_t inference;        /* made in inference mode: no gradient may save it (autograd.h) */
     gt_client *client;        /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
@@ -181,7 +182,9 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
 /* `literal op a` if literal_first, else `a op literal`. */
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out);
-enum { GT_EXTREME_OF_ALL = 2 }; /* the parameter of amax and amin that are PyTorch's x.max() and x.min() */
+/* The parameter of amax and amin that are PyTorch's x.max() and x.min(). Nodes of x.median() are kept as those of amax: the
+ * gradient is the same. */
+enum { GT_EXTREME_OF_ALL = 2, GT_MEDIAN_OF_ALL, GT_NANMEDIAN_OF_ALL };
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
                        gt_tensor **out);
 /* full and arange of an exact integer or double, as kind says. */
@@ -202,7 +205,7 @@ gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double 
  */
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
                        gt_tensor *src, gt_literal kind, gt_imm literal, unsigned held, gt_tensor **out);
-/* scatter, scatter_add, scatter_reduce; `how` is imm[1] of scatter_reduce. */
+/* scatter, scatter_add, scatter_reduce; `how` is imm[1]: gt_scatter_kind. */
 gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,
                         unsigned held, gt_tensor **out);
 /* Replace a -1 in a shape by the size that the others imply. */
@@ -219,8 +222,10 @@ gt_err gt__emit_attention(gt_opcode op, gt_tensor *const *in, double scale, int6
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
-/* gt_take, but negative indices are refused. */
-gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
+/* gt_matmul, but the product of halves is float32. */
+gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* gt_take with indices of another kind. */
+gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */
 gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, gt_tensor **out);
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);

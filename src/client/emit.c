@@ -116,8 +116,9 @@ static inline gt_tensor *tensor_new(gt_client *client)
     else if (!(tensor = malloc(sizeof *tensor)))
         return NULL;
     tensor->references = 1;
-    tensor->bounded = GT_UNBOUNDED;
     tensor->batch = 0;
+    tensor->bounded = GT_UNBOUNDED;
+    tensor->inference = 0;
     tensor->version = 0;
     tensor->overwritten = 0;
     tensor->client = client;
@@ -173,6 +174,7 @@ static gt_err tensor_twin(const gt_tensor *tensor, gt_tensor **out)
     twin->id = tensor->id;
     twin->meta = tensor->meta;
     twin->bounded = tensor->bounded;
+    twin->inference = tensor->inference;
     twin->low = tensor->low;
     twin->high = tensor->high;
     if (__builtin_expect((twin->batch = tensor->batch) != 0, 0))
@@ -410,6 +412,8 @@ uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, uns
     const gt_tensor *a = in[0];
     if (!held || a->references != held || (a->base && a->base->references != 1))
         return 0;
+    if (__builtin_expect(a->inference, 0) && !gt__inference_here)
+        return 0; /* the caller will refuse to update it */
     if (!gt__grad_enabled())
         return GT_FLAG_CONSUMES;
     if (a->node && a->node->op == GT_OP_INVALID)

@@ -259,13 +259,28 @@ void gt__template_free(gt_template *t)
     free(t);
 }
 
+/* Whether the records, which are of the same ops and shapes, read the same inputs and results of one another. */
+static bool is_wired_the_same(const gt_template *a, const gt_template *b)
+{
+    for (uint32_t k = 0; k < a->count; k++) {
+        gt_record_ids ours = gt__record_ids(a->records + a->at[k]), theirs = gt__record_ids(b->records + b->at[k]);
+        bool more;
+        while ((more = gt__record_ids_next(&ours)) == gt__record_ids_next(&theirs) && more)
+            if (*ours.id != *theirs.id)
+                return false;
+        if (more)
+            return false;
+    }
+    return true;
+}
+
 bool gt__template_same(const gt_template *a, const gt_template *b)
 {
     return a->count == b->count && a->slots == b->slots && a->inputs == b->inputs && a->at_leave == b->at_leave &&
            memcmp(a->dead, b->dead, a->count * sizeof *a->dead) == 0 &&
            memcmp(a->dying, b->dying, a->inputs * sizeof *a->dying) == 0 &&
            memcmp(a->canonical, b->canonical, a->count * sizeof *a->canonical) == 0 &&
-           memcmp(a->offset, b->offset, a->count * sizeof *a->offset) == 0;
+           memcmp(a->offset, b->offset, a->count * sizeof *a->offset) == 0 && is_wired_the_same(a, b);
 }
 
 /* ---- comparing ---------------------------------------------------------------------------------------------- */

@@ -75,16 +75,24 @@ static gt_err linear_rule(void *context, gt_node *node, gt_tensor *gradient, con
     return err;
 }
 
-/* The value; the caller decides what is recorded. */
+/* The value; the caller decides what is recorded. Halves are rounded once, after the bias. */
 static gt_err linear_value(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tensor **out)
 {
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    bool wide = bias && gt__dtype_is_half(dtype);
     gt_tensor *columns, *product, *sum;
     GT_TRY(gt_transpose(weight, 0, 1, &columns));
-    gt_err err = gt_matmul(a, columns, &product);
+    gt_err err = (wide ? gt__emit_wide_product : gt_matmul)(a, columns, &product);
     gt_tensor_release(columns);
     GT_TRY(err);
     if (bias) {
         err = gt_add(product, bias, &sum);
+        gt_tensor_release(product);
+        product = sum;
+        GT_TRY(err);
+    }
+    if (wide && bias->meta.dtype == dtype) {
+        err = gt_cast(product, dtype, &sum);
         gt_tensor_release(product);
         product = sum;
         GT_TRY(err);
@@ -177,7 +185,7 @@ static gt_err nll_rule(void *context, gt_node *node, gt_tensor *gradient, const 
         err = gt__emit_full(node->client, (gt_dtype)scores->dtype, scores->rank, shape, GT_LITERAL_FLOAT,
                             (gt_imm){.f = 0}, &zeros);
     if (err == GT_OK)
-        err = gt_scatter(zeros, index, spread, (int)class_axis(scores), &results[0]);
+        err = gt__emit_scatter(GT_OP_scatter, zeros, index, spread, (int)class_axis(scores), 0, 1, &results[0]);
     gt_tensor_release(target);
     gt_tensor_release(index);
     gt_tensor_release(scaled);

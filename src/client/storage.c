@@ -84,6 +84,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->shell.versions = NULL;
     alias->shell.batch = 0;
     alias->shell.bounded = 0;
+    alias->shell.inference = 0;
     gt__meta_copy(&alias->shell.meta, meta);
     storage->aliases++;
     storage->owners += owner != NULL;
@@ -118,6 +119,7 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
     root->versions = versions;
     root->made_at = versions->count;
     root->cut = tensor;
+    root->shell.inference = tensor->inference;
     gt__strides_contiguous(&tensor->meta, &root->strides);
     gt__alias_stamp(tensor, versions);
     *out = root;
@@ -148,6 +150,7 @@ static gt_alias *alias_new(gt_alias *parent, const gt_meta *meta, void *owner)
     alias_begin(alias, parent->storage, parent->shell.client, meta, owner);
     alias->parent = gt__alias_retain(parent);
     alias->depth = (uint16_t)(parent->depth + 1);
+    alias->shell.inference = parent->shell.inference;
     return alias;
 }
 
@@ -281,6 +284,7 @@ static void unlink_fresh(gt_alias *alias)
 static void link_fresh(gt_alias *alias, gt_tensor *cut)
 {
     alias->cut = cut;
+    cut->inference = alias->shell.inference;
     alias->before = NULL;
     alias->after = alias->storage->fresh;
     if (alias->after)

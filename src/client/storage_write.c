@@ -329,7 +329,8 @@ static gt_err scatter(const target *t, gt_opcode op, gt_tensor *positions, gt_te
     GT_TRY(begin(t, &base, &held));
     gt_meta meta = base->meta;
     GT_TRY(reshaped(base, 1, &meta.numel, held, &flat));
-    gt_err err = gt__emit_scatter(op, flat, positions, elements, 0, 0, 1, &scattered);
+    int64_t how = op == GT_OP_scatter_add ? GT_SCATTER_STEPWISE : 0; /* index_put of PyTorch */
+    gt_err err = gt__emit_scatter(op, flat, positions, elements, 0, how, 1, &scattered);
     gt_tensor_release(flat);
     GT_TRY(err);
     err = reshaped(scattered, meta.rank, meta.shape, 1, out);
@@ -468,6 +469,7 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     }
     gt_tensor *old = root->cut;
     root->cut = value;
+    value->inference = root->shell.inference;
     storage->writes++;
     alias->versions->count++;
     if (value->base && value->base == old->base) /* gt__alias_touch */

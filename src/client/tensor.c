@@ -363,6 +363,12 @@ gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out)
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
+gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_matmul, .imm = {imm_i(GT_PRODUCT_WIDE)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+}
+
 gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,
                     gt_tensor **out)
 {
@@ -593,27 +599,28 @@ gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out)
     return emit_one(GT_OP_triu, a, imm_i(diagonal), imm_i(0), 0, out);
 }
 
-static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, int axis, int64_t plain, gt_tensor **out)
+static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind,
+                           gt_tensor **out)
 {
-    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis), imm_i(plain)}};
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis), imm_i(kind)}};
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index}, 2, out);
 }
 
 gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a, index);
-    return emit_indexed(GT_OP_take, a, index, axis, 0, out);
+    return emit_indexed(GT_OP_take, a, index, axis, GT_TAKE_WRAPPED, out);
 }
 
-gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
+gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind, gt_tensor **out)
 {
-    return emit_indexed(GT_OP_take, a, index, axis, 1, out);
+    return emit_indexed(GT_OP_take, a, index, axis, kind, out);
 }
 
 gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a, index);
-    return emit_indexed(GT_OP_gather, a, index, axis, 0, out);
+    return emit_indexed(GT_OP_gather, a, index, axis, GT_TAKE_WRAPPED, out);
 }
 
 gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,

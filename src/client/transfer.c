@@ -15,6 +15,7 @@
 #include "client/client.h"
 #include "client/hotpath.h"
 #include "client/signals.h"
+#include "core/copy.h"
 
 enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
@@ -466,7 +467,7 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
     memcpy(tail[0].i64, meta.shape, sizeof tail[0].i64);
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
     if (transfer) {
-        memcpy(transfer->segment->data, data, bytes);
+        gt__copy_large(transfer->segment->data, data, bytes);
         gt__segment_give(transfer->segment);
         upload.imm[1].u = transfer->segment->id;
         gt_err err = gt__emit(client, upload, tail, NULL, 0, out);
@@ -544,7 +545,7 @@ static gt_err fetch(gt_tensor *tensor, void *data, size_t bytes)
     if (!transfer)
         return fetch_plain(tensor, data, bytes);
     GT_TRY(fetch_segment(tensor, transfer));
-    memcpy(data, transfer->segment->data, bytes);
+    gt__copy_large(data, transfer->segment->data, bytes);
     transfer->lent = false;
     return GT_OK;
 }

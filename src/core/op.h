@@ -67,11 +67,12 @@ typedef enum gt_opcode {
  *   COPY        a
  *   CAT         (in the tail) axis.i              count.i       count operand ids, 8 to a slot
  *   TRIANGLE    a             diagonal.i
- *   TAKE        a index       axis.i, plain.i     out = a[:axis] + index.shape + a[axis+1:]; plain 1: negative
- *                                                 indices are refused, 0: they count from the end
+ *   TAKE        a index       axis.i, gt_take_kind.i  out = a[:axis] + index.shape + a[axis+1:]
  *   GATHER      a index       axis.i              out[..i..] = a[..index[..i..]..]
  *   SCATTER     a index src   axis.i              a with a[..index..] = src (or +=); scatter_reduce: imm[1] is a
- *                                                 gt_scatter_kind, and GT_SCATTER_WITHOUT_SELF where a does not count
+ *                                                 gt_scatter_kind, and GT_SCATTER_WITHOUT_SELF where a does not count;
+ *                                                 scatter_add: GT_SCATTER_STEPWISE or 0. Sums, products and means of halves
+ *                                                 are computed in float32 and rounded once, unless stepwise
  *   ASSIGN      a src                                           start, step, count: a with that slice = src
  *   WRAP_INDEX  index         size.i, axis.i      negative indices wrapped, all checked against size of axis
  *   MASK_INDEX  mask          count.i             flat positions of the count true elements
@@ -148,6 +149,7 @@ typedef enum gt_form {
 typedef enum gt_product_kind {
     GT_PRODUCT_EXACT,
     GT_PRODUCT_FAST, /* float32 operands may be rounded to fewer digits: set_float32_matmul_precision */
+    GT_PRODUCT_WIDE, /* the product of halves is float32: what is added to it comes before the one rounding */
 } gt_product_kind;
 
 /* How scatter_reduce combines what meets at one element. */
@@ -159,7 +161,15 @@ typedef enum gt_scatter_kind {
     GT_SCATTER_AMIN,
     GT_SCATTER_KINDS,
     GT_SCATTER_WITHOUT_SELF = 8, /* added to the kind: elements that are written to start afresh */
+    GT_SCATTER_STEPWISE = 16, /* scatter_add: halves are rounded after every addition, and not summed in float32 */
 } gt_scatter_kind;
+
+/* Which indices `take` takes. */
+typedef enum gt_take_kind {
+    GT_TAKE_WRAPPED, /* negative ones count from the end */
+    GT_TAKE_PLAIN,   /* negative ones are refused */
+    GT_TAKE_SELECTED, /* the same, and gradients of halves are summed in float32 where PyTorch's index_select does so */
+} gt_take_kind;
 
 typedef enum gt_types {
     GT_TYPES_NUM,
@@ -233,6 +243,11 @@ static inline bool gt__dtype_is_complex(gt_dtype dtype)
 static inline bool gt__dtype_is_float(gt_dtype dtype)
 {
     return dtype >= GT_FLOAT16 && dtype < GT_COMPLEX64;
+}
+
+static inline bool gt__dtype_is_half(gt_dtype dtype)
+{
+    return dtype == GT_FLOAT16 || dtype == GT_BFLOAT16;
 }
 
 /* Float or complex: what has a gradient. */

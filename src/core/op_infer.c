@@ -310,7 +310,8 @@ static gt_err infer_matmul(inference *s)
     if (b->rank > 1)
         shape[rank++] = b->shape[b->rank - 1];
     GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
-    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, rank, shape);
+    bool wide = s->ins->imm[0].i == GT_PRODUCT_WIDE && gt__dtype_is_half((gt_dtype)a->dtype);
+    return gt__meta_set(s->out, wide ? GT_FLOAT32 : (gt_dtype)s->out->dtype, rank, shape);
 }
 
 /* ---- normalisation ----------------------------------------------------------------------------------------- */

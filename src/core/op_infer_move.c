@@ -216,7 +216,7 @@ gt_err gt__infer_take(gt_inference *s)
     int64_t axis = s->ins->imm[0].i, shape[2 * GT_MAX_RANK];
     GT_TRY(gt__infer_check_axis(s, axis, a->rank));
     GT_TRY(check_index_dtype(s, index));
-    if (s->ins->imm[1].u > 1)
+    if (s->ins->imm[1].u > GT_TAKE_SELECTED)
         return gt__fail(GT_ERR_VALUE, "take: unknown kind of index %llu", (unsigned long long)s->ins->imm[1].u);
     unsigned rank = 0;
     for (unsigned d = 0; d < a->rank; d++)

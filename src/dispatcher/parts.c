@@ -368,15 +368,16 @@ static bool tell(gt_dispatch_worker *worker, gt_part *part)
     size_t slots;
     if (part->told)
         return true;
-    if (!part->numbered) {
-        part->number = gt__worker_path_number(worker);
-        if (part->number == GT_WORKER_PATHS)
-            return false;
+    uint32_t number = part->numbered ? part->number : gt__worker_path_number(worker);
+    if (number == GT_WORKER_PATHS)
+        return false;
+    gt_slot *definition = define(part, &slots);
+    part->told = definition && gt__worker_tell_path(worker, number, definition, slots);
+    free(definition);
+    if (part->told) { /* else another part may get the number */
+        part->number = number;
         part->numbered = true;
     }
-    gt_slot *definition = define(part, &slots);
-    part->told = definition && gt__worker_tell_path(worker, part->number, definition, slots);
-    free(definition);
     return part->told;
 }
 

@@ -18,7 +18,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 5 };
+enum { GT_ENGINE_VERSION = 6 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -143,6 +143,10 @@ struct gt_engine_ops {
      * queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's own collective serves. */
     uint64_t (*group)(gt_engine *engine);
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+    /* Optional, together: host memory from which and to which large transfers go again and again, until `unpin`. False: it
+     * cannot be pinned; transfers work without. No work that uses the memory is queued at unpin. */
+    bool (*pin)(gt_engine *engine, void *memory, size_t bytes);
+    void (*unpin)(gt_engine *engine, void *memory);
     /* Optional, for statistics: how many calls of an op this engine could not run itself and computed on the host. */
     uint32_t (*host_calls)(gt_engine *engine, gt_opcode op);
 };
@@ -169,6 +173,21 @@ typedef struct gt_engine_finder {
 extern gt_engine_finder gt__engine_finder;
 
 /* ---- for engines on host memory --------------------------------------------------------------------------- */
+
+/*
+ * The dtype that a single value, operand k of an elementwise row, is rounded to before it is used. Halves are multiplied and
+ * divided by a number that is float32, as in PyTorch; the other rows round it to the halves' dtype.
+ */
+static inline gt_dtype gt__number_dtype(gt_opcode op, unsigned k, bool literal, gt_dtype compute)
+{
+    if (!gt__dtype_is_half(compute))
+        return compute;
+    bool kept = op == GT_OP_mul ? k == 1 || literal
+                : op == GT_OP_lerp
+                    ? k == 2 && literal
+                    : k == 1 && (op == GT_OP_div || op == GT_OP_floor_divide || op == GT_OP_trunc_divide);
+    return kept ? GT_FLOAT32 : compute;
+}
 
 /* Where the elements of operand k are; a literal's one element is in the call. */
 static inline void *gt__call_data(const gt_call *call, unsigned k)

@@ -58,7 +58,7 @@ typedef struct gt_link_ops {
 } gt_link_ops;
 
 enum {
-    GT_SPIN_US = 20,
+    GT_SPIN_US = 50,            /* an answer of a GPU takes 10 to 30 */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
 };
 

@@ -122,6 +122,7 @@ typedef struct answer {
     gt_opcode op; /* fetch, sync or stats */
     uint64_t ticket;
     uint64_t start_ticks; /* of the question */
+    unsigned weight;      /* of its measurement */
     gt_err err;           /* a failure that is known already, with `text` */
     char *text;
     gt_poison *poison; /* a reference */
@@ -168,7 +169,7 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     if (a->segment)
         gt__segment_done(a->segment);
     if (done && done->start_ns && a->op == GT_OP_fetch) {
-        gt__timing_count(&worker->timing, GT_OP_fetch, 1, done);
+        gt__timing_count(&worker->timing, GT_OP_fetch, a->weight, done);
         a->start_ticks = gt__tick_of_ns(&worker->timing.clock, done->start_ns);
     }
     if (worker->timing.watched)
@@ -206,6 +207,7 @@ static answer *answer_new(gt_worker *worker, const gt_instruction *ins)
     a->op = (gt_opcode)ins->op;
     a->ticket = ins->result;
     a->start_ticks = worker->timing.start_ticks;
+    a->weight = worker->timing.weight;
     return a;
 }
 
@@ -240,6 +242,7 @@ static gt_err find_segment(gt_worker *worker, const gt_instruction *ins, size_t 
         GT_TRY(gt__segment_map(segment));
     if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
         return gt__fail(GT_ERR_INTERNAL, "fetch: the segment is missing or too small");
+    gt__pins_use(worker, segment, bytes);
     gt__segment_busy(segment); /* the client gave it to us to fill */
     *out = segment;
     return GT_OK;

@@ -6,17 +6,18 @@
 #include "worker/answer.h"
 #include "worker/worker.h"
 
-static unsigned next_distance(gt_timing *timing)
+/* `average` on average. */
+static unsigned next_distance(gt_timing *timing, unsigned average)
 {
     timing->random = timing->random * 1664525u + 1013904223u;
-    return 1 + (timing->random >> 16) % (2 * GT_TIMING_SAMPLE - 1); /* GT_TIMING_SAMPLE on average */
+    return 1 + (timing->random >> 16) % (2 * average - 1);
 }
 
 void gt__timing_init(gt_timing *timing)
 {
     memset(timing, 0, sizeof *timing);
     timing->random = 1;
-    timing->until = next_distance(timing);
+    timing->until = next_distance(timing, GT_TIMING_SAMPLE);
     timing->joined_ns = gt__now_ns();
     gt__tick_clock_init(&timing->clock);
     timing->reading_ticks = UINT64_MAX;
@@ -32,13 +33,27 @@ static bool is_answered(unsigned op)
     return op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_stats;
 }
 
+/* A large instruction of an asynchronous engine: is it timed? Then *weight is what it counts for. */
+static bool is_measured(gt_timing *timing, unsigned op, unsigned *weight)
+{
+    if (timing->by_op[op].count <= GT_TIMING_FIRST)
+        return true;
+    if (!timing->large[op].left)
+        timing->large[op].left = timing->large[op].distance = (uint8_t)next_distance(timing, GT_TIMING_LARGE);
+    *weight = timing->large[op].distance;
+    return --timing->large[op].left == 0;
+}
+
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled)
 {
     gt_timing *timing = &worker->timing;
-    timing->sampled = sampled;
+    timing->weight = sampled ? GT_TIMING_SAMPLE : 1;
+    if (!sampled && !timing->watched && worker->engine->ops->asynchronous &&
+        !is_measured(timing, ins->op, &timing->weight))
+        return;
     worker->late.record_is_late = worker->late.record_is_told = false;
     if (sampled)
-        timing->until = next_distance(timing);
+        timing->until = next_distance(timing, GT_TIMING_SAMPLE);
     if (timing->watched && is_answered(ins->op))
         gt__timing_flush(worker); /* the log shows earlier records before the answer */
     timing->start_ticks = timing->watched && timing->last_ticks ? timing->last_ticks : gt__ticks();
@@ -81,12 +96,6 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
         gt__timing_flush(worker);
 }
 
-/* How many instructions the current one counts for. */
-static unsigned weight_of(const gt_timing *timing)
-{
-    return timing->sampled ? GT_TIMING_SAMPLE : 1;
-}
-
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
 {
     gt_timing *timing = &worker->timing;
@@ -94,7 +103,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     uint64_t now = gt__ticks(), took = now - timing->start_ticks;
     const gt_entry *result = result_of(worker, ins);
     uint64_t bytes = result && gt__entry_is_tensor(result) ? gt__meta_bytes(&result->view.meta) : 0;
-    uint64_t weight = weight_of(timing);
+    uint64_t weight = timing->weight;
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
     if (!worker->late.record_is_told) /* else the engine reports its duration */
         row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
@@ -135,7 +144,7 @@ void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool foll
     if (!flight)
         return;
     flight->timed_op = gt__timing_on(&worker->timing) ? (uint16_t)op : 0;
-    flight->weight = weight_of(&worker->timing);
+    flight->weight = worker->timing.weight;
     flight->follows = follows;
     worker->late.record_is_late = true;
     worker->late.record_is_told = !follows;
@@ -182,7 +191,7 @@ void gt__timing_watch(gt_worker *worker, bool watched)
     timing->watched = watched;
     timing->last_ticks = 0;
     timing->start_ticks = 0; /* the `watch` record itself is not timed */
-    timing->until = next_distance(timing);
+    timing->until = next_distance(timing, GT_TIMING_SAMPLE);
 }
 
 /* The first `count` entries, in a record of 1 + tail slots. */

@@ -5,6 +5,8 @@
  * Even reading the processor's counter (ticks.h) is expensive compared with a small instruction. So, while the
  * dispatcher does not watch, the worker times a random sample of small instructions, one in GT_TIMING_SAMPLE on
  * average, and each counts for the whole interval. It always times large instructions and the first few of each op.
+ * Asynchronous engines measure with events of the device, which cost more than queueing an instruction. There the worker
+ * samples large instructions, too, each op by itself: a measurement counts for those of its op since the last one.
  * While the dispatcher watches, the end of one instruction is the start of the next: one reading per instruction.
  */
 #ifndef GT_WORKER_TIMING_H
@@ -19,6 +21,7 @@ typedef struct gt_worker gt_worker;
 enum {
     GT_TIMING_SAMPLE = 64,  /* small instructions per timed one */
     GT_TIMING_SMALL = 4096, /* elements */
+    GT_TIMING_LARGE = 16,   /* asynchronous engines: large instructions of an op per timed one */
     GT_TIMING_FIRST = 16,   /* of each op: always timed */
 };
 
@@ -32,9 +35,12 @@ typedef struct gt_timing {
     uint64_t reading_ticks; /* the cost of a reading */
     uint64_t last_ticks;    /* watched: the end of the previous record; 0 after a wait */
     uint64_t start_ticks;   /* of the current record; 0: it is not timed */
-    bool sampled;
+    unsigned weight;        /* of the current record, if it is timed: how many instructions it counts for */
     gt_report_row by_op[GT_OP_COUNT];
-    uint64_t entry_last; /* number of the last entry's record */
+    struct {
+        uint8_t left, distance; /* large instructions to the next timed one, and from the last */
+    } large[GT_OP_COUNT];       /* of asynchronous engines */
+    uint64_t entry_last;        /* number of the last entry's record */
     unsigned entry_count;
     gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
     gt_token entry_token[GT_MAX_TIMINGS];    /* of work that completes the entry */

@@ -114,6 +114,8 @@ static gt_err upload_from_segment(gt_worker *worker, const gt_instruction *ins, 
         err = gt__fail(GT_ERR_INTERNAL, "upload: the segment is too small");
     entry->flight = NULL;
     if (err == GT_OK) {
+        if (!adopt)
+            gt__pins_use(worker, segment, bytes);
         gt__segment_busy(segment); /* the client wrote the data before it set the word */
         err = adopt ? upload_adopt(worker, segment, entry)
                     : upload_copy(worker, ins, entry, segment->data, bytes, true, &token);

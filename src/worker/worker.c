@@ -87,6 +87,7 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         gt__timing_watch(worker, ins->imm[0].u != 0);
         return true;
     case GT_OP_forget:
+        gt__pins_forget(worker, ins->imm[0].u);
         if (worker->link->ops->forget)
             worker->link->ops->forget(worker->link, ins->imm[0].u);
         return true;
@@ -294,6 +295,7 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
     gt__worker_paths_free(&worker);
     gt__deferred_free(&worker.deferred);
     leave_peers(&worker);
+    gt__pins_free(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */
     gt__store_free(&worker.store);
     gt__late_free(&worker.late);

@@ -11,6 +11,7 @@
 #include "engines/engine.h"
 #include "worker/peers/exchange.h"
 #include "link/link.h"
+#include "worker/pins.h"
 #include "worker/store.h"
 #include "worker/timing.h"
 
@@ -50,7 +51,8 @@ struct gt_worker {
     gt_collective *collective;
     uint64_t group_of[GT_MAX_PARTIES]; /* by worker: the group of its engine's collectives; 0: none */
     gt_deferred deferred;
-    gt_late late;                  /* pending operations */
+    gt_late late; /* pending operations */
+    gt_pins pins;
     struct gt_worker_paths *paths; /* NULL: none was defined */
     gt_path_counts path_counts;
     const char *name;

@@ -46,4 +46,18 @@ static void each_tensor(gt_opcode op, values kind, tensor_case run)
     }
 }
 
+/* Columns that a GPU reads several at once, and divides between processors. */
+static inline void each_wide_matrix(gt_opcode op, tensor_case run)
+{
+    static const gt_dtype dtypes[] = {GT_FLOAT32, GT_BFLOAT16, GT_FLOAT64, GT_INT8};
+    for (int k = 0; k < COUNT(dtypes); k++) {
+        tensor a = tensor_new(dtypes[k], (shape){2, 300, 64}, CONTIGUOUS, PLAIN);
+        run(op, &a);
+        tensor_free(&a);
+        a = tensor_new(dtypes[k], (shape){3, 2, 150, 328}, CONTIGUOUS, PLAIN);
+        run(op, &a);
+        tensor_free(&a);
+    }
+}
+
 #endif

@@ -22,9 +22,25 @@ static void generate_scan(gt_opcode op)
     each_tensor(op, FEW, scan_case);
 }
 
+/* Lines that fill a GPU's registers, and longer ones. */
+static void each_very_long_line(gt_opcode op, tensor_case run)
+{
+    static const int64_t sizes[] = {1537, 16640, 20001, 33024, 40001, 70000};
+    for (int k = 0; k < 2 * COUNT(sizes); k++) {
+        gt_dtype dtype = k < COUNT(sizes) ? GT_FLOAT32 : GT_BFLOAT16;
+        tensor a = tensor_new(dtype, (shape){1, sizes[k % COUNT(sizes)]}, CONTIGUOUS, PLAIN);
+        run(op, &a);
+        tensor_free(&a);
+        a = tensor_new(dtype, (shape){2, 3, sizes[k % COUNT(sizes)]}, CONTIGUOUS, PLAIN);
+        run(op, &a);
+        tensor_free(&a);
+    }
+}
+
 static void generate_softmax(gt_opcode op)
 {
     each_tensor(op, PLAIN, scan_case);
+    each_very_long_line(op, scan_case);
     each_tensor(op, FEW, scan_case);
     static const gt_dtype dtypes[] = {GT_FLOAT32, GT_FLOAT64, GT_FLOAT16};
     for (int k = 0; k < COUNT(dtypes); k++) { /* far below the largest: exponentials of nothing */
@@ -60,6 +76,7 @@ static void softmax_backward_case(gt_opcode op, const tensor *a)
 static void generate_softmax_backward(gt_opcode op)
 {
     each_tensor(op, PLAIN, softmax_backward_case);
+    each_very_long_line(op, softmax_backward_case);
 }
 
 /* ---- sorting ------------------------------------------------------------------------------------------------ */

@@ -209,7 +209,10 @@ static void scatter_along(gt_opcode op, const tensor *a, int64_t longest)
         tensor src = tensor_new((gt_dtype)meta->dtype, sizes, (layout)draw_integer(0, LAYOUTS), PLAIN);
         operation o = operation_new(op, 3, a, &index, &src);
         o.ins.imm[0].i = axis;
-        o.ins.imm[1].i = draw_integer(0, GT_SCATTER_KINDS) + (draw_integer(0, 2) ? GT_SCATTER_WITHOUT_SELF : 0);
+        o.ins.imm[1].i = op == GT_OP_scatter_reduce ? draw_integer(0, GT_SCATTER_KINDS) +
+                                                          (draw_integer(0, 2) ? GT_SCATTER_WITHOUT_SELF : 0)
+                         : draw_integer(0, 2) ? GT_SCATTER_STEPWISE
+                                              : 0;
         o.exact = true; /* the same additions in the same order */
         o.in_place = a->view.contiguous && draw_integer(0, 2);
         run_case(&o);

@@ -207,11 +207,13 @@ static void test_done_at_once_on_late_operands(const void *argument)
 static bool (*late_completed)(gt_engine *engine, bool wait, gt_completion *completion);
 
 static const uint64_t long_ns = 1000000000000; /* a thousand seconds */
+static int timed_completions;
 
 /* What is timed takes long. */
 static bool completed_after_long(gt_engine *engine, bool wait, gt_completion *completion)
 {
     bool found = late_completed(engine, wait, completion);
+    timed_completions += found && completion->start_ns;
     if (found && completion->start_ns)
         completion->end_ns = completion->start_ns + long_ns;
     return found;
@@ -263,6 +265,31 @@ static void test_time_of_uploads(const void *argument)
     CHECK_EQ(worker.timing.entry_count, watched ? 2 : 0);
     for (unsigned k = 0; k < worker.timing.entry_count; k++)
         CHECK(gt__tick_span_ns(&worker.timing.clock, worker.timing.entries[k].duration_ns) >= long_ns / 2);
+    worker_close(&worker);
+}
+
+/* Few of many large instructions are measured, and count for the others. */
+static void test_time_of_many(const void *argument)
+{
+    (void)argument;
+    enum { TIMES = 1000, ELEMENTS = 2 * GT_TIMING_SMALL };
+    gt_worker worker;
+    gt_engine_ops ops;
+    if (!open_slow(&worker, &ops, false))
+        return;
+    execute_arange(&worker, 1, ELEMENTS);
+    gt__late_drain(&worker);
+    timed_completions = 0;
+    for (int k = 0; k < TIMES; k++) {
+        gt_slot neg[8] = {{.ins = {.op = GT_OP_neg, .result = 2, .operand = {1}}}};
+        gt__worker_run_record(&worker, neg);
+        gt__late_drain(&worker);
+    }
+    uint64_t ns = worker.timing.by_op[GT_OP_neg].ns, bytes = worker.timing.by_op[GT_OP_neg].bytes;
+    uint64_t fewest = TIMES - 2 * GT_TIMING_LARGE;
+    CHECK(timed_completions <= GT_TIMING_FIRST + TIMES / 4);
+    CHECK(ns >= fewest * long_ns && ns <= TIMES * long_ns);
+    CHECK(bytes >= fewest * ELEMENTS * 8 && bytes <= (uint64_t)TIMES * ELEMENTS * 8);
     worker_close(&worker);
 }
 
@@ -556,6 +583,7 @@ int main(int argc, char **argv)
     check_run("host copies are bounded", test_host_copies_are_bounded, NULL);
     check_run("the time of uploads", test_time_of_uploads, NULL);
     check_run("the time of uploads, watched", test_time_of_uploads, "watched");
+    check_run("the time of many", test_time_of_many, NULL);
     check_run("the time of a fetch", test_time_of_a_fetch, NULL);
     check_run("the time of a move", test_time_of_a_move, NULL);
     check_run("failed piece, cpu", test_failed_piece, "cpu");

@@ -158,6 +158,8 @@ static void generate_reduce(gt_opcode op)
 {
     each_tensor(op, op == GT_OP_prod ? NEAR_ONE : PLAIN, reduce_case);
     each_tensor(op, FEW, reduce_case);
+    if (op != GT_OP_prod) /* of so many it is 0 or infinite */
+        each_wide_matrix(op, reduce_case);
 }
 
 static void argreduce_case(gt_opcode op, const tensor *a)
@@ -173,6 +175,7 @@ static void argreduce_case(gt_opcode op, const tensor *a)
 static void generate_argreduce(gt_opcode op)
 {
     each_tensor(op, PLAIN, argreduce_case);
+    each_wide_matrix(op, argreduce_case);
     each_tensor(op, FEW, argreduce_case);
 }
 
@@ -195,6 +198,8 @@ static void generate_matmul(gt_opcode op)
                 operation o = operation_new(op, 2, &a, &b, NULL);
                 o.terms = 16 * (double)(products[k][0][products[k][0][0]] + 1);
                 run_case(&o);
+                o.ins.imm[0].i = GT_PRODUCT_WIDE;
+                run_case(&o);
                 tensor_free(&a);
                 tensor_free(&b);
             }
@@ -216,6 +221,10 @@ static void generate_attention(gt_opcode op)
         {.q = {3, 2, 130, 32}, .k = {3, 2, 67, 32}, .v = {3, 2, 67, 32}, .period = 65},
         {.q = {3, 2, 100, 64}, .k = {3, 2, 100, 64}, .v = {3, 2, 100, 64}, .period = 100},
         {.q = {2, 70, 16}, .k = {2, 90, 16}, .v = {2, 90, 16}, .period = 0},
+        {.q = {3, 2, 200, 64}, .k = {3, 2, 150, 64}, .v = {3, 2, 150, 64}, .period = 0},
+        {.q = {3, 3, 129, 80}, .k = {3, 3, 65, 80}, .v = {3, 3, 65, 80}, .period = 43},
+        {.q = {2, 1, 128}, .k = {2, 1, 128}, .v = {2, 1, 128}, .period = 1},
+        {.q = {2, 130, 128}, .k = {2, 129, 128}, .v = {2, 129, 128}, .period = 130},
         {.q = {3, 0, 3, 4}, .k = {3, 0, 2, 4}, .v = {3, 0, 2, 4}, .period = 0},
         {.q = {2, 3, 4}, .k = {2, 0, 4}, .v = {2, 0, 2}, .period = 0},
         {.q = {2, 0, 4}, .k = {2, 3, 4}, .v = {2, 3, 2}, .period = 1},
@@ -276,6 +285,7 @@ static void layer_norm_case(gt_opcode op, const tensor *a)
 static void generate_layer_norm(gt_opcode op)
 {
     each_tensor(op, PLAIN, layer_norm_case);
+    each_wide_matrix(op, layer_norm_case);
 }
 
 /* ---- draws with given probabilities -------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "engines/cuda/chain.h"
+#include "engines/cuda/generate_resident.h"
 #include "engines/host_memory.h"
 #include "engines/plugin.h"
 
@@ -148,7 +149,7 @@ static void choose_kernels(void)
     qsort(all.at, (size_t)all.count, sizeof *all.at, compare_keys);
 }
 
-/* All kernels in one translation unit: kernels.cu for cards, kernels.cc for the host. */
+/* All kernels in one translation unit: kernels.cu for cards, kernels.cc for the host. And the resident kernel, resident.cu. */
 static void write_kernels(const cudahost *h)
 {
     gt_cuda_text text = {0};
@@ -186,6 +187,14 @@ static void write_kernels(const cudahost *h)
     fprintf(source, "#include \"shim.h\"\n%s", text.data);
     fclose(source);
     free(text.data);
+    char *resident;
+    const char *entry;
+    if (gt__cuda_resident_source(&resident, &entry) != GT_OK)
+        abort();
+    source = open_file(h, "resident.cu");
+    fputs(resident, source);
+    fclose(source);
+    free(resident);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
  * fake_compiler.c: a libnvrtc.so.13 for tests without a card. With FAKE_CUDA_KERNELS, the folder of GT's sources, it lets the
  * system's C++ compiler make a library of a kernel, behind shim.h, and the library's name is the kernel's image. Libraries
  * are kept in FAKE_CUDA_FOLDER by a hash of their source. Without that it compiles nothing, and every call runs on the host.
+ * FAKE_CUDA_ONLY: a text; only sources that contain it are compiled.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ API int nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char
     (void)headers;
     (void)header;
     (void)header_name;
-    if (!getenv("FAKE_CUDA_KERNELS"))
+    const char *only = getenv("FAKE_CUDA_ONLY");
+    if (!getenv("FAKE_CUDA_KERNELS") || (only && !strstr(source, only)))
         return 1;
     *program = calloc(1, sizeof **program);
     (*program)->source = strdup(source);

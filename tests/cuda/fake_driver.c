@@ -48,6 +48,7 @@ typedef struct operation {
 
 struct CUstream_st {
     operation *first, **end;
+    operation *current; /* that is executed */
     bool executing, closing, capturing;
     CUgraph graph;
     pthread_t thread;
@@ -74,6 +75,15 @@ static block device_blocks[MOST_BLOCKS], pinned_blocks[MOST_BLOCKS];
 static uint64_t used_bytes, operations;
 static bool broken;
 static pid_t started_in;
+static CUstream streams[64];
+
+/* Calls of the driver that steady state might make. */
+static atomic_uint_fast64_t calls;
+
+API uint64_t fake_driver_calls(void)
+{
+    return atomic_load(&calls);
+}
 
 static void stop(const char *format, ...)
 {
@@ -101,9 +111,9 @@ static uint64_t now_ns(void)
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static bool inside(const block *blocks, uint64_t address, uint64_t bytes)
+static bool inside(const block *blocks, int count, uint64_t address, uint64_t bytes)
 {
-    for (int k = 0; k < MOST_BLOCKS; k++)
+    for (int k = 0; k < count; k++)
         if (blocks[k].bytes && address >= blocks[k].start && address - blocks[k].start <= blocks[k].bytes &&
             bytes <= blocks[k].bytes - (address - blocks[k].start))
             return true;
@@ -122,7 +132,8 @@ static block *free_block(block *blocks)
 API void *fake_address(CUdeviceptr address, size_t bytes)
 {
     pthread_mutex_lock(&mutex);
-    bool device = inside(device_blocks, address, bytes), host = inside(pinned_blocks, address, bytes);
+    bool device = inside(device_blocks, MOST_BLOCKS, address, bytes),
+         host = inside(pinned_blocks, MOST_BLOCKS, address, bytes);
     pthread_mutex_unlock(&mutex);
     if (host)
         return (void *)(uintptr_t)address; /* pinned memory that the card may use */
@@ -140,6 +151,7 @@ API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 API int cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
+    calls++;
     uint64_t at = 0, rounded = (bytes + UNIT - 1) / UNIT * UNIT;
     pthread_mutex_lock(&mutex);
     for (bool moved = true; moved;) { /* the first gap */
@@ -212,6 +224,17 @@ API int cuMemFreeHost(void *memory)
     return 0;
 }
 
+API int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    pthread_mutex_lock(&mutex);
+    bool there = inside(pinned_blocks, MOST_BLOCKS, (uintptr_t)memory, 1);
+    if (!there)
+        *free_block(pinned_blocks) = (block){.start = (uintptr_t)memory, .bytes = bytes};
+    pthread_mutex_unlock(&mutex);
+    return there ? 712 : 0;
+}
+
 API int cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *memory, unsigned flags)
 {
     (void)flags;
@@ -222,15 +245,13 @@ API int cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *memory, unsigne
 API int cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
 {
     pthread_mutex_lock(&mutex);
-    bool pinned = inside(pinned_blocks, pointer, 1);
+    bool pinned = inside(pinned_blocks, MOST_BLOCKS, pointer, 1);
     pthread_mutex_unlock(&mutex);
     *(unsigned *)value = CU_MEMORYTYPE_HOST;
     return attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE && pinned ? 0 : 1;
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
-
-static CUstream streams[64];
 
 static void pause_now_and_then(uint64_t *random, uint64_t longest_us)
 {
@@ -261,14 +282,17 @@ static void *execute_stream(void *argument)
         if (!stream->first)
             stream->end = &stream->first;
         stream->executing = true;
+        op->next = NULL;
+        stream->current = op;
         broken = broken || ++operations >= last;
         bool dead = broken;
         pthread_mutex_unlock(&mutex);
         pause_now_and_then(&random, delay);
         if (!dead)
             op->work(op->argument);
-        free(op);
         pthread_mutex_lock(&mutex);
+        free(op);
+        stream->current = NULL;
         stream->executing = false;
         pthread_cond_broadcast(&work_done);
     }
@@ -278,6 +302,7 @@ static void *execute_stream(void *argument)
 
 API int fake_enqueue(CUstream stream, fake_work work, const void *argument, size_t bytes)
 {
+    calls++;
     operation *op = calloc(1, sizeof *op + FAKE_ARGUMENT); /* graphs copy all of it */
     op->next = NULL;
     op->work = work;
@@ -372,7 +397,7 @@ typedef struct copy {
 static void check_pinned(const void *host, size_t bytes)
 {
     pthread_mutex_lock(&mutex);
-    if (!inside(pinned_blocks, (uintptr_t)host, bytes))
+    if (!inside(pinned_blocks, MOST_BLOCKS, (uintptr_t)host, bytes))
         stop("an asynchronous copy with %p, which is not pinned", host);
     pthread_mutex_unlock(&mutex);
 }
@@ -393,6 +418,34 @@ static void set_bytes(void *argument)
 {
     const copy *c = argument;
     memset(fake_address(c->device, c->bytes), c->byte, c->bytes);
+}
+
+/* Does one of these copies use a block of pinned memory? */
+static bool uses(const operation *op, const block *pinned)
+{
+    for (; op; op = op->next) {
+        const copy *c = (const copy *)op->argument;
+        if ((op->work == copy_in || op->work == copy_out) && inside(pinned, 1, (uintptr_t)c->host, c->bytes))
+            return true;
+    }
+    return false;
+}
+
+API int cuMemHostUnregister(void *memory)
+{
+    pthread_mutex_lock(&mutex);
+    int k = 0;
+    while (k < MOST_BLOCKS && !(pinned_blocks[k].bytes && pinned_blocks[k].start == (uintptr_t)memory))
+        k++;
+    if (k == MOST_BLOCKS)
+        stop("cuMemHostUnregister of %p, which was not registered", memory);
+    for (int s = 0; s < 64; s++)
+        if (streams[s] &&
+            (uses(streams[s]->current, &pinned_blocks[k]) || uses(streams[s]->first, &pinned_blocks[k])))
+            stop("a copy uses pinned memory that is released");
+    pinned_blocks[k].bytes = 0;
+    pthread_mutex_unlock(&mutex);
+    return 0;
 }
 
 API int cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
@@ -449,6 +502,7 @@ API int cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t v
 API int cuEventCreate(CUevent *event, unsigned flags)
 {
     (void)flags;
+    calls++;
     *event = calloc(1, sizeof **event);
     return 0;
 }
@@ -490,6 +544,7 @@ API int cuEventSynchronize(CUevent event)
 
 API int cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
+    calls++;
     pthread_mutex_lock(&mutex);
     if (start->pending || end->pending || !start->ns || !end->ns)
         stop("the time of an event that was not recorded or is not done");

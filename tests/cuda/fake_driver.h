@@ -17,6 +17,8 @@ typedef void (*fake_work)(void *argument);
 
 /* Queue work; the argument is copied. */
 int fake_enqueue(struct CUstream_st *stream, fake_work work, const void *argument, size_t bytes);
+/* How often the driver was called, but for calls that only opening and closing make, and for questions of those who wait. */
+uint64_t fake_driver_calls(void);
 /* Where the host finds memory of the card; all of it must be one allocation. */
 void *fake_address(unsigned long long address, size_t bytes);
 

@@ -92,9 +92,11 @@ def compile_for_cards(folder, limit):
         return 0
     source, failures = (folder / 'kernels.cu').read_text(), []
 
-    def work(architecture):
+    def work(architecture, resident=False):
         began = time.monotonic()
         text, count = choose(source, limit if architecture == ARCHITECTURES[0] else (limit + 1) // 2)
+        if resident:
+            text, count = (folder / 'resident.cu').read_text(), 1
         messages = compile_for_card(nvrtc, text, architecture)
         print(f'NVRTC: {count} kernels for {architecture} in {time.monotonic() - began:.0f} s', flush=True)
         if messages:
@@ -102,6 +104,7 @@ def compile_for_cards(folder, limit):
             print(messages[:8000])
 
     threads = [threading.Thread(target=work, args=(architecture,)) for architecture in ARCHITECTURES]
+    threads.append(threading.Thread(target=work, args=(ARCHITECTURES[0], True)))
     for thread in threads:
         thread.start()
     for thread in threads:

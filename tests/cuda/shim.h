@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <math.h>
+#include <sched.h>
+#include <time.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -20,12 +22,13 @@
 struct shim_index {
     unsigned x, y, z;
 };
-static shim_index blockIdx, threadIdx, blockDim, gridDim;
-static unsigned char *shim_dynamic;
+static thread_local shim_index blockIdx, threadIdx, blockDim, gridDim;
+static thread_local unsigned char *shim_dynamic;
 
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#define __shared__ static thread_local
+#define __noinline__ __attribute__((noinline))
 #define __restrict__
 #define GT_ENTRY(threads) extern "C" void
 #define GT_PARAM(type) const type &
@@ -48,11 +51,19 @@ struct shim_job {
     void (*entry)(const void *);
     const void *param;
 };
-static std::vector<shim_fiber *> shim_fibers;
-static jmp_buf shim_scheduler;
-static shim_job shim_now;
-static unsigned shim_self;                  // the running fiber
-static std::vector<uint32_t> shim_slots[2]; // of shuffles, by thread
+static thread_local std::vector<shim_fiber *> shim_fibers; // streams are threads
+static thread_local jmp_buf shim_scheduler;
+static thread_local shim_job shim_now;
+static thread_local unsigned shim_self;                  // the running fiber
+static thread_local std::vector<uint32_t> shim_slots[2]; // of shuffles, by thread
+
+static void shim_expect(bool right, const char *what)
+{
+    if (!right) {
+        fprintf(stderr, "%s\n", what);
+        abort();
+    }
+}
 
 static void shim_wait(shim_state state)
 {
@@ -138,13 +149,13 @@ static inline uint32_t __match_any_sync(unsigned, uint32_t word)
         equals |= (uint32_t)(shim_slots[half][warp + lane] == word) << lane;
     return equals;
 }
-// mma.m16n8k16: where an element of A or B lies is in device/attention.cuh.
+// mma.m16n8k16: where an element of A or B lies is in device/attention_mma.cuh.
 template <class Load> static void shim_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, Load load)
 {
     struct operands {
         uint32_t a[4], b[2];
     };
-    static std::vector<operands> halves[2];
+    static thread_local std::vector<operands> halves[2];
     unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32, lane = shim_self % 32;
     halves[half].resize(shim_fibers.size());
     halves[half][shim_self] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
@@ -156,6 +167,60 @@ template <class Load> static void shim_mma(float *c, const uint32_t *a, uint32_t
             uint32_t y = halves[half][warp + column * 4 + k % 8 / 2].b[k / 8];
             c[j] += load((uint16_t)(x >> k % 2 * 16)) * load((uint16_t)(y >> k % 2 * 16));
         }
+    }
+}
+// ldmatrix.x4: each lane has the address of one row of 8 halves; the rows of a matrix come from 8 neighbouring lanes.
+static void shim_load_matrices(uint32_t *m, const uint16_t *row, bool turned)
+{
+    static std::vector<const uint16_t *> rows[2];
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32, lane = shim_self % 32;
+    shim_expect((uintptr_t)row % 16 == 0, "ldmatrix: an address is not a multiple of 16");
+    rows[half].resize(shim_fibers.size());
+    rows[half][shim_self] = row;
+    shim_wait(SHIM_AT_WARP);
+    for (unsigned k = 0; k < 4; k++) {
+        const uint16_t *const *of = rows[half].data() + warp + k * 8;
+        unsigned g = lane / 4, t = lane % 4 * 2;
+        uint16_t low = turned ? of[t][g] : of[g][t], high = turned ? of[t + 1][g] : of[g][t + 1];
+        m[k] = (uint32_t)low | (uint32_t)high << 16;
+    }
+}
+
+// cp.async: the bytes arrive when the thread waits for their group.
+struct shim_copy {
+    void *to;
+    const void *from;
+    unsigned size;
+    bool inside;
+};
+static std::vector<std::vector<std::vector<shim_copy>>> shim_copies; // by thread: groups; the last is not committed
+static std::vector<std::vector<shim_copy>> &shim_groups()
+{
+    if (shim_copies.size() < shim_fibers.size())
+        shim_copies.resize(shim_fibers.size());
+    if (shim_copies[shim_self].empty())
+        shim_copies[shim_self].emplace_back();
+    return shim_copies[shim_self];
+}
+static void shim_copy_begin(void *to, const void *from, unsigned size, bool inside)
+{
+    shim_expect(((uintptr_t)to | (uintptr_t)from) % size == 0, "cp.async: an address is not a multiple of the size");
+    shim_groups().back().push_back({to, from, size, inside});
+}
+static void shim_copy_commit()
+{
+    shim_groups().emplace_back();
+}
+static void shim_copy_wait(unsigned later)
+{
+    std::vector<std::vector<shim_copy>> &groups = shim_groups();
+    while (groups.size() > later + 1) {
+        for (const shim_copy &copy : groups.front())
+            if (copy.inside)
+                memcpy(copy.to, copy.from, copy.size);
+            else
+                memset(copy.to, 0, copy.size);
+        groups.erase(groups.begin());
     }
 }
 static inline int __popc(uint32_t x)
@@ -220,7 +285,7 @@ static void shim_make_fibers(unsigned threads)
 extern "C" void shim_run(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                          const void *param, bool waits)
 {
-    static std::vector<double> memory;
+    static thread_local std::vector<double> memory;
     memory.resize((shared + 127) / 8);
     shim_dynamic = (unsigned char *)(((uintptr_t)memory.data() + 15) / 16 * 16);
     unsigned threads = block[0] * block[1] * block[2];
@@ -293,6 +358,36 @@ static inline float atomicAdd(float *at, float x)
 static inline double atomicAdd(double *at, double x)
 {
     return shim_atomic_add(at, x);
+}
+
+// ---- between the host and a kernel that runs -----------------------------------------------------------------------
+
+static inline uint64_t gt_clock_ns()
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+static inline uint64_t gt_system_load(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+static inline void gt_system_load2(const uint64_t *from, uint64_t *to)
+{
+    to[0] = from[0];
+    to[1] = from[1];
+}
+static inline void gt_system_store(uint64_t *to, uint64_t x)
+{
+    __atomic_store_n(to, x, __ATOMIC_RELEASE);
+}
+static inline void gt_pause()
+{
+    sched_yield();
+}
+static inline void __threadfence_system()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 // The same bits as on the host.

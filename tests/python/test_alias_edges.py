@@ -17,6 +17,20 @@ y = w * 2
 """
 
 
+def product(n):
+    class Product(n.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return g * b, g * a
+    return Product
+
+
 def plain(value):
     """What can be compared: tensors as lists of numbers."""
     if isinstance(value, (list, tuple)):
@@ -28,7 +42,7 @@ def plain(value):
 
 def outcome(n, lines):
     """The value of r, or the beginning of the error."""
-    names = {"n": n}
+    names = {"n": n, "Product": product(n)}
     exec(PROLOGUE, names)
     try:
         exec(lines, names)
@@ -124,6 +138,22 @@ def test_views_with_a_state_of_their_own(lines):
     "y.t()[1].mul_(w[:, 0])\ng, = n.autograd.grad((y * y).sum(), w, create_graph=True)\n(g * g).sum().backward()\nr = w.grad",
 )
 def test_passes_through_a_view_that_was_written_to(lines):
+    check(lines)
+
+
+# median() saves its operand and its result, also where the operand has no history to lead to.
+@programs(
+    "m = y.median()\nm.add_(1)\nm.sum().backward()",
+    "m = y.median()\ny.add_(1)\nm.sum().backward()",
+    "with n.no_grad(): v = y[1]\nm = v.median()\nm.sigmoid_()\nm.sum().backward()",
+    "with n.no_grad(): v = y[1:]\nm = v.median()\ny.add_(1)\ntry: m.backward()\nexcept RuntimeError: r = 'raised'",
+    "with n.no_grad(): v = y[1:]\nm = v.nanmedian()\ny.detach().add_(1)\ntry: m.backward()\nexcept RuntimeError: r = 'raised'",
+    "m = y[:, :0].median()\ny.add_(1)\nm.sum().backward()",
+    "m = y[:, 1:].median()\nm.backward()\nr = [w.grad, m, m.grad_fn.name(), y.max().grad_fn.name()]",
+    "y.data[0] = y.data[1]\nm = y.nanmedian()\nm.backward()\nr = [w.grad, m, m.grad_fn.name()]",
+    "m = y.median()\ny.data.add_(1)\nm.backward()\nr = [w.grad, m]",
+)
+def test_a_median_saves_what_pytorch_saves(lines):
     check(lines)
 
 
@@ -352,6 +382,23 @@ def test_recorded_writes_through_data(lines):
             for values in ("[1., 3., 3., 2.]", "[1., float('nan'), float('nan'), 2.]", "[3., 3., 1.]")
             for write in ("x.data.mul_(2).add_(0.25)", "x.data[0] = 3", "")))
 def test_gradients_of_the_extreme_of_all_elements(lines):
+    check(lines)
+
+
+# What a Function saves is the tensor as it was: its later history may lead to the Function.
+@programs(
+    "p = Product.apply(y, y)\ny.add_(p)\nr = y",
+    "p = Product.apply(y, y)\ny.add_(p)\np.sum().backward()",
+    "p = Product.apply(w, x)\nx.add_(p)\nr = x",
+    "p = Product.apply(w, x)\nx.add_(p)\nx.sum().backward()",
+    "p = Product.apply(y, y)\ny.data.add_(1)\np.sum().backward()\nr = w.grad",
+    "p = Product.apply(y, y[1:2])\ny[1].mul_(p[0])\nr = y",
+    "v = y[1:2]\np = Product.apply(y, v)\ndel v, y\np.sum().backward()\nr = w.grad",
+    "p = Product.apply(y, x)\ndel y, x\ng, = n.autograd.grad(p.sum(), w, create_graph=True)\nr = [g, g.requires_grad]",
+    "p = Product.apply(y, y)\ndel y\ng, = n.autograd.grad(p.sum(), w, create_graph=True)\ng.sum().backward()\nr = [g, w.grad]",
+    "class Kept(Product):\n    @staticmethod\n    def backward(ctx, g):\n        kept.extend(t is o for t, o in zip(ctx.saved_tensors, (y, x)))\n        return g, None\nkept = []\nKept.apply(y, x).sum().backward()\nr = kept",
+)
+def test_tensors_that_a_function_saves(lines):
     check(lines)
 
 

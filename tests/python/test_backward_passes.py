@@ -286,3 +286,23 @@ def test_data_of_another_client_makes_a_leaf_there():
     finally:
         _gt.use(None)
         elsewhere.close()
+
+
+def test_gradients_of_slices_are_added_to_their_part():
+    """The work is that of the slices: zeros as large as the whole are made once, and the parts are written into them."""
+    def run(library):
+        x = library.arange(60.0).reshape(12, 5).requires_grad_()
+        y = x * 0.1
+        loss = sum((row * (k + 1)).sin().sum() for k, row in enumerate(y)) + (y[::2, 1:3] * y[1::2, 2:4]).sum()
+        return x, loss
+
+    def made():
+        return next(iter(gt.debug.get_worker_stats().values()))["ops"].get("full", {"count": 0})["count"]
+
+    x, loss = run(gt)
+    before = made()
+    loss.backward()
+    assert made() - before <= 2, "the first gradient, and the zeros"
+    theirs, loss = run(torch)
+    loss.backward()
+    np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), rtol=1e-5, atol=1e-6)

@@ -64,7 +64,7 @@ def test_tensor_of_tensors_and_arrays():
     check(gt.tensor([np.float32(1), np.float32(2)]), torch.tensor([1.0, 2.0]))
     check(gt.tensor(gt.ones(2, 2)), torch.ones(2, 2))
     check(gt.tensor([gt.tensor(1), gt.tensor(2)]), torch.tensor([1, 2]))
-    check(gt.tensor([np.array(1.5), np.array(2.5)]), torch.tensor([1.5, 2.5]))
+    check(gt.tensor([np.array(1.5), np.array(2.5)]), torch.tensor([1.5, 2.5], dtype=torch.float64))
     check(gt.tensor([[np.array(1), 2], [3, np.array(4)]]), torch.tensor([[1, 2], [3, 4]]))
     check(gt.tensor(torch.ones(2)), torch.ones(2))
 

@@ -66,7 +66,11 @@ def test_a_card_that_does_not_exist(programs):
     assert "GT_CUDA_DEVICE=7 is not the number of a GPU; there are 0 to 0" in text
 
 
-@pytest.mark.parametrize("settings", [{}, {"GT_AUTO_COMPILE": 1}], ids=["plain", "hot paths"])
+RESIDENT = {"GT_CUDA_RESIDENT": "always", "FAKE_CUDA_KERNELS": pathlib.Path(__file__).resolve().parents[2],
+            "FAKE_CUDA_ONLY": "gt_resident(", "FAKE_CUDA_FOLDER": FAKE, "XDG_CACHE_HOME": FAKE}
+
+
+@pytest.mark.parametrize("settings", [{}, {"GT_AUTO_COMPILE": 1}, RESIDENT], ids=["plain", "hot paths", "resident kernel"])
 def test_training_is_the_same_as_on_the_cpu(programs, settings):
     expected = programs.run(TRAINING, GT_BACKEND="cpu")
     text = programs.run(TRAINING, **fake(**settings))

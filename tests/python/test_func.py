@@ -249,8 +249,10 @@ def test_functional_call():
         {name: p.detach() for name, p in parameters.items()})
     model(x).sum().backward()
     assert all(gradients[name].allclose(p.grad) for name, p in parameters.items())
-    with pytest.raises(KeyError):
-        gt.func.functional_call(model, {'nothing': x}, (x,))
+    gt.func.functional_call(model, {'nothing': x}, (x,))  # an attribute during the call, as in PyTorch
+    assert not hasattr(model, 'nothing')
+    with pytest.raises(RuntimeError, match=r"Error\(s\) in reparametrizing for Sequential:\n\tUnexpected key\(s\): 'nothing'"):
+        gt.func.functional_call(model, {'nothing': x}, (x,), strict=True)
 
 
 def test_an_ensemble_in_one_call():

@@ -358,7 +358,7 @@ def test_a_compiled_function_is_a_path_from_its_third_call_on(decorator):
     assert hotpath["hot_instructions"] > 0.7 * hotpath["total_instructions"], hotpath
 
 
-def test_a_compiled_module_is_a_path_and_can_be_copied():
+def test_a_compiled_module_is_a_path_and_its_copies_are_not_compiled():
     program = """
 import copy, pickle
 model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
@@ -373,7 +373,7 @@ for k in range(10):
         results.append(bool((each(x) == expected).all().item()))
 """
     values, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
-    assert all(values) and hotpath["runs"] >= 3 * 8 and hotpath["hot_sequences"] >= 1, hotpath
+    assert all(values) and hotpath["runs"] >= 8 and hotpath["hot_sequences"] >= 1, hotpath
 
 
 def test_a_compiled_function_may_change_fail_and_call_others():
@@ -562,3 +562,32 @@ keep(compute(good))
     hot, hotpath, _ = run(program, **HOT)
     assert hot[0] is True and hotpath["fallbacks"] > 20
     assert hot[1:] == run(program, GT_AUTO_COMPILE="0")[0][1:]
+
+
+def test_loops_that_differ_in_what_their_records_read_are_two_paths():
+    hotpath = check("""
+x = gt.randn(30)
+for k in range(60):
+    keep((x * 2 + 1).cos() - x)
+for k in range(60):
+    keep(x - (x * 2 + 1).cos())
+""", least=0.75)
+    assert hotpath["hot_sequences"] == 2
+
+
+def test_a_region_ends_on_the_connection_where_it_began(programs):
+    """The thread may use another one by then: here inside a compiled function that opens a connection for what follows."""
+    address = f"localhost:{programs.cluster().port}"
+    results, hotpath, _ = run(f"""
+gt.ones(1)
+@gt.compile
+def opens():
+    return gt.connect("{address}")
+opens().disconnect()
+x = gt.ones(5)
+for k in range(60):
+    x = (x * 0.5) + 1
+keep(x)
+""", **HOT)
+    numpy.testing.assert_allclose(results[0], [2.0] * 5)
+    assert hotpath["hot_instructions"] > 50, hotpath

@@ -17,8 +17,8 @@ PUBLIC = (
     'gt.nn.grad', 'gt.nn.init', 'gt.nn.parallel', 'gt.nn.utils', 'gt.nn.utils.parametrizations',
     'gt.nn.utils.parametrize', 'gt.nn.utils.prune', 'gt.nn.utils.rnn', 'gt.nn.utils.stateless', 'gt.optim',
     'gt.optim.lr_scheduler', 'gt.optim.swa_utils', 'gt.profiler', 'gt.random', 'gt.return_types', 'gt.serialization', 'gt.signal',
-    'gt.sparse', 'gt.special', 'gt.testing', 'gt.utils', 'gt.utils.checkpoint', 'gt.utils.data', 'gt.utils.dlpack', 'gt.version',
-    'gt.xpu')
+    'gt.sparse', 'gt.special', 'gt.testing', 'gt.utils', 'gt.utils.checkpoint', 'gt.utils.data', 'gt.utils.dlpack',
+    'gt.utils.hooks', 'gt.version', 'gt.xpu')
 
 
 def module(name):

@@ -3,6 +3,7 @@
 import collections
 import functools
 import warnings
+import weakref
 
 from gt import _gt, _help
 from gt.autograd.grad_mode import no_grad
@@ -10,12 +11,17 @@ from gt.autograd.graph import _saved_hooks
 
 
 class _Saved:
-    """One tensor saved for backward: an argument (the object and its version), or the memory of an output."""
+    """One tensor saved for backward: its memory, its version and its node; of an output only the memory."""
+
+    object, node = None, None
 
     def __init__(self, tensor, output):
         self.output, self.hooks = output, _saved_hooks()
         self.version = getattr(tensor, '_version', None) if output is None else None
         self.tensor = tensor if self.hooks is None else self.hooks[0](tensor)
+        if output is None and self.hooks is None and _may_follow(tensor):
+            # Not the object: once it is changed in place, its history may lead here, and neither would ever be freed.
+            self.object, self.tensor, self.node = weakref.ref(tensor), tensor.detach(), _gt._node(tensor)
 
     def follow(self, result):
         """The object of an output shares its memory with what was saved."""
@@ -33,7 +39,17 @@ class _Saved:
                 f'[{kind}]{origin} is at version {now}; expected version {self.version} instead. Hint: enable anomaly '
                 'detection to find the operation that failed to compute its gradient, with '
                 'gt.autograd.set_detect_anomaly(True).')
-        return self.tensor if self.output is None else ctx._output(self.output, self.tensor)
+        if self.output is not None:
+            return ctx._output(self.output, self.tensor)
+        original = self.object and self.object()
+        if original is not None or self.node is None:
+            return self.tensor if original is None else original
+        return _gt._attach(self.tensor, self.node)
+
+
+def _may_follow(tensor):
+    """Whether an in-place operation can make the tensor a result of others: any but a leaf that requires a gradient."""
+    return (tensor.is_floating_point() or tensor.is_complex()) and not (tensor.requires_grad and tensor.is_leaf)
 
 
 class FunctionCtx:

@@ -2,27 +2,27 @@
 
 import functools
 import inspect
-import threading
 import warnings
 
 from gt import _gt, _help
+from gt._gt import is_inference_mode_enabled  # noqa: F401
 
 
 def _in_mode(function, mode):
-    """Wrap a function so that its operations are recorded or not. Of a generator, only the steps run in that mode."""
+    """Wrap a function so that it runs in a mode, a context manager. Of a generator, only the steps run in that mode."""
     if inspect.isgeneratorfunction(function):
         @functools.wraps(function)
         def wrapped(*args, **keywords):
             steps = function(*args, **keywords)
             resume, value = steps.send, None
             while True:
-                before = _gt._set_grad_enabled(mode)
+                before = mode._gt_enter()
                 try:
                     given = resume(value)
                 except StopIteration as end:
                     return end.value
                 finally:
-                    _gt._set_grad_enabled(before)
+                    mode._gt_leave(before)
                 try:
                     resume, value = steps.send, (yield given)
                 except GeneratorExit:
@@ -33,11 +33,11 @@ def _in_mode(function, mode):
     else:
         @functools.wraps(function)
         def wrapped(*args, **keywords):
-            before = _gt._set_grad_enabled(mode)
+            before = mode._gt_enter()
             try:
                 return function(*args, **keywords)
             finally:
-                _gt._set_grad_enabled(before)
+                mode._gt_leave(before)
     return wrapped
 
 
@@ -52,7 +52,32 @@ def _decorated(function, mode):
     return function
 
 
-class set_grad_enabled:
+class _Mode:
+    """A context manager and decorator; nests and may be entered several times."""
+
+    mode = False
+
+    def __init__(self):
+        self.before = []
+
+    def _gt_enter(self):
+        return _gt._set_grad_enabled(self.mode)
+
+    def _gt_leave(self, before):
+        _gt._set_grad_enabled(before)
+
+    def __enter__(self):
+        self.before.append(self._gt_enter())
+        return self
+
+    def __exit__(self, *exception):
+        self._gt_leave(self.before.pop())
+
+    def __call__(self, function):
+        return _decorated(function, self)
+
+
+class set_grad_enabled(_Mode):
     """Switch recording on or off: from here on, in a `with` block, or in a decorated function."""
 
     def __init__(self, mode):
@@ -68,26 +93,7 @@ class set_grad_enabled:
 
     def __call__(self, function):
         _gt._set_grad_enabled(self.before)
-        return _decorated(function, self.mode)
-
-
-class _Mode:
-    """A context manager and decorator; nests and may be entered several times."""
-
-    mode = False
-
-    def __init__(self):
-        self.before = []
-
-    def __enter__(self):
-        self.before.append(_gt._set_grad_enabled(self.mode))
-        return self
-
-    def __exit__(self, *exception):
-        _gt._set_grad_enabled(self.before.pop())
-
-    def __call__(self, function):
-        return _decorated(function, self.mode)
+        return super().__call__(function)
 
 
 class no_grad(_Mode):
@@ -110,16 +116,13 @@ class enable_grad(no_grad):
     mode = True
 
 
-_inference = threading.local()
-
-
-def is_inference_mode_enabled() -> bool:
-    """Whether this thread is in inference_mode()."""
-    return getattr(_inference, 'on', False)
-
-
 class inference_mode(_Mode):
-    """no_grad(); tensors made inside can be used as any other afterwards. inference_mode(False) records."""
+    """Do not record operations, and mark the tensors made inside: they refuse to be changed in place outside, and to be saved for
+    a gradient. clone() of such a tensor is an ordinary one. inference_mode(False) records, also inside inference_mode().
+
+    >>> with gt.inference_mode():
+    ...     output = model(x)
+    """
 
     def __new__(cls, mode=True):
         if isinstance(mode, bool):
@@ -130,26 +133,18 @@ class inference_mode(_Mode):
 
     def __init__(self, mode=True):
         super().__init__()
-        self.mode, self._inside = not mode, []
+        self.mode = mode
 
-    def __call__(self, function):
-        inner = super().__call__(function)
-        if inspect.isclass(function) or inspect.isgeneratorfunction(function):
-            return inner
+    def _gt_enter(self):
+        return _gt._set_inference(self.mode)
 
-        @functools.wraps(function)
-        def wrapped(*args, **keywords):
-            with inference_mode(not self.mode):
-                return function(*args, **keywords)
-        return wrapped
+    def _gt_leave(self, before):
+        _gt._restore_inference(before)
 
-    def __enter__(self):
-        self._inside.append(is_inference_mode_enabled())
-        _inference.on = not self.mode
-        return super().__enter__()
 
-    def __exit__(self, *exception):
-        _inference.on = self._inside.pop()
-        super().__exit__(*exception)
+def is_inference(input) -> bool:
+    """is_inference(input): whether a tensor was made in inference_mode()."""
+    return input.is_inference()
+
 
 __dir__ = _help.publish(__name__)

@@ -89,6 +89,7 @@ def polar(abs, angle):
     if abs.dtype != angle.dtype:
         raise RuntimeError(f'Expected object of scalar type {abs.dtype} but got scalar type {angle.dtype} for second '
                            f'argument')
+    abs, angle = _gt._copied(abs), _gt._copied(angle)  # PyTorch's graph has the result
     return complex(abs * angle.cos(), abs * angle.sin())
 
 

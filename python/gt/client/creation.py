@@ -7,53 +7,53 @@ from gt.client.registry import function, method, sizes_of
 
 
 @method
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_tensor(data): a tensor of data, of self's dtype."""
-    return _gt.tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _gt.tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
 @method
-def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_full(size, fill_value): one value everywhere, of self's dtype."""
-    return _gt.full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _gt.full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
 @method
-def new_zeros(self, *size, dtype=None, device=None, requires_grad=False):
+def new_zeros(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_zeros(*size): zeros of self's dtype."""
-    return _gt.zeros(sizes_of(size), dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _gt.zeros(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
 @method
-def new_ones(self, *size, dtype=None, device=None, requires_grad=False):
+def new_ones(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_ones(*size): ones of self's dtype."""
-    return _gt.ones(sizes_of(size), dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _gt.ones(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
 @method
-def new_empty(self, *size, dtype=None, device=None, requires_grad=False):
+def new_empty(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_empty(*size): a tensor of self's dtype to be filled."""
-    return _gt.empty(sizes_of(size), dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _gt.empty(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
 @function
-def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
+def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """logspace(start, end, steps, base=10.0): powers of base whose exponents are evenly spaced."""
     if dtype is not None and not dtype.is_floating_point:
         start, end = int(start), int(end)
-    powers = float(base) ** _gt.linspace(start, end, steps, dtype=_gt.float64)
+    powers = float(base) ** _gt.linspace(start, end, steps, dtype=_gt.float64, device=device, layout=layout)
     return _gt.tensor(powers, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function
-def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """linspace(start, end, steps): evenly spaced numbers, both ends included."""
     if dtype is None or dtype.is_floating_point and dtype != _gt.float64:
-        return _gt.linspace(start, end, steps, dtype=dtype, requires_grad=requires_grad)
+        return _gt.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, layout=layout)
     if steps < 0:
         raise RuntimeError('number of steps must be non-negative')
     start, end = (float(start), float(end)) if dtype == _gt.float64 else (int(start), int(end))
-    place = _gt.arange(steps, dtype=_gt.float64)
+    place = _gt.arange(steps, dtype=_gt.float64, device=device, layout=layout)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     first, last = start + step * place, end - step * (steps - 1 - place)  # so that the last one is end itself
     made = _gt.where(place < max(steps // 2, 1), first, last).to(dtype)
@@ -61,7 +61,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)
 
 
 @function
-def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
+def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """range(start, end, step=1): numbers up to end, which is included; arange is usual."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
@@ -69,7 +69,7 @@ def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=F
     if (end - start) * step < 0:
         raise RuntimeError('upper bound and larger bound inconsistent with step sign')
     count = int((end - start) / step) + 1
-    return (_gt.arange(count, dtype=_gt.float64) * step + start).to(dtype or _gt.get_default_dtype()).requires_grad_(requires_grad)
+    return (_gt.arange(count, dtype=_gt.float64, device=device, layout=layout) * step + start).to(dtype or _gt.get_default_dtype()).requires_grad_(requires_grad)
 
 
 @function

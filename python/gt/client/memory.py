@@ -39,19 +39,13 @@ def share_memory_(self):
 
 @_add
 def get_device(self):
-    """get_device(): -1, as of any tensor that is not on a GPU of this process."""
-    return -1
+    """get_device(): 0 if a worker has a GPU, else -1."""
+    return 0 if self.is_cuda else -1
 
 
 @_add
 def record_stream(self, stream):
     """record_stream(stream): does nothing; there is one stream."""
-
-
-@_add
-def is_inference(self):
-    """is_inference(): False; tensors that are made in inference mode are like others."""
-    return False
 
 
 @_add

@@ -5,7 +5,6 @@ Everything that sorts is stable. Results whose size depends on the elements (uni
 
 from gt import _gt, return_types
 from gt._gt import Tensor, arange, cat, full, where
-from gt.autograd import Function
 from gt.client.registry import axis_of, function, method, no_view
 
 
@@ -107,39 +106,21 @@ def kthvalue(self, k, dim=-1, keepdim=False):
     return _reduced(return_types.kthvalue, self.gather(dim, indices), indices, dim, keepdim)
 
 
-class _SharedEvenly(Function):
-    """The value, with a gradient that all elements equal to it share, as in PyTorch. A value of shape (B,) is that of each
-    x[k] of x (B, ...)."""
-
-    @staticmethod
-    def forward(ctx, x, value):
-        result = value.clone()
-        ctx.save_for_backward(x, result)
-        return result
-
-    @staticmethod
-    def backward(ctx, g):
-        x, value = ctx.saved_tensors
-        kept = value.shape + (1,) * (x.ndim - value.ndim)
-        wide = value.reshape(kept)
-        reached = (x == wide) | (x.isnan() & wide.isnan())
-        count = reached.sum(tuple(range(value.ndim, x.ndim)), True) if x.ndim > value.ndim else 1
-        return where(reached, g.reshape(kept) / count, 0), None
-
-    @staticmethod
-    def vmap(info, in_dims, x, value):
-        return _SharedEvenly.apply(x.movedim(in_dims[0], 0), value.movedim(in_dims[1], 0)), 0
-
-
-def _shared_evenly(self, value):
-    return _SharedEvenly.apply(self, value) if self.requires_grad else value
+def _recorded_median(self, value, skips_nan):
+    """The value, of detached elements, with a gradient that all elements equal to it share, as in PyTorch."""
+    level = _gt._vmap_level(self) if _gt._vmap_active() else 0
+    if not level:
+        return self._as_median(value, skips_nan)
+    samples = _gt._vmap_unwrap(self.reshape(-1), level)
+    return _gt._vmap_wrap(_recorded_median(samples, _gt._vmap_unwrap(value, level), skips_nan), level)
 
 
 @method
 def median(self, dim=None, keepdim=False):
     """median(): the median element, the lower of two; median(dim): (values, indices). NaN makes it NaN."""
     if dim is None:
-        return _shared_evenly(self, self.detach().flatten().median(0).values) if self.numel() else self.sum() / 0
+        elements = self.detach().flatten()
+        return _recorded_median(self, elements.median(0).values if self.numel() else elements.sum() / 0, False)
     dim = axis_of(self, dim)
     indices = self._topk_indices((_size(self, dim) + 1) // 2, dim, False)
     indices = indices.narrow(dim, indices.shape[dim] - 1, 1) if self.ndim else indices
@@ -152,7 +133,7 @@ def median(self, dim=None, keepdim=False):
 def nanmedian(self, dim=None, keepdim=False):
     """nanmedian(): the median of the elements that are numbers; nanmedian(dim): (values, indices)."""
     if dim is None:
-        return _shared_evenly(self, self.detach().flatten().nanmedian(0).values)
+        return _recorded_median(self, self.detach().flatten().nanmedian(0).values, True)
     if not self.is_floating_point():
         return return_types.nanmedian(*self.median(dim, keepdim))
     dim = axis_of(self, dim)

@@ -125,7 +125,7 @@ def _spread(self, dim, index, shape):
     return index.reshape(lines).expand(shape)
 
 
-_ROWS = ('scatter', 'scatter_add', 'scatter_reduce', '_index_put')
+_ROWS = ('scatter', 'scatter_add', 'scatter_reduce', '_add_stepwise', '_index_put')
 
 
 def _written(make, suffix):
@@ -162,7 +162,10 @@ def _indexed(name, self, dim, index, source, write):
 @_writes
 def index_add(rows, self, dim, index, source, *, alpha=1):
     """index_add(dim, index, source, alpha=1): add alpha times the slices of source to the slices at index."""
-    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, rows.scatter_add)
+    # PyTorch sums halves in float32 along the first or last of several dimensions only.
+    wide = alpha == 1 and self.ndim > 1 and axis_of(self, dim) in (0, self.ndim - 1) and index.dtype == _gt.int64
+    write = rows.scatter_add if wide else rows._add_stepwise
+    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, write)
 
 
 @_writes
@@ -238,7 +241,7 @@ def put(self, index, source, accumulate=False):
     size = self.numel()
     if not size and index.numel():
         raise IndexError('put_(): Expected self not to be empty for a non-empty index')
-    write = Tensor.scatter_add if accumulate else Tensor.scatter
+    write = Tensor._add_stepwise if accumulate else Tensor.scatter
     place = index.flatten()
     return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)
 

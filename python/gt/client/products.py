@@ -5,6 +5,7 @@ import string
 
 from gt import _gt
 from gt._gt import Tensor
+from gt.client.halves import HALVES, half_of, in_float32
 from gt.client.registry import axes_of, axis_of, function, in_place, method, no_view
 
 
@@ -39,7 +40,19 @@ def vdot(self, other):
     return (self.conj() if self.is_complex() else self).dot(other)
 
 
+_RANKS = {'mm': (2, 2), 'mv': (2, 1), 'bmm': (3, 3)}
+
+
+def _product(name, a, b):
+    """a.mm(b) and its relatives. Of halves it is float32, and _scaled_sum rounds."""
+    if a.dtype in HALVES and a.dtype == b.dtype and (a.ndim, b.ndim) == _RANKS[name]:
+        return a._wide_product(b)
+    return getattr(a, name)(b)
+
+
 def _scaled_sum(self, product, beta, alpha):
+    if self.dtype in HALVES and product.dtype == _gt.float32:
+        return in_float32(_scaled_sum, self.dtype, self, product, beta, alpha)
     if not self.is_floating_point() and not self.is_complex():
         if self.dtype == _gt.bool:
             beta, alpha = bool(beta), bool(alpha)
@@ -64,25 +77,27 @@ def _checked(name, product, self):
 @method
 def addmm(self, mat1, mat2, *, beta=1, alpha=1):
     """addmm(mat1, mat2): beta * self + alpha * (mat1 @ mat2)."""
-    return _scaled_sum(self, _checked('addmm', mat1.mm(mat2), self), beta, alpha)._packed()
+    return _scaled_sum(self, _checked('addmm', _product('mm', mat1, mat2), self), beta, alpha)._packed()
 
 
 @method
 def addmv(self, mat, vec, *, beta=1, alpha=1):
     """addmv(mat, vec): beta * self + alpha * (mat @ vec)."""
-    return _scaled_sum(self, _checked('addmv', mat.mv(vec), self), beta, alpha)
+    return _scaled_sum(self, _checked('addmv', _product('mv', mat, vec), self), beta, alpha)
 
 
 @method
 def addr(self, vec1, vec2, *, beta=1, alpha=1):
     """addr(vec1, vec2): beta * self + alpha * outer(vec1, vec2)."""
+    if half_of(self, vec1, vec2):
+        return in_float32(addr, self.dtype, self, vec1, vec2, beta=beta, alpha=alpha)
     return _scaled_sum(self, _checked('addr', vec1.outer(vec2), self), beta, alpha)
 
 
 @method
 def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     """baddbmm(batch1, batch2): beta * self + alpha * bmm(batch1, batch2)."""
-    return _scaled_sum(self, _checked('baddbmm', batch1.bmm(batch2), self), beta, alpha)._packed()
+    return _scaled_sum(self, _checked('baddbmm', _product('bmm', batch1, batch2), self), beta, alpha)._packed()
 
 
 @method
@@ -90,13 +105,15 @@ def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     """addbmm(batch1, batch2): beta * self + alpha * the sum of the products of a batch."""
     if batch1.ndim != 3 or batch2.ndim != 3:
         raise RuntimeError('addbmm: batch1 and batch2 must be 3D tensors')
-    product = batch1.transpose(0, 1).flatten(1) @ batch2.flatten(0, 1)
+    product = _product('mm', batch1.transpose(0, 1).flatten(1), batch2.flatten(0, 1))
     return _scaled_sum(self, _checked('addbmm', product, self), beta, alpha)._packed()
 
 
 @method
 def addcmul(self, tensor1, tensor2, *, value=1):
     """addcmul(tensor1, tensor2, value=1): self + value * tensor1 * tensor2."""
+    if half_of(self, tensor1, tensor2):
+        return in_float32(addcmul, self.dtype, self, tensor1, tensor2, value=value)
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * value)
 
@@ -104,6 +121,8 @@ def addcmul(self, tensor1, tensor2, *, value=1):
 @method
 def addcdiv(self, tensor1, tensor2, *, value=1):
     """addcdiv(tensor1, tensor2, value=1): self + value * tensor1 / tensor2."""
+    if half_of(self, tensor1, tensor2):
+        return in_float32(addcdiv, self.dtype, self, tensor1, tensor2, value=value)
     quotient = tensor1 / tensor2
     return self + (quotient if value == 1 else quotient * value)
 
@@ -193,16 +212,17 @@ def tensordot(a, b, dims=2):
     if len(left) != len(right):
         raise RuntimeError('both dimension lists should have same length')
     for i, j in zip(left, right):
-        if a.shape[i] != b.shape[j] and 1 not in (a.shape[i], b.shape[j]):
+        if b.shape[j] == 1 != a.shape[i]:
+            a = a.sum(i, keepdim=True)
+        elif a.shape[i] == 1 != b.shape[j]:
+            b = b.sum(j, keepdim=True)
+        elif a.shape[i] != b.shape[j]:
             raise RuntimeError(f'contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and '
                                f'second has size {b.shape[j]} in dim {j}')
-    names = iter(range(a.ndim + b.ndim))
-    a_labels = [next(names) for _ in a.shape]
-    b_labels = [a_labels[left[right.index(d)]] if d in right else next(names) for d in range(b.ndim)]
-    kept = [n for d, n in enumerate(a_labels) if d not in left] + [
-        n for d, n in enumerate(b_labels) if d not in right]
-    result, labels = _contract(a, a_labels, b, b_labels, set(kept))
-    return _ordered(result, labels, kept)
+    rows, columns = ([d for d in range(t.ndim) if d not in axes] for t, axes in ((a, left), (b, right)))
+    shape, inner = [a.shape[d] for d in rows] + [b.shape[d] for d in columns], math.prod(a.shape[d] for d in left)
+    first = a.permute(rows + left).reshape(math.prod(a.shape[d] for d in rows), inner)
+    return first.mm(b.permute(right + columns).reshape(inner, math.prod(b.shape[d] for d in columns))).reshape(shape)
 
 
 def _letters(text, position):

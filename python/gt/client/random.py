@@ -10,6 +10,7 @@ import os
 
 from gt import _gt
 from gt._gt import Tensor
+from gt.client.device import device as _device
 from gt.client.registry import function, method
 
 # ---- the state -----------------------------------------------------------------------------------------------
@@ -57,6 +58,7 @@ class Generator:
     """An independent source of random numbers: pass it as generator=."""
 
     def __init__(self, device=None):
+        self.device = _device('cpu' if device is None else device)
         self._state = (67280421310721, 0)
 
     def manual_seed(self, seed):

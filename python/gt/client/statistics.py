@@ -3,6 +3,7 @@
 from gt import _gt, linalg
 from gt._gt import where
 from gt.client.arrangement import broadcast_shapes
+from gt.client.halves import HALVES, in_float32
 from gt.client.registry import axis_of, function, method
 
 
@@ -38,6 +39,8 @@ def renorm(self, p, dim, maxnorm):
         raise RuntimeError(f'renorm: non-positive norm not supported, got {p}')
     if maxnorm < 0:
         raise RuntimeError(f'renorm: expected maxnorm to be >= 0 but got {maxnorm}')
+    if self.dtype in HALVES:
+        return in_float32(renorm, self.dtype, self, p, dim, maxnorm)
     dim = axis_of(self, dim)
     others = [d for d in range(self.ndim) if d != dim]
     norms = self._vector_norm(float(p), others, True)

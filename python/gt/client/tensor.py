@@ -5,6 +5,7 @@ method of Tensor. The methods are in files by family (ordering, picking, arrange
 random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
 
+import copy
 import functools
 
 from gt import _gt, _repr
@@ -15,7 +16,6 @@ from gt.client import (  # noqa: F401
     arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, memory, ordering, picking, products,
     random, special, statistics, stft, windows)
 from gt.client.arrangement import movedim
-from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of
 
 
@@ -280,6 +280,39 @@ def _format(self, spec):
     return format(self.item(), spec) if self.ndim == 0 else format(repr(self), spec)
 
 
+def _like(self, value):
+    """A tensor of the class of self, with a value, that requires gradients as self does."""
+    kind = next(cls for cls in type(self).__mro__ if cls.__name__ != 'Tensor' or cls is Tensor)  # not that with attributes
+    if kind is not Tensor:
+        return Tensor.__new__(kind, value, self.requires_grad)
+    return value.requires_grad_() if self.requires_grad else value
+
+
+def _copy(self):
+    """copy.copy: another tensor of the same memory, with the same attributes."""
+    copied = _like(self, self.detach())
+    for name, value in getattr(self, '__dict__', {}).items():
+        setattr(copied, name, value)
+    return copied
+
+
+def _deepcopy(self, memo):
+    """copy.deepcopy: a leaf of the same value, gradient and attributes."""
+    if not self.is_leaf:
+        raise RuntimeError('Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the '
+                           'moment.  If you were attempting to deepcopy a module, this may be because of a '
+                           'gt.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001')
+    if id(self) in memo:
+        return memo[id(self)]
+    copied = memo[id(self)] = _like(self, self.detach().clone())
+    if self.grad is not None:
+        copied.grad = copy.deepcopy(self.grad, memo)
+    for name, value in getattr(self, '__dict__', {}).items():
+        setattr(copied, name, copy.deepcopy(value, memo))
+    return copied
+
+
+Tensor.__copy__, Tensor.__deepcopy__ = _copy, _deepcopy
 Tensor.__format__ = _format
 Tensor._repr_html_ = _repr.tensor_html
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
@@ -287,7 +320,6 @@ Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dime
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
 Tensor.moveaxis = movedim
 Tensor.__rdiv__ = Tensor.__rtruediv__
-Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
 # NumPy functions behind Python's operators: these become GT operations.

@@ -6,27 +6,15 @@ recorded and has no other effect. Streams are executed in order; events measure 
 
 import contextlib
 import json
-import os
 import time
 import types
 
 from gt import _gt, _help
 from gt._gt import synchronize as _synchronize
-from gt.client.device import device as _device
+from gt.client.device import device as _device, gpu_workers as _gpu_workers
 from gt.cuda import amp  # noqa: F401
 
 _state = {'device': 0, 'peak': 0, 'peak_reserved': 0}
-
-
-def _workers():
-    """Statistics of the workers with a GPU. Before the first tensor there is no server: GT_BACKEND says what it will be, and
-    without it a GPU of this machine (engines/engine.c)."""
-    if _gt.current() is None:
-        backend = os.environ.get('GT_BACKEND')
-        if backend != 'cuda' and (backend or not os.path.exists('/dev/nvidiactl')):
-            return []
-        _gt.tensor(0)
-    return [worker for worker in json.loads(_gt.stats(True))['workers'] if worker['engine'] == 'cuda']
 
 
 def is_available() -> bool:
@@ -45,7 +33,7 @@ def init() -> None:
 
 def device_count() -> int:
     """The number of workers with a GPU."""
-    return len(_workers())
+    return len(_gpu_workers())
 
 
 def _index(device):
@@ -92,7 +80,7 @@ class device_of(device):
 
 
 def _worker(device):
-    workers, index = _workers(), _index(device)
+    workers, index = _gpu_workers(True), _index(device)
     if not 0 <= index < len(workers):
         raise AssertionError(f'Invalid device id {index}: the server has {len(workers)} workers with a GPU')
     return workers[index]

@@ -51,13 +51,14 @@ class Engine(engines.Engine):
         elements = np.asarray(view)
         return widened(elements) if view.dtype == 'bfloat16' else elements
 
-    def operand(self, value, compute):
-        """A view or number, rounded to the dtype `compute`, in the dtype that it is computed in."""
+    def operand(self, value, compute, exact=False):
+        """A view or number, rounded to the dtype `compute`, in the dtype that it is computed in. exact: a single number is
+        not rounded to a half."""
         if isinstance(value, (bool, int, float)):
             elements, dtype = np.asarray(value), None
         else:
             elements, dtype = self.array(value), value.dtype
-        if dtype != compute:
+        if dtype != compute and not (exact and elements.size == 1 and compute in ('float16', 'bfloat16')):
             elements = self.rounded(elements, compute)
         work = WORK[compute]
         return elements if elements.dtype == work else elements.astype(work)

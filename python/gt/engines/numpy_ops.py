@@ -117,11 +117,19 @@ REAL_ONLY = ('sgn', 'log1p', 'expm1', 'sinc', 'div', 'reciprocal', 'lerp', 'sigm
              'atanh', 'tan', 'tanh', 'log2', 'exp2')  # complex ones follow C's rules for infinities in the reference engine
 
 
+def is_exact(name, position, value):
+    """Whether a number stays as it is among halves: gt__number_dtype in src/engines/engine.h."""
+    literal = isinstance(value, (bool, int, float))
+    if name == 'mul':
+        return position == 1 or literal
+    return position == 2 and literal if name == 'lerp' else position == 1 and name in ('div', 'floor_divide', 'trunc_divide')
+
+
 def elementwise(name, function):
     def method(self, out, *operands, compute):
         if compute.startswith('complex') and name in REAL_ONLY:
             return NotImplemented
-        values = [self.operand(value, compute) for value in operands]
+        values = [self.operand(value, compute, is_exact(name, k, value)) for k, value in enumerate(operands)]
         if name in DIVISIONS and values[0].dtype.kind != 'f' and not values[1].all():
             return NotImplemented  # the reference engine has the words
         return function(*values)

@@ -120,6 +120,8 @@ def as_tensors(name, values):
     if len(values) == 1 or all(isinstance(value, torch.Tensor) for value in values):
         return values
     like = next(value for value in values if isinstance(value, torch.Tensor))
+    if name == 'mul':
+        values = [like, *(value for value in values if value is not like)]
     if name in NUMBER_LAST and like is values[0]:
         return values
     return [value if isinstance(value, torch.Tensor) else as_tensor(value, like) for value in values]
@@ -145,7 +147,7 @@ NUMBER_LAST = frozenset('add sub mul div pow eq ne lt le gt ge'.split())
 def lerp(self, out, start, end, weight, compute):
     dtype = self.tensor(out).dtype
     values = [self.operand(value, dtype) for value in (start, end)]
-    return torch.lerp(*as_tensors('lerp', [*values, self.operand(weight, dtype)]))
+    return torch.lerp(*as_tensors('lerp', values), self.operand(weight, dtype))
 
 
 # ---- reductions and lines -------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """functional_call: a module with other parameters; stack_module_state: the parameters of several modules, stacked."""
 
-from gt import _gt
+from gt import Tensor, _gt
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
@@ -13,7 +13,7 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
         for part in parameter_and_buffer_dicts:
             repeated = given.keys() & part.keys()
             if repeated:
-                raise ValueError(f'{sorted(repeated)} appear in multiple dictionaries; behavior of functional call is '
+                raise ValueError(f'{sorted(repeated)} appeared in multiple dictionaries; behavior of functional call is '
                                  'ambiguous')
             given.update(part)
     elif isinstance(parameter_and_buffer_dicts, dict):
@@ -21,54 +21,71 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     else:
         raise ValueError('Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got '
                          f'{type(parameter_and_buffer_dicts)}')
-    slots = _slots(module)
-    chosen = _chosen(slots, given, tie_weights, strict)
-    before = [(table, name, table[name]) for table, name, _ in chosen]
+    known = _known(module)
+    values = _untied(known, given) if tie_weights else given
+    if strict:
+        _check_names(module, known, values)
+    before = {}
     try:
-        for table, name, value in chosen:
-            table[name] = value
+        for name, value in values.items():
+            before[name] = _swap(module, name, value)
         arguments = () if args is None else args if isinstance(args, tuple) else (args,)
         return module(*arguments, **(kwargs or {}))
     finally:
-        for table, name, value in before:
-            table[name] = value
+        after = {name: _swap(module, name, value) for name, value in before.items()}
+        # A module may have assigned new tensors, as `self.mean = ...` does: those are in the dict from now on.
+        given.update({name: value for name, value in after.items() if name in given and value is not values[name]})
 
 
-def _slots(module):
-    """By name: the dictionary and key that hold each parameter and buffer, tied ones under all their names."""
-    slots = {}
-    for prefix, part in module.named_modules(remove_duplicate=False):
-        for table in (part._parameters, part._buffers):
-            for name, value in table.items():
-                if value is not None:
-                    slots[f'{prefix}.{name}' if prefix else name] = table, name, value
-    return slots
+_MISSING = object()
 
 
-def _chosen(slots, given, tie_weights, strict):
-    """(dictionary, key, new value) of everything to replace."""
-    unknown = [name for name in given if name not in slots]
-    missing = [name for name in slots if name not in given]
-    if unknown or (strict and missing):
-        parts = []
-        if unknown:
-            parts.append(f'Unexpected key(s): {", ".join(unknown)}.')
-        if strict and missing:
-            parts.append(f'Missing key(s): {", ".join(missing)}.')
-        raise RuntimeError('Error(s) in reparametrizing: \n\t' + '\n\t'.join(parts)) if strict else KeyError(unknown[0])
-    values = {name: value for name, value in given.items()}
-    if tie_weights:
-        by_object = {}
-        for name, value in given.items():
-            tensor = slots[name][2]
-            if id(tensor) in by_object and by_object[id(tensor)][1] is not value:
-                raise ValueError(f'functional_call got multiple values for keys {sorted({name, by_object[id(tensor)][0]})}, '
-                                 'which are tied. Consider using tie_weights=False')
-            by_object[id(tensor)] = name, value
-        for name, (_, _, tensor) in slots.items():
-            if name not in values and id(tensor) in by_object:
-                values[name] = by_object[id(tensor)][1]
-    return [(*slots[name][:2], value) for name, value in values.items()]
+def _swap(module, path, value):
+    """Put a value at a path and return what was there: _MISSING for nothing."""
+    path, _, name = path.rpartition('.')
+    owner = module.get_submodule(path)
+    if not (value is _MISSING or value is None or isinstance(value, Tensor)):
+        raise TypeError(f'{value} is not an instance of gt.Tensor')
+    for table in (owner._parameters, owner._buffers):
+        if name in table:
+            before, table[name] = table[name], value
+            return before
+    before = getattr(owner, name, _MISSING)
+    if not (before is _MISSING or before is None or isinstance(before, Tensor)):
+        raise TypeError(f'attribute `{name}`: {before} is not an instance of gt.Tensor')
+    if value is not _MISSING:
+        setattr(owner, name, value)
+    elif before is not _MISSING:
+        delattr(owner, name)
+    return before
+
+
+def _known(module):
+    """The parameters and buffers by name, tied ones under all their names."""
+    return {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+
+
+def _check_names(module, known, values):
+    errors = []
+    for title, names in (('Unexpected', values.keys() - known.keys()), ('Missing', known.keys() - values.keys())):
+        if names:
+            errors.append(f'{title} key(s): {", ".join(map(repr, sorted(names)))}.')
+    if errors:
+        raise RuntimeError(f'Error(s) in reparametrizing for {module._get_name()}:\n\t' + '\n\t'.join(errors))
+
+
+def _untied(known, given):
+    """The values for all names of the tensors given: those of tied ones are the same."""
+    names, values = {}, dict(given)
+    for name, tensor in known.items():
+        names.setdefault(tensor, set()).add(name)
+    for name in given:
+        tied = names.get(known.get(name), {name})
+        if len({id(given[other]) for other in tied if other in given}) > 1:
+            raise ValueError(f'functional_call got multiple values for keys {sorted(tied)}, which are tied. Consider using '
+                             'tie_weights=False')
+        values.update(dict.fromkeys(tied, given[name]))
+    return values
 
 
 def stack_module_state(models):

@@ -12,18 +12,19 @@ from gt.nn.parameter import Parameter
 class Activation(Module):
     """Calls `function` with the input and the options given to the constructor."""
 
-    function, options = None, {}  # options: names and defaults
+    _gt_function, _gt_options = None, {}  # options: names and defaults
 
     def __init_subclass__(cls):
-        cls._accepted = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                                                             default=default) for name, default in cls.options.items()])
+        super().__init_subclass__()
+        cls._gt_accepted = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                                             default=default) for name, default in cls._gt_options.items()])
         if '__init__' not in cls.__dict__:
-            cls.__signature__ = cls._accepted
+            cls.__signature__ = cls._gt_accepted
 
     def __init__(self, *args, **kwargs):
         super().__init__()
         try:
-            given = self._accepted.bind(*args, **kwargs)
+            given = self._gt_accepted.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f'{type(self).__name__}.__init__() {error}') from None
         given.apply_defaults()
@@ -32,22 +33,25 @@ class Activation(Module):
 
     def forward(self, input):
         """The activation of each element."""
-        return self.function(input, *[getattr(self, name) for name in self.options])
+        return getattr(F, self._gt_function)(input, *[getattr(self, name) for name in self._gt_options])
 
     def extra_repr(self):
-        shown = {name: getattr(self, name) for name in self.options}
+        shown = {name: getattr(self, name) for name in self._gt_options}
         return ', '.join(f'{name}={value!r}' for name, value in shown.items() if name != 'inplace' or value)
 
 
 _REQUIRED = inspect.Parameter.empty
+_relu = F.relu
 
 
 class ReLU(Activation):
     """max(x, 0)."""
 
-    options = {'inplace': False}
+    _gt_options = {'inplace': False}
 
     def forward(self, input):
+        if F.relu is not _relu:  # the program has put another function there
+            return F.relu(input, inplace=self.inplace)
         return input.relu_() if self.inplace else input.relu()
 
 
@@ -68,7 +72,7 @@ class Tanh(Activation):
 class Threshold(Activation):
     """x where larger than the threshold, else the value."""
 
-    function, options = staticmethod(F.threshold), {'threshold': _REQUIRED, 'value': _REQUIRED, 'inplace': False}
+    _gt_function, _gt_options = 'threshold', {'threshold': _REQUIRED, 'value': _REQUIRED, 'inplace': False}
 
 
 class _Shrink(Activation):
@@ -81,85 +85,85 @@ class _Shrink(Activation):
 class Hardshrink(_Shrink):
     """0 between ±lambd, else x."""
 
-    function, options = staticmethod(F.hardshrink), {'lambd': 0.5}
+    _gt_function, _gt_options = 'hardshrink', {'lambd': 0.5}
 
 
 class Softshrink(_Shrink):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
 
-    function, options = staticmethod(F.softshrink), {'lambd': 0.5}
+    _gt_function, _gt_options = 'softshrink', {'lambd': 0.5}
 
 
 class Tanhshrink(Activation):
     """x - tanh(x)."""
 
-    function = staticmethod(F.tanhshrink)
+    _gt_function = 'tanhshrink'
 
 
 class LeakyReLU(Activation):
     """x where positive, else negative_slope * x."""
 
-    function, options = staticmethod(F.leaky_relu), {'negative_slope': 0.01, 'inplace': False}
+    _gt_function, _gt_options = 'leaky_relu', {'negative_slope': 0.01, 'inplace': False}
 
 
 class ELU(Activation):
     """x where positive, else alpha * (exp(x) - 1)."""
 
-    function, options = staticmethod(F.elu), {'alpha': 1.0, 'inplace': False}
+    _gt_function, _gt_options = 'elu', {'alpha': 1.0, 'inplace': False}
 
 
 class CELU(Activation):
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
 
-    function, options = staticmethod(F.celu), {'alpha': 1.0, 'inplace': False}
+    _gt_function, _gt_options = 'celu', {'alpha': 1.0, 'inplace': False}
 
 
 class SELU(Activation):
     """elu, scaled so that activations keep mean 0 and variance 1."""
 
-    function, options = staticmethod(F.selu), {'inplace': False}
+    _gt_function, _gt_options = 'selu', {'inplace': False}
 
 
 class GELU(Activation):
     """x times the normal distribution function of x."""
 
-    function, options = staticmethod(F.gelu), {'approximate': 'none'}
+    _gt_function, _gt_options = 'gelu', {'approximate': 'none'}
 
 
 class SiLU(Activation):
     """x * sigmoid(x)."""
 
-    function, options = staticmethod(F.silu), {'inplace': False}
+    _gt_function, _gt_options = 'silu', {'inplace': False}
 
 
 class Mish(Activation):
     """x * tanh(softplus(x))."""
 
-    function, options = staticmethod(F.mish), {'inplace': False}
+    _gt_function, _gt_options = 'mish', {'inplace': False}
 
 
 class Softplus(Activation):
     """log(1 + exp(beta * x)) / beta."""
 
-    function, options = staticmethod(F.softplus), {'beta': 1.0, 'threshold': 20.0}
+    _gt_function, _gt_options = 'softplus', {'beta': 1.0, 'threshold': 20.0}
 
 
 class Softsign(Activation):
     """x / (1 + |x|)."""
 
-    function = staticmethod(F.softsign)
+    _gt_function = 'softsign'
 
 
 class LogSigmoid(Activation):
     """log(sigmoid(x))."""
 
-    function = staticmethod(F.logsigmoid)
+    _gt_function = 'logsigmoid'
 
 
 class Hardtanh(Activation):
     """x, kept between min_val and max_val."""
 
-    function, options = staticmethod(F.hardtanh), {'min_val': -1.0, 'max_val': 1.0, 'inplace': False}
+    _gt_function, _gt_options = 'hardtanh', {'min_val': -1.0, 'max_val': 1.0, 'inplace': False}
 
     def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
         for name, old in (('min', min_value), ('max', max_value)):
@@ -185,37 +189,37 @@ class ReLU6(Hardtanh):
 class Hardsigmoid(Activation):
     """min(max(x / 6 + 1/2, 0), 1)."""
 
-    function, options = staticmethod(F.hardsigmoid), {'inplace': False}
+    _gt_function, _gt_options = 'hardsigmoid', {'inplace': False}
 
 
 class Hardswish(Activation):
     """x * hardsigmoid(x)."""
 
-    function, options = staticmethod(F.hardswish), {'inplace': False}
+    _gt_function, _gt_options = 'hardswish', {'inplace': False}
 
 
 class GLU(Activation):
     """The first half of a dimension times the sigmoid of the second."""
 
-    function, options = staticmethod(F.glu), {'dim': -1}
+    _gt_function, _gt_options = 'glu', {'dim': -1}
 
 
 class Softmax(Activation):
     """exp(x), normalised to sum 1 along a dimension."""
 
-    function, options = staticmethod(F.softmax), {'dim': None}
+    _gt_function, _gt_options = 'softmax', {'dim': None}
 
 
 class LogSoftmax(Activation):
     """The logarithm of softmax."""
 
-    function, options = staticmethod(F.log_softmax), {'dim': None}
+    _gt_function, _gt_options = 'log_softmax', {'dim': None}
 
 
 class Softmin(Activation):
     """softmax(-x)."""
 
-    function, options = staticmethod(F.softmin), {'dim': None}
+    _gt_function, _gt_options = 'softmin', {'dim': None}
 
 
 class Softmax2d(Activation):
@@ -231,7 +235,7 @@ class Softmax2d(Activation):
 class RReLU(Activation):
     """LeakyReLU with slopes drawn between two bounds in training, else with their mean."""
 
-    options = {'lower': 1.0 / 8, 'upper': 1.0 / 3, 'inplace': False}
+    _gt_options = {'lower': 1.0 / 8, 'upper': 1.0 / 3, 'inplace': False}
 
     def forward(self, input):
         """The activation of each element."""

@@ -60,9 +60,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise RuntimeError(f'0D target tensor expects 1D input tensors, but found inputs with size '
                                f'gt.Size({list(input.shape)})')
         x, classes = (input, target) if batched else (input.unsqueeze(0), target.reshape(1))
-        self._check_targets(classes)
+        self._gt_check_targets(classes)
         head = F.log_softmax(self.head(x), 1)
-        output = head.gather(1, self._in_head(classes).unsqueeze(1)).squeeze(1)
+        output = head.gather(1, self._gt_in_head(classes).unsqueeze(1)).squeeze(1)
         for k, projection in enumerate(self.tail):
             low, high = self.cutoffs[k], self.cutoffs[k + 1]
             inside = (classes >= low) & (classes < high)
@@ -72,13 +72,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         loss = (-output).mean()
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
-    def _check_targets(self, classes):
+    def _gt_check_targets(self, classes):
         least, most = gt.stack([classes.min(), classes.max()]).tolist() if classes.numel() else (0, 0)
         if least < 0 or most >= self.n_classes:
             raise RuntimeError(f'Target values should be in [0, {self.n_classes - 1}], but values in range [{least}, {most}] '
                                'were found. ')
 
-    def _in_head(self, classes):
+    def _gt_in_head(self, classes):
         """The place of each class, or of its cluster, in the head."""
         cluster = sum((classes >= cutoff).long() for cutoff in self.cutoffs[:-1])  # 0 for the short list
         return gt.where(cluster == 0, classes, cluster + (self.shortlist_size - 1))

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from gt import Tensor
-from gt.nn.members import MODULE, typename
+from gt.nn.members import typename
 from gt.nn.module import Module, indented
 from gt.nn.parameter import Parameter
 
@@ -37,29 +37,26 @@ def _position(container, position):
     return position % len(container)
 
 
+def _renumber(container, modules):
+    container._modules = {str(k): module for k, module in enumerate(modules)}
+
+
 class _Numbered(Module):
     """Children in a row, named by their positions."""
-
-    def _list(self):
-        values = self.__dict__
-        return [values[name] for name, kind in values['_members'].items() if kind == MODULE]
-
-    def _renumber(self, modules):
-        self._modules = {str(k): module for k, module in enumerate(modules)}
 
     def __len__(self):
         return len(self._modules)
 
     def __iter__(self):
-        return iter(self._list())
+        return iter(self._modules.values())
 
     def __setitem__(self, position, module):
         setattr(self, list(self._modules)[_position(self, position)], module)
 
     def __delitem__(self, position):
-        modules = self._list()
+        modules = list(self._modules.values())
         del modules[position if isinstance(position, slice) else _position(self, position)]
-        self._renumber(modules)
+        _renumber(self, modules)
 
     def append(self, module):
         """Add a module at the end."""
@@ -90,16 +87,14 @@ class Sequential(_Numbered):
 
     def forward(self, input):
         """The output of the last module."""
-        values = self.__dict__
-        for name, kind in values['_members'].items():
-            if kind == MODULE:
-                input = values[name](input)
+        for module in self._modules.values():
+            input = module(input)
         return input
 
     def __getitem__(self, idx):
         if isinstance(idx, slice):
-            return type(self)(OrderedDict(self._modules.items()[idx]))
-        return self._list()[_position(self, idx)]
+            return type(self)(OrderedDict(list(self._modules.items())[idx]))
+        return list(self._modules.values())[_position(self, idx)]
 
     def extend(self, sequential):
         """Add modules at the end."""
@@ -113,39 +108,39 @@ class Sequential(_Numbered):
             raise AssertionError(f'module should be of type: {Module}')
         if not -len(self) <= index <= len(self):
             raise IndexError(f'Index out of range: {index}')
-        modules = self._list()
+        modules = list(self._modules.values())
         modules.insert(index, module)
-        self._renumber(modules)
+        _renumber(self, modules)
         return self
 
     @staticmethod
-    def _check_added(other):
+    def _gt_check_added(other):
         if not isinstance(other, Sequential):
             raise ValueError(f'add operator supports only objects of Sequential class, but {type(other)} is given.')
 
-    def _check_factor(self, factor):
+    def _gt_check_factor(self, factor):
         if not isinstance(factor, int):
             raise TypeError(f'unsupported operand type(s) for *: {type(self)} and {type(factor)}')
         if factor <= 0:
             raise ValueError(f'Non-positive multiplication factor {factor} for {type(self)}')
 
     def __add__(self, other):
-        self._check_added(other)
+        self._gt_check_added(other)
         return Sequential(*self, *other)
 
     def __iadd__(self, other):
-        self._check_added(other)
+        self._gt_check_added(other)
         return self.extend(list(other))
 
     def __mul__(self, other):
-        self._check_factor(other)
-        return Sequential(*self._list() * other)
+        self._gt_check_factor(other)
+        return Sequential(*list(self._modules.values()) * other)
 
     __rmul__ = __mul__
 
     def __imul__(self, other):
-        self._check_factor(other)
-        return self.extend(self._list() * (other - 1))
+        self._gt_check_factor(other)
+        return self.extend(list(self._modules.values()) * (other - 1))
 
 
 class ModuleList(_Numbered):
@@ -161,8 +156,8 @@ class ModuleList(_Numbered):
 
     def __getitem__(self, idx):
         if isinstance(idx, slice):
-            return type(self)(self._list()[idx])
-        return self._list()[_position(self, idx)]
+            return type(self)(list(self._modules.values())[idx])
+        return list(self._modules.values())[_position(self, idx)]
 
     def extend(self, modules):
         """Add modules at the end."""
@@ -174,9 +169,9 @@ class ModuleList(_Numbered):
 
     def insert(self, index, module):
         """Put a module before the one at a position."""
-        modules = self._list()
+        modules = list(self._modules.values())
         modules.insert(index, module)
-        self._renumber(modules)
+        _renumber(self, modules)
 
     def __iadd__(self, modules):
         return self.extend(modules)
@@ -214,15 +209,15 @@ class ModuleDict(Module):
 
     def keys(self):
         """The names."""
-        return dict(self._modules.items()).keys()
+        return self._modules.keys()
 
     def values(self):
         """The modules."""
-        return dict(self._modules.items()).values()
+        return self._modules.values()
 
     def items(self):
         """(name, module) pairs."""
-        return dict(self._modules.items()).items()
+        return self._modules.items()
 
     def pop(self, key):
         """Remove and return a module."""
@@ -232,7 +227,7 @@ class ModuleDict(Module):
 
     def clear(self):
         """Remove all modules."""
-        self._modules = {}
+        self._modules.clear()
 
     def __getitem__(self, key):
         return self._modules[key]

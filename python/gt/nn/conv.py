@@ -20,7 +20,7 @@ def per_dimension(value, dimensions):
 class _Conv(Module):
     """Common to all convolutions: sizes, weight and bias, initial values, repr."""
 
-    dimensions, transposed = None, False
+    _gt_dimensions, _gt_transposed = None, False
 
     def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
                  padding_mode, dtype):
@@ -34,10 +34,10 @@ class _Conv(Module):
         if padding_mode not in PADDING_MODES:
             raise ValueError(f"padding_mode must be one of {set(PADDING_MODES)}, but got padding_mode='{padding_mode}'")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = per_dimension(kernel_size, self.dimensions)
-        self.stride = per_dimension(stride, self.dimensions)
-        self.dilation = per_dimension(dilation, self.dimensions)
-        self.output_padding = per_dimension(output_padding, self.dimensions)
+        self.kernel_size = per_dimension(kernel_size, self._gt_dimensions)
+        self.stride = per_dimension(stride, self._gt_dimensions)
+        self.dilation = per_dimension(dilation, self._gt_dimensions)
+        self.output_padding = per_dimension(output_padding, self._gt_dimensions)
         self.padding, self.padding_mode = padding, padding_mode
         if isinstance(padding, str):
             if padding not in ('same', 'valid'):
@@ -45,11 +45,20 @@ class _Conv(Module):
             if padding == 'same' and any(step != 1 for step in self.stride):
                 raise ValueError("padding='same' is not supported for strided convolutions")
         else:
-            self.padding = per_dimension(padding, self.dimensions)
+            self.padding = per_dimension(padding, self._gt_dimensions)
+        self.transposed, self._reversed_padding_repeated_twice = self._gt_transposed, self._gt_around()
         channels = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = Parameter(gt.empty(channels[0], channels[1] // groups, *self.kernel_size, dtype=dtype))
         self.register_parameter('bias', Parameter(gt.empty(out_channels, dtype=dtype)) if bias else None)
         self.reset_parameters()
+
+    def _gt_around(self):
+        """Padding before and after each dimension, the last one first, as the argument of pad."""
+        if isinstance(self.padding, str):
+            zeros = (0,) * self._gt_dimensions
+            pads = same_padding(self.kernel_size, self.dilation) if self.padding == 'same' else (zeros, zeros)
+            return [number for pair in reversed(list(zip(*pads))) for number in pair]
+        return tuple(number for number in reversed(self.padding) for _ in range(2))
 
     def reset_parameters(self):
         """Uniform between ±1 / sqrt(number of inputs of an output)."""
@@ -79,51 +88,46 @@ class _Conv(Module):
 class _Forward(_Conv):
     """A convolution: weight is (out_channels, in_channels / groups, *kernel_size)."""
 
-    function = None
+    _gt_function = None
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
                  padding_mode='zeros', device=None, dtype=None):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias,
                          padding_mode, dtype)
 
-    def _around(self):
-        """Padding before and after each dimension, the last one first, as the argument of pad."""
-        if isinstance(self.padding, str):
-            zeros = (0,) * self.dimensions
-            pads = same_padding(self.kernel_size, self.dilation) if self.padding == 'same' else (zeros, zeros)
-        else:
-            pads = self.padding, self.padding
-        return [number for pair in reversed(list(zip(*pads))) for number in pair]
-
-    def forward(self, input):
+    def _conv_forward(self, input, weight, bias):
+        """The convolution with another weight and bias."""
         padding = self.padding
         if self.padding_mode != 'zeros':
-            input, padding = F.pad(input, self._around(), mode=self.padding_mode), 0
-        return self.function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+            input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
+        return getattr(F, self._gt_function)(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input):
+        return self._conv_forward(input, self.weight, self.bias)
 
 
 class Conv1d(_Forward):
     """conv1d with a weight and bias of its own."""
 
-    dimensions, function = 1, staticmethod(F.conv1d)
+    _gt_dimensions, _gt_function = 1, 'conv1d'
 
 
 class Conv2d(_Forward):
     """conv2d with a weight and bias of its own."""
 
-    dimensions, function = 2, staticmethod(F.conv2d)
+    _gt_dimensions, _gt_function = 2, 'conv2d'
 
 
 class Conv3d(_Forward):
     """conv3d with a weight and bias of its own."""
 
-    dimensions, function = 3, staticmethod(F.conv3d)
+    _gt_dimensions, _gt_function = 3, 'conv3d'
 
 
 class _Transposed(_Conv):
     """A transposed convolution: weight is (in_channels, out_channels / groups, *kernel_size)."""
 
-    function, transposed = None, True
+    _gt_function, _gt_transposed = None, True
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True,
                  dilation=1, padding_mode='zeros', device=None, dtype=None):
@@ -136,33 +140,33 @@ class _Transposed(_Conv):
         """The output_padding that gives this size."""
         if output_size is None:
             return self.output_padding
-        size = tuple(output_size)[-self.dimensions:]
+        size = tuple(output_size)[-self._gt_dimensions:]
         least = [(length - 1) * s - 2 * p + d * (k - 1) + 1 for length, s, p, d, k in zip(
-            input.shape[-self.dimensions:], self.stride, self.padding, self.dilation, self.kernel_size)]
+            input.shape[-self._gt_dimensions:], self.stride, self.padding, self.dilation, self.kernel_size)]
         most = [low + s - 1 for low, s in zip(least, self.stride)]
-        if len(size) != self.dimensions or any(not low <= n <= high for low, n, high in zip(least, size, most)):
+        if len(size) != self._gt_dimensions or any(not low <= n <= high for low, n, high in zip(least, size, most)):
             raise ValueError(f'requested an output size of {list(size)}, but valid sizes range from {least} to {most} '
-                             f'(for an input of {list(input.shape[-self.dimensions:])})')
+                             f'(for an input of {list(input.shape[-self._gt_dimensions:])})')
         return tuple(n - low for n, low in zip(size, least))
 
     def forward(self, input, output_size=None):
-        return self.function(input, self.weight, self.bias, self.stride, self.padding,
+        return getattr(F, self._gt_function)(input, self.weight, self.bias, self.stride, self.padding,
                              self._output_padding(input, output_size), self.groups, self.dilation)
 
 
 class ConvTranspose1d(_Transposed):
     """conv_transpose1d with a weight and bias of its own."""
 
-    dimensions, function = 1, staticmethod(F.conv_transpose1d)
+    _gt_dimensions, _gt_function = 1, 'conv_transpose1d'
 
 
 class ConvTranspose2d(_Transposed):
     """conv_transpose2d with a weight and bias of its own."""
 
-    dimensions, function = 2, staticmethod(F.conv_transpose2d)
+    _gt_dimensions, _gt_function = 2, 'conv_transpose2d'
 
 
 class ConvTranspose3d(_Transposed):
     """conv_transpose3d with a weight and bias of its own."""
 
-    dimensions, function = 3, staticmethod(F.conv_transpose3d)
+    _gt_dimensions, _gt_function = 3, 'conv_transpose3d'

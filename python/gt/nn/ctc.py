@@ -9,6 +9,7 @@ import math
 
 import gt
 from gt import _gt, autograd, where
+from gt.nn import functional as F
 from gt.nn.losses import _Loss, _reduced
 
 
@@ -178,7 +179,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
 class CTCLoss(_Loss):
     """ctc_loss."""
 
-    function, options = staticmethod(ctc_loss), ('blank', 'zero_infinity')
+    _gt_function, _gt_options = 'ctc_loss', ('blank', 'zero_infinity')
 
     def __init__(self, blank=0, reduction='mean', zero_infinity=False):
         super().__init__(reduction=reduction)
@@ -186,4 +187,4 @@ class CTCLoss(_Loss):
 
     def forward(self, log_probs, targets, input_lengths, target_lengths):
         """The loss."""
-        return self._called(log_probs, targets, input_lengths, target_lengths)
+        return self._gt_called(log_probs, targets, input_lengths, target_lengths)

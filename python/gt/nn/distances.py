@@ -4,6 +4,7 @@ import math
 
 import gt
 from gt import where
+from gt.nn import functional as F
 from gt.nn.losses import _Loss, _reduced, legacy_reduction
 from gt.nn.module import Module
 
@@ -122,13 +123,13 @@ class PairwiseDistance(Module):
 
     def forward(self, x1, x2):
         """The distances."""
-        return pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 class TripletMarginLoss(_Loss):
     """triplet_margin_loss."""
 
-    function, options = staticmethod(triplet_margin_loss), ('margin', 'p', 'eps', 'swap')
+    _gt_function, _gt_options = 'triplet_margin_loss', ('margin', 'p', 'eps', 'swap')
 
     def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)
@@ -138,14 +139,14 @@ class TripletMarginLoss(_Loss):
 
     def forward(self, anchor, positive, negative):
         """The loss."""
-        return self._called(anchor, positive, negative)
+        return self._gt_called(anchor, positive, negative)
 
 
 class TripletMarginWithDistanceLoss(_Loss):
     """triplet_margin_with_distance_loss."""
 
-    function = staticmethod(triplet_margin_with_distance_loss)
-    options = ('distance_function', 'margin', 'swap')
+    _gt_function = 'triplet_margin_with_distance_loss'
+    _gt_options = ('distance_function', 'margin', 'swap')
 
     def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction='mean'):
         super().__init__(reduction=reduction)
@@ -156,13 +157,13 @@ class TripletMarginWithDistanceLoss(_Loss):
 
     def forward(self, anchor, positive, negative):
         """The loss."""
-        return self._called(anchor, positive, negative)
+        return self._gt_called(anchor, positive, negative)
 
 
 class _Margin(_Loss):
     """A loss of two inputs and a target, with a margin."""
 
-    options = ('margin',)
+    _gt_options = ('margin',)
 
     def __init__(self, margin=0.0, size_average=None, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)
@@ -170,25 +171,25 @@ class _Margin(_Loss):
 
     def forward(self, input1, input2, target):
         """The loss."""
-        return self._called(input1, input2, target)
+        return self._gt_called(input1, input2, target)
 
 
 class MarginRankingLoss(_Margin):
     """margin_ranking_loss."""
 
-    function = staticmethod(margin_ranking_loss)
+    _gt_function = 'margin_ranking_loss'
 
 
 class CosineEmbeddingLoss(_Margin):
     """cosine_embedding_loss."""
 
-    function = staticmethod(cosine_embedding_loss)
+    _gt_function = 'cosine_embedding_loss'
 
 
 class HingeEmbeddingLoss(_Loss):
     """hinge_embedding_loss."""
 
-    function, options = staticmethod(hinge_embedding_loss), ('margin',)
+    _gt_function, _gt_options = 'hinge_embedding_loss', ('margin',)
 
     def __init__(self, margin=1.0, size_average=None, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)
@@ -198,7 +199,7 @@ class HingeEmbeddingLoss(_Loss):
 class GaussianNLLLoss(_Loss):
     """gaussian_nll_loss."""
 
-    function, options = staticmethod(gaussian_nll_loss), ('full', 'eps')
+    _gt_function, _gt_options = 'gaussian_nll_loss', ('full', 'eps')
 
     def __init__(self, *, full=False, eps=1e-6, reduction='mean'):
         super().__init__(reduction=reduction)
@@ -206,13 +207,13 @@ class GaussianNLLLoss(_Loss):
 
     def forward(self, input, target, var):
         """The loss."""
-        return self._called(input, target, var)
+        return self._gt_called(input, target, var)
 
 
 class PoissonNLLLoss(_Loss):
     """poisson_nll_loss."""
 
-    function, options = staticmethod(poisson_nll_loss), ('log_input', 'full', 'eps')
+    _gt_function, _gt_options = 'poisson_nll_loss', ('log_input', 'full', 'eps')
 
     def __init__(self, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)

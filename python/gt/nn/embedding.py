@@ -2,7 +2,9 @@
 
 import gt
 from gt import _gt, where
+from gt.client.halves import HALVES
 from gt.client.registry import no_view
+from gt.nn import functional as F
 from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -135,6 +137,12 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if max_norm is not None:
         _shorten(weight, input.long(), max_norm, norm_type)
     rows = _rows(weight, input, scale_grad_by_freq)
+    if rows.dtype in HALVES:  # the sums are rounded once
+        return _bags_of(rows.float(), input, offsets, mode, per_sample_weights, include_last_offset, padding_idx).to(rows.dtype)
+    return _bags_of(rows, input, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+def _bags_of(rows, input, offsets, mode, per_sample_weights, include_last_offset, padding_idx):
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     counted = None if padding_idx is None else input != padding_idx
@@ -150,7 +158,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
 class _Table(Module):
     """Rows by index: weight is (num_embeddings, embedding_dim)."""
 
-    def _add_weight(self, given, freeze, dtype):
+    def _gt_add_weight(self, given, freeze, dtype):
         if given is None:
             self.weight = Parameter(gt.empty(self.num_embeddings, self.embedding_dim, dtype=dtype), not freeze)
             self.reset_parameters()
@@ -169,7 +177,7 @@ class _Table(Module):
             with gt.no_grad():
                 self.weight[self.padding_idx] = 0.0
 
-    def _options_text(self):
+    def _gt_options_text(self):
         text = '' if self.max_norm is None else f', max_norm={self.max_norm!r}'
         text += '' if self.norm_type == 2 else f', norm_type={self.norm_type!r}'
         return text + ('' if self.scale_grad_by_freq is False else f', scale_grad_by_freq={self.scale_grad_by_freq!r}')
@@ -195,7 +203,7 @@ class Embedding(_Table):
         self.padding_idx = _place(padding_idx, num_embeddings)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        self._add_weight(_weight, _freeze, dtype)
+        self._gt_add_weight(_weight, _freeze, dtype)
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0,
@@ -206,13 +214,13 @@ class Embedding(_Table):
 
     def forward(self, input):
         """(..., embedding_dim) of indices (...)."""
-        return embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq,
                          self.sparse)
 
     def extra_repr(self):
         padding = '' if self.padding_idx is None else f', padding_idx={self.padding_idx}'
         sparse = ', sparse=True' if self.sparse else ''
-        return f'{self.num_embeddings}, {self.embedding_dim}{padding}{self._options_text()}{sparse}'
+        return f'{self.num_embeddings}, {self.embedding_dim}{padding}{self._gt_options_text()}{sparse}'
 
 
 class EmbeddingBag(_Table):
@@ -229,7 +237,7 @@ class EmbeddingBag(_Table):
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise AssertionError('padding_idx must be within num_embeddings')
         self.padding_idx = _place(padding_idx, num_embeddings)
-        self._add_weight(_weight, False, dtype)
+        self._gt_add_weight(_weight, False, dtype)
         self.mode, self.sparse, self.include_last_offset = mode, sparse, include_last_offset
 
     @classmethod
@@ -244,9 +252,9 @@ class EmbeddingBag(_Table):
 
     def forward(self, input, offsets=None, per_sample_weights=None):
         """(B, embedding_dim)."""
-        return embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
                              self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx)
 
     def extra_repr(self):
         padding = '' if self.padding_idx is None else f', padding_idx={self.padding_idx!r}'
-        return f'{self.num_embeddings!r}, {self.embedding_dim!r}{self._options_text()}, mode={self.mode!r}{padding}'
+        return f'{self.num_embeddings!r}, {self.embedding_dim!r}{self._gt_options_text()}, mode={self.mode!r}{padding}'

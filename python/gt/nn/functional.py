@@ -11,6 +11,7 @@ from gt import _gt, where
 from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
+from gt.client.halves import HALVES as _HALVES, in_float32 as _in_float32
 from gt.client.outputs import published_all
 from gt.client.registry import no_view as _no_view
 from gt.client.statistics import cosine_similarity  # noqa: F401
@@ -126,13 +127,15 @@ def softplus(input, beta=1.0, threshold=20.0):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold."""
     if beta == 1 and threshold == 20:
         return input.softplus()
+    if input.dtype in _HALVES:
+        return _in_float32(softplus, input.dtype, input, beta, threshold)
     scaled = input * beta
     return where(scaled > threshold, input, scaled.softplus() / beta)
 
 
 def softsign(input):
     """x / (1 + |x|)."""
-    if input.is_complex():
+    if input.is_complex() or input.dtype in _HALVES:  # PyTorch rounds 1 + |x|
         return input / (input.abs() + 1)
     return input.softsign()
 
@@ -171,7 +174,8 @@ def hardswish(input, inplace=False):
 
 def threshold(input, threshold, value, inplace=False):
     """x where larger than the threshold, else the value."""
-    return _stored(input, where(input > threshold, input, float(value) if input.is_floating_point() else int(value)), inplace)
+    larger = (input.float() if input.dtype in _HALVES else input) > threshold
+    return _stored(input, where(larger, input, float(value) if input.is_floating_point() else int(value)), inplace)
 
 
 def hardshrink(input, lambd=0.5):
@@ -195,6 +199,8 @@ def glu(input, dim=-1):
     """The first half of a dimension times the sigmoid of the second."""
     if input.shape[dim] % 2:
         raise RuntimeError(f'Halving dimension must be even, but dimension {dim} is size {input.shape[dim]}')
+    if input.dtype in _HALVES:
+        return _in_float32(glu, input.dtype, input, dim)
     first, second = input.chunk(2, dim)
     return first * second.sigmoid()
 
@@ -484,6 +490,19 @@ def _fits_one_instruction(query, key, value):
             and query.shape[:-2] == key.shape[:-2] == value.shape[:-2])
 
 
+def _saved_in_attention(query, key, value, dropout_p):
+    """The operands as PyTorch's graph has them: themselves if it computes attention in one step, or else query and key
+    times a scale, and value as a batch of matrices."""
+    if (query.ndim == key.ndim == value.ndim == 4 and not dropout_p and query.shape[-1] == key.shape[-1] == value.shape[-1]
+            and query.shape[0] == key.shape[0] == value.shape[0] and query.shape[-2] and key.shape[-2]
+            and all(x.shape[-1] == 1 or x.stride(-1) == 1 for x in (query, key, value))):
+        return query, key, value
+    viewed = all(value.shape[d] == 1 or value.stride(d) == value.stride(d + 1) * value.shape[d + 1]
+                 for d in range(value.ndim - 3))
+    kept = viewed and (query.requires_grad or key.requires_grad)
+    return _gt._copied(query), _gt._copied(key), value if kept else _gt._copied(value)
+
+
 def _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, scale, groups):
     """Attention with the matrix of all scores, for masks and dropout. Half precision is widened, and rounded once."""
     dtype, seeing = query.dtype, None
@@ -514,6 +533,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if is_causal and attn_mask is not None:
         raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
     groups = _query_groups(query, key, value) if enable_gqa else 1
+    if query.requires_grad or key.requires_grad or value.requires_grad:
+        query, key, value = _saved_in_attention(query, key, value, dropout_p)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if attn_mask is None and not dropout_p and math.isfinite(scale):
         rows = _grouped(query, groups)

@@ -1,41 +1,53 @@
 """Hooks of modules: their handles, the hooks that apply to every module, and the call of a module that has hooks.
 
-Module.__call__ runs forward() alone unless `_hooked` is set, on the instance by its first hook or on the class by the
-first hook for every module. This file has the path with hooks.
+A call of a module runs forward() alone unless one of the dictionaries of hooks has an entry, on the instance or here
+(python/extension/caller.c). This file has the path with hooks. The dictionaries are ordinary ones, as in PyTorch: programs
+write into them and replace them.
 """
 
+import functools
 import itertools
 import warnings
 import weakref
 from collections import OrderedDict
 
 from gt import Tensor, _gt, autograd
+from gt.nn import members
 
-_ids = itertools.count()
 regions = itertools.count(1)  # numbers of compiled modules and functions (gt.compiler)
 
 
 class RemovableHandle:
-    """Returned when a hook is registered: remove() removes it, and so does the end of a `with` block."""
+    """Returned when a hook is registered: remove() removes it, and so does the end of a `with` block.
 
-    def __init__(self, hooks, *extra):
-        self.id = next(_ids)
-        self._dictionaries = [weakref.ref(each) for each in (hooks, *extra)]
+    hooks_dict: the hooks by id. extra_dict: a dictionary, or a list of them, that also has entries of that id.
+    """
+
+    next_id = 0
+
+    def __init__(self, hooks_dict, *, extra_dict=None):
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        extra = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
+        self.extra_dict_ref = tuple(map(weakref.ref, extra))
 
     def remove(self):
         """Remove the hook."""
-        for reference in self._dictionaries:
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             dictionary = reference()
             if dictionary is not None:
                 dictionary.pop(self.id, None)
 
     def __getstate__(self):
         """The dictionaries themselves: the handle of a copied module belongs to the copied dictionaries."""
-        return self.id, [reference() for reference in self._dictionaries]
+        return self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref)
 
     def __setstate__(self, state):
-        self.id, dictionaries = state
-        self._dictionaries = [weakref.ref(Hooks() if each is None else each) for each in dictionaries]
+        hooks_dict, self.id, extra = state
+        self.hooks_dict_ref, *rest = [weakref.ref(OrderedDict() if each is None else each) for each in (hooks_dict, *extra)]
+        self.extra_dict_ref = tuple(rest)
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self):
         return self
@@ -44,55 +56,65 @@ class RemovableHandle:
         self.remove()
 
 
-class WithoutModule:
-    """A hook that does not take the module. An object, so that a bound method inside follows copies of its module."""
+class WrappedHook:
+    """A hook that is called with a module before its arguments, or without one. A copy of the module has a copy of the hook."""
 
-    def __init__(self, hook):
-        self.hook = hook
+    def __init__(self, hook, module=None):
+        functools.update_wrapper(self, hook)
+        self.hook, self.with_module = hook, module is not None
+        if self.with_module:
+            self.module = weakref.ref(module)
 
-    def __call__(self, module, *arguments):
-        return self.hook(*arguments)
+    def __call__(self, *args, **kwargs):
+        if not self.with_module:
+            return self.hook(*args, **kwargs)
+        module = self.module()
+        if module is None:
+            raise RuntimeError('You are trying to call the hook of a dead Module!')
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self):
+        return {'hook': self.hook, 'with_module': self.with_module, 'module': self.module() if self.with_module else None}
+
+    def __setstate__(self, state):
+        self.hook, self.with_module = state['hook'], state['with_module']
+        if self.with_module:
+            if state['module'] is None:
+                raise RuntimeError('You are trying to revive the hook of a dead Module!')
+            self.module = weakref.ref(state['module'])
 
 
-class Hooks(OrderedDict):
-    """Hooks by id, in the order of their calls. `options` has the ids that take keywords or are always called."""
-
-    def add(self, hook, prepend=False, options=(), marks=()):
-        """Add a hook, note its id in each dictionary of `options` whose mark is set, and return its handle."""
-        handle = RemovableHandle(self, *options)
-        self[handle.id] = hook
-        for dictionary, marked in zip(options, marks):
-            if marked:
-                dictionary[handle.id] = True
-        if prepend:
-            self.move_to_end(handle.id, last=False)
-        return handle
+def add(hooks, hook, prepend=False, options=(), marks=()):
+    """Add a hook to a dictionary, note its id in each dictionary of `options` whose mark is set, and return its handle."""
+    handle = RemovableHandle(hooks, extra_dict=list(options))
+    hooks[handle.id] = hook
+    for dictionary, marked in zip(options, marks):
+        if marked:
+            dictionary[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
 
 
 # ---- hooks of every module ------------------------------------------------------------------------------------
 
-_forward, _forward_pre, _backward, _backward_pre = Hooks(), Hooks(), Hooks(), Hooks()
-_forward_with_kwargs, _forward_always = Hooks(), Hooks()
-_buffer_registration, _module_registration, _parameter_registration = Hooks(), Hooks(), Hooks()
-_backward_is_full = [None]  # whether the hooks in _backward are full ones; None without any
-
-
-def _everywhere():
-    """Let every module take the path with hooks."""
-    from gt.nn.module import Module
-    Module._hooked = True
+_global_forward_hooks, _global_forward_pre_hooks = OrderedDict(), OrderedDict()
+_global_backward_hooks, _global_backward_pre_hooks = OrderedDict(), OrderedDict()
+_global_forward_hooks_with_kwargs, _global_forward_hooks_always_called = OrderedDict(), OrderedDict()
+_global_buffer_registration_hooks, _global_module_registration_hooks = OrderedDict(), OrderedDict()
+_global_parameter_registration_hooks = OrderedDict()
+_backward_is_full = [None]  # whether the hooks in _global_backward_hooks are full ones; None without any
 
 
 def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
     """Call hook(module, args, output) after the forward() of every module."""
-    _everywhere()
-    return _forward.add(hook, False, (_forward_with_kwargs, _forward_always), (with_kwargs, always_call))
+    return add(_global_forward_hooks, hook, False, (_global_forward_hooks_with_kwargs, _global_forward_hooks_always_called), (
+        with_kwargs, always_call))
 
 
 def register_module_forward_pre_hook(hook):
     """Call hook(module, args) before the forward() of every module."""
-    _everywhere()
-    return _forward_pre.add(hook)
+    return add(_global_forward_pre_hooks, hook)
 
 
 def _only_one_kind(current, full, where):
@@ -104,38 +126,35 @@ def _only_one_kind(current, full, where):
 def register_module_full_backward_hook(hook):
     """Call hook(module, grad_input, grad_output) when the gradients of any module's inputs are known."""
     _only_one_kind(_backward_is_full[0], True, 'as a global Module hook')
-    _everywhere()
     _backward_is_full[0] = True
-    return _backward.add(hook)
+    return add(_global_backward_hooks, hook)
 
 
 def register_module_backward_hook(hook):
     """register_module_full_backward_hook, under its old name: grad_input are the gradients of the arguments."""
     _only_one_kind(_backward_is_full[0], False, 'as a global Module hook')
-    _everywhere()
     _backward_is_full[0] = False
-    return _backward.add(hook)
+    return add(_global_backward_hooks, hook)
 
 
 def register_module_full_backward_pre_hook(hook):
     """Call hook(module, grad_output) when the gradients of any module's outputs are known."""
-    _everywhere()
-    return _backward_pre.add(hook)
+    return add(_global_backward_pre_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook):
     """Call hook(module, name, buffer) when any module registers a buffer; what it returns takes the buffer's place."""
-    return _buffer_registration.add(hook)
+    return add(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook):
     """Call hook(module, name, child) when any module registers a child; what it returns takes the child's place."""
-    return _module_registration.add(hook)
+    return add(_global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook):
     """Call hook(module, name, parameter) when any module registers a parameter; what it returns takes its place."""
-    return _parameter_registration.add(hook)
+    return add(_global_parameter_registration_hooks, hook)
 
 
 def registered(hooks, module, name, value):
@@ -164,11 +183,11 @@ class _Passed(autograd.Function):
         return (None, *(gradients if found is None else found))
 
 
-class _Gradients:
+class BackwardHook:
     """One call of a module with backward hooks: it collects the gradients of its outputs, then those of its inputs."""
 
-    def __init__(self, module, hooks, pre_hooks):
-        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
+    def __init__(self, module, user_hooks, user_pre_hooks):
+        self.module, self.hooks, self.pre_hooks = module, user_hooks, user_pre_hooks
         self.of_outputs, self.inputs, self.outputs = None, None, None  # gradients; places of tensors
         self.input_count = self.output_count = 0
 
@@ -201,13 +220,13 @@ class _Gradients:
             passed[k] = tensor
         return tuple(passed) if type(values) is tuple else type(values)(*passed), places
 
-    def watch_inputs(self, args):
+    def setup_input_hook(self, args):
         """The arguments, observed."""
         self.input_count = len(args)
         args, self.inputs = self._observed(self._inputs_known, args)
         return args
 
-    def watch_outputs(self, result):
+    def setup_output_hook(self, result):
         """The result, observed."""
         values = result if isinstance(result, tuple) else (result,)
         self.output_count = len(values)
@@ -248,7 +267,7 @@ class _Gradients:
 
 def _prepared(module, args, keywords):
     """The arguments after the hooks that run before forward()."""
-    for number, hook in (*_forward_pre.items(), *module._forward_pre_hooks.items()):
+    for number, hook in (*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()):
         if number in module._forward_pre_hooks_with_kwargs:
             found = hook(module, args, keywords)
             if found is None:
@@ -266,7 +285,7 @@ def _prepared(module, args, keywords):
 
 def _after(module, number, hook, args, keywords, result):
     """The result after one hook that runs after forward()."""
-    if number in module._forward_hooks_with_kwargs or number in _forward_with_kwargs:
+    if number in module._forward_hooks_with_kwargs or number in _global_forward_hooks_with_kwargs:
         found = hook(module, args, keywords, result)
     else:
         found = hook(module, args, result)
@@ -274,34 +293,24 @@ def _after(module, number, hook, args, keywords, result):
 
 
 def call(module, args, keywords):
-    """module(*args, **keywords) with all hooks; as a region of its own if the module is compiled."""
-    if module._region is None:
-        return _call(module, args, keywords)
-    _gt._region_enter(module._region)
-    try:
-        return _call(module, args, keywords)
-    finally:
-        _gt._region_leave()
-
-
-def _call(module, args, keywords):
+    """module(*args, **keywords) with all hooks."""
     result, called = None, set()
     try:
         args, keywords = _prepared(module, args, keywords)
-        hooks, pre_hooks = (*_backward.values(), *module._backward_hooks.values()), (
-            *_backward_pre.values(), *module._backward_pre_hooks.values())
-        gradients = _Gradients(module, hooks, pre_hooks) if hooks or pre_hooks else None
+        hooks, pre_hooks = (*_global_backward_hooks.values(), *module._backward_hooks.values()), (
+            *_global_backward_pre_hooks.values(), *module._backward_pre_hooks.values())
+        gradients = BackwardHook(module, hooks, pre_hooks) if hooks or pre_hooks else None
         if gradients is not None:
-            args = gradients.watch_inputs(args)
+            args = gradients.setup_input_hook(args)
         result = module.forward(*args, **keywords)
-        for number, hook in (*_forward.items(), *module._forward_hooks.items()):
+        for number, hook in (*_global_forward_hooks.items(), *module._forward_hooks.items()):
             called.add(number)
             result = _after(module, number, hook, args, keywords, result)
         if gradients is not None:
             if not isinstance(result, (Tensor, tuple)):
                 warnings.warn('For backward hooks to be called, module output should be a Tensor or a tuple of Tensors '
                               f'but received {type(result)}', stacklevel=3)
-            result = gradients.watch_outputs(result)
+            result = gradients.setup_output_hook(result)
         return result
     except Exception:
         _always_called(module, args, keywords, result, called)
@@ -310,8 +319,8 @@ def _call(module, args, keywords):
 
 def _always_called(module, args, keywords, result, called):
     """After an exception: the hooks with always_call that have not run."""
-    for number, hook in (*_forward.items(), *module._forward_hooks.items()):
-        always = number in _forward_always or number in module._forward_hooks_always_called
+    for number, hook in (*_global_forward_hooks.items(), *module._forward_hooks.items()):
+        always = number in _global_forward_hooks_always_called or number in module._forward_hooks_always_called
         if not always or number in called:
             continue
         try:
@@ -319,3 +328,7 @@ def _always_called(module, args, keywords, result, called):
         except Exception as error:
             warnings.warn('module forward hook with ``always_call=True`` raised an exception that was silenced as '
                           f'another error was raised in forward: {error}', stacklevel=4)
+
+
+_gt._module_hooks(call, members.ParameterTable, _global_forward_hooks, _global_forward_pre_hooks, _global_backward_hooks,
+                  _global_backward_pre_hooks)

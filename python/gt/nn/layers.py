@@ -10,6 +10,9 @@ from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
 
+_linear = F.linear
+
+
 class Identity(Module):
     """Returns its input; constructor arguments are ignored."""
 
@@ -39,8 +42,11 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input):
-        output = _gt._linear(input, self.weight, self.bias)  # F.linear, with one call less
-        return F.linear(input, self.weight, self.bias) if output is None else output
+        if F.linear is _linear:  # and not a function that the program has put there: with one call less
+            output = _gt._linear(input, self.weight, self.bias)
+            if output is not None:
+                return output
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self):
         return f'in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}'
@@ -77,7 +83,7 @@ class Bilinear(Module):
 class _DropoutNd(Module):
     """The base of dropout layers: the probability p, and whether they change their input in place."""
 
-    function = None
+    _gt_function = None
 
     def __init__(self, p=0.5, inplace=False):
         super().__init__()
@@ -87,7 +93,7 @@ class _DropoutNd(Module):
 
     def forward(self, input):
         """The input with a part of it zeroed in training."""
-        return self.function(input, self.p, self.training, self.inplace)
+        return getattr(F, self._gt_function)(input, self.p, self.training, self.inplace)
 
     def extra_repr(self):
         return f'p={self.p}, inplace={self.inplace}'
@@ -96,37 +102,37 @@ class _DropoutNd(Module):
 class Dropout(_DropoutNd):
     """In training, zero elements with probability p and scale the others by 1 / (1 - p); see gt.manual_seed."""
 
-    function = staticmethod(F.dropout)
+    _gt_function = 'dropout'
 
 
 class Dropout1d(_DropoutNd):
     """Dropout of whole channels of (N, C, L) or (C, L)."""
 
-    function = staticmethod(F.dropout1d)
+    _gt_function = 'dropout1d'
 
 
 class Dropout2d(_DropoutNd):
     """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
 
-    function = staticmethod(F.dropout2d)
+    _gt_function = 'dropout2d'
 
 
 class Dropout3d(_DropoutNd):
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 
-    function = staticmethod(F.dropout3d)
+    _gt_function = 'dropout3d'
 
 
 class AlphaDropout(_DropoutNd):
     """Dropout that keeps mean and variance after SELU."""
 
-    function = staticmethod(F.alpha_dropout)
+    _gt_function = 'alpha_dropout'
 
 
 class FeatureAlphaDropout(_DropoutNd):
     """AlphaDropout of whole channels."""
 
-    function = staticmethod(F.feature_alpha_dropout)
+    _gt_function = 'feature_alpha_dropout'
 
 
 class CosineSimilarity(Module):

@@ -1,6 +1,7 @@
 """Lazy modules: layers that learn their input sizes from the first input, then become ordinary ones."""
 
 import gt
+from gt.nn import members
 from gt.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from gt.nn.layers import Linear
 from gt.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
@@ -12,9 +13,9 @@ class LazyModuleMixin:
 
     cls_to_become = None
 
-    def _make_lazy(self):
+    def _gt_make_lazy(self):
         """Call this at the end of __init__."""
-        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._gt_lazy_load)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def has_uninitialized_params(self):
@@ -25,9 +26,9 @@ class LazyModuleMixin:
         """Give shapes to the parameters; subclasses implement it."""
         raise NotImplementedError(f'initialize_parameters is not implemented for {type(self).__name__}')
 
-    def _lazy_load(self, state_dict, prefix, *lists):
+    def _gt_lazy_load(self, state_dict, prefix, *lists):
         """A state that is loaded decides the shapes."""
-        for name, member in self._persistent_members():
+        for name, member in members.persistent(self):
             value = state_dict.get(prefix + name)
             if value is not None and is_lazy(member) and not is_lazy(value):
                 member.materialize(tuple(value.shape))
@@ -62,7 +63,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         super().__init__(0, 0, False)
         _weight_and_bias(self, bias, dtype)
         self.out_features = out_features
-        self._make_lazy()
+        self._gt_make_lazy()
 
     def reset_parameters(self):
         """Initialise the parameters, if they have a shape."""
@@ -93,10 +94,10 @@ class _Becoming(LazyModuleMixin):
 class _LazyConv(_Becoming):
     """A convolution whose in_channels is the size of the first input's channel dimension."""
 
-    def _start_lazy(self, out_channels, bias, dtype):
+    def _gt_start_lazy(self, out_channels, bias, dtype):
         self.out_channels = out_channels
         _weight_and_bias(self, bias, dtype)
-        self._make_lazy()
+        self._gt_make_lazy()
 
     def reset_parameters(self):
         """Initialise the parameters, if they have a shape."""
@@ -109,10 +110,10 @@ class _LazyConv(_Becoming):
             if not self.in_channels:
                 self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
             return
-        if input.ndim not in (self.dimensions + 1, self.dimensions + 2):
-            raise RuntimeError(f'Expected {self.dimensions + 1}D (unbatched) or {self.dimensions + 2}D (batched) input to '
+        if input.ndim not in (self._gt_dimensions + 1, self._gt_dimensions + 2):
+            raise RuntimeError(f'Expected {self._gt_dimensions + 1}D (unbatched) or {self._gt_dimensions + 2}D (batched) input to '
                                f'{type(self).__name__}, but got input of size: gt.Size({list(input.shape)})')
-        self.in_channels = input.shape[-self.dimensions - 1]
+        self.in_channels = input.shape[-self._gt_dimensions - 1]
         if self.in_channels % self.groups:
             raise ValueError('in_channels must be divisible by groups')
         both = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
@@ -126,7 +127,7 @@ class _LazyForward(_LazyConv):
     def __init__(self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
                  padding_mode='zeros', device=None, dtype=None):
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
-        self._start_lazy(out_channels, bias, dtype)
+        self._gt_start_lazy(out_channels, bias, dtype)
 
 
 class LazyConv1d(_LazyForward, Conv1d):
@@ -145,7 +146,7 @@ class _LazyTransposed(_LazyConv):
     def __init__(self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
                  padding_mode='zeros', device=None, dtype=None):
         super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
-        self._start_lazy(out_channels, bias, dtype)
+        self._gt_start_lazy(out_channels, bias, dtype)
 
 
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
@@ -173,7 +174,7 @@ class _LazyNorm(_Becoming):
             self._buffers['running_mean'] = UninitializedBuffer(dtype=dtype)
             self._buffers['running_var'] = UninitializedBuffer(dtype=dtype)
             self._buffers['num_batches_tracked'] = gt.tensor(0)
-        self._make_lazy()
+        self._gt_make_lazy()
 
     def reset_parameters(self):
         """Initialise the parameters, if they have a shape."""
@@ -184,7 +185,7 @@ class _LazyNorm(_Becoming):
         """Take the number of the input's channels."""
         if not self.has_uninitialized_params():
             return
-        self.num_features = input.shape[1] if input.ndim >= self.ranks[-1] or len(self.ranks) == 1 else input.shape[
+        self.num_features = input.shape[1] if input.ndim >= self._gt_ranks[-1] or len(self._gt_ranks) == 1 else input.shape[
             1 if isinstance(self, LazyBatchNorm1d) else 0]
         for member in (*self._parameters.values(), *self._buffers.values()):
             if is_lazy(member):

@@ -5,6 +5,8 @@ import warnings
 import gt
 from gt import _gt
 from gt.autograd import Function
+from gt.client.halves import half_of, in_float32
+from gt.nn import functional as F
 from gt.nn.module import Module
 
 
@@ -72,6 +74,22 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction='mean', wei
     return _weighted_mean(distance, weight, reduction)
 
 
+def _once(losses, input, target, *options):
+    """losses(input, target, ...), of halves in float32 and rounded once."""
+    dtype = half_of(input, target)
+    return in_float32(losses, dtype, input, target, *options) if dtype else losses(input, target, *options)
+
+
+def _smooth_l1(input, target, beta):
+    distance = (input - target).abs()
+    return gt.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
+
+
+def _huber(input, target, delta):
+    distance = (input - target).abs()
+    return gt.where(distance <= delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta)
+
+
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mean', beta=1.0):
     """(x - y)² / (2 beta) where |x - y| < beta, else |x - y| - beta / 2."""
     if beta < 0:
@@ -80,9 +98,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mea
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     _warn_of_sizes(input, target)
-    distance = (input - target).abs()
-    near = distance.clamp(max=beta)
-    return _reduced(near.square() * (0.5 / beta) + (distance - near), reduction)
+    return _reduced(_once(_smooth_l1, input, target, beta), reduction)
 
 
 def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
@@ -90,9 +106,7 @@ def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError('huber_loss does not support non-positive values for delta.')
     _warn_of_sizes(input, target)
-    distance = (input - target).abs()
-    near = distance.clamp(max=delta)
-    losses = near.square() * 0.5 + (distance - near) * delta
+    losses = _once(_huber, input, target, delta)
     if weight is not None:
         _check_weight(input, weight)
         losses = losses * weight
@@ -266,7 +280,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction='mean', log_
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        loss = target * (target.clamp(min=1e-38).log() - input)
+        loss = target.xlogy(target) - target * input
     if reduction == 'batchmean':
         return loss.sum() / input.shape[0] if input.ndim else loss.sum()
     return _reduced(loss, reduction)
@@ -278,26 +292,26 @@ def kl_div(input, target, size_average=None, reduce=None, reduction='mean', log_
 class _Loss(Module):
     """The base of losses, with their reduction: 'mean', 'sum' or 'none'."""
 
-    function, options = None, ()  # what a loss computes, and the names of its options
+    _gt_function, _gt_options = None, ()  # what a loss computes, and the names of its options
 
     def __init__(self, size_average=None, reduce=None, reduction='mean'):
         super().__init__()
         self.reduction = legacy_reduction(size_average, reduce, reduction)
 
-    def _called(self, *tensors):
+    def _gt_called(self, *tensors):
         """The function of the tensors with the options of this module."""
-        options = {name: getattr(self, name) for name in self.options}
-        return self.function(*tensors, reduction=self.reduction, **options)
+        options = {name: getattr(self, name) for name in self._gt_options}
+        return getattr(F, self._gt_function)(*tensors, reduction=self.reduction, **options)
 
     def forward(self, input, target):
         """The loss."""
-        return self._called(input, target)
+        return self._gt_called(input, target)
 
 
 class _WeightedLoss(_Loss):
     """The base of losses with a weight."""
 
-    options = ('weight',)
+    _gt_options = ('weight',)
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)
@@ -310,19 +324,19 @@ class MSELoss(_Loss):
     >>> nn.MSELoss()(prediction, target)
     """
 
-    function = staticmethod(mse_loss)
+    _gt_function = 'mse_loss'
 
 
 class L1Loss(_Loss):
     """l1_loss."""
 
-    function = staticmethod(l1_loss)
+    _gt_function = 'l1_loss'
 
 
 class SmoothL1Loss(_Loss):
     """smooth_l1_loss."""
 
-    function, options = staticmethod(smooth_l1_loss), ('beta',)
+    _gt_function, _gt_options = 'smooth_l1_loss', ('beta',)
 
     def __init__(self, size_average=None, reduce=None, reduction='mean', beta=1.0):
         super().__init__(size_average, reduce, reduction)
@@ -332,7 +346,7 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """huber_loss."""
 
-    function, options = staticmethod(huber_loss), ('delta',)
+    _gt_function, _gt_options = 'huber_loss', ('delta',)
 
     def __init__(self, reduction='mean', delta=1.0):
         super().__init__(reduction=reduction)
@@ -342,13 +356,13 @@ class HuberLoss(_Loss):
 class BCELoss(_WeightedLoss):
     """binary_cross_entropy."""
 
-    function = staticmethod(binary_cross_entropy)
+    _gt_function = 'binary_cross_entropy'
 
 
 class BCEWithLogitsLoss(_Loss):
     """binary_cross_entropy_with_logits."""
 
-    function, options = staticmethod(binary_cross_entropy_with_logits), ('weight', 'pos_weight')
+    _gt_function, _gt_options = 'binary_cross_entropy_with_logits', ('weight', 'pos_weight')
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction='mean', pos_weight=None):
         super().__init__(size_average, reduce, reduction)
@@ -359,7 +373,7 @@ class BCEWithLogitsLoss(_Loss):
 class NLLLoss(_WeightedLoss):
     """nll_loss."""
 
-    function, options = staticmethod(nll_loss), ('weight', 'ignore_index')
+    _gt_function, _gt_options = 'nll_loss', ('weight', 'ignore_index')
 
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'):
         super().__init__(weight, size_average, reduce, reduction)
@@ -376,7 +390,7 @@ class CrossEntropyLoss(_WeightedLoss):
     >>> nn.CrossEntropyLoss()(scores, classes)
     """
 
-    function, options = staticmethod(cross_entropy), ('weight', 'ignore_index', 'label_smoothing')
+    _gt_function, _gt_options = 'cross_entropy', ('weight', 'ignore_index', 'label_smoothing')
 
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean',
                  label_smoothing=0.0):
@@ -387,7 +401,7 @@ class CrossEntropyLoss(_WeightedLoss):
 class KLDivLoss(_Loss):
     """kl_div."""
 
-    function, options = staticmethod(kl_div), ('log_target',)
+    _gt_function, _gt_options = 'kl_div', ('log_target',)
 
     def __init__(self, size_average=None, reduce=None, reduction='mean', log_target=False):
         super().__init__(size_average, reduce, reduction)

@@ -2,6 +2,7 @@
 
 import gt
 from gt import where
+from gt.nn import functional as F
 from gt.nn.losses import _Loss, _reduced, _WeightedLoss, legacy_reduction
 
 
@@ -69,25 +70,25 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 class SoftMarginLoss(_Loss):
     """soft_margin_loss."""
 
-    function = staticmethod(soft_margin_loss)
+    _gt_function = 'soft_margin_loss'
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """multilabel_soft_margin_loss."""
 
-    function = staticmethod(multilabel_soft_margin_loss)
+    _gt_function = 'multilabel_soft_margin_loss'
 
 
 class MultiLabelMarginLoss(_Loss):
     """multilabel_margin_loss."""
 
-    function = staticmethod(multilabel_margin_loss)
+    _gt_function = 'multilabel_margin_loss'
 
 
 class MultiMarginLoss(_WeightedLoss):
     """multi_margin_loss."""
 
-    function, options = staticmethod(multi_margin_loss), ('p', 'margin', 'weight')
+    _gt_function, _gt_options = 'multi_margin_loss', ('p', 'margin', 'weight')
 
     def __init__(self, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction='mean'):
         super().__init__(weight, size_average, reduce, reduction)

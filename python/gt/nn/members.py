@@ -1,80 +1,87 @@
-"""The members of a module: parameters, buffers and children, as dictionaries.
+"""The members of a module: parameters, buffers and children.
 
-A module keeps its members as plain attributes, so that reading one costs no more than any attribute, and notes each
-name with its kind in `_members`. Module._parameters, _buffers and _modules are views of these, made when they are read.
+A module keeps them in three dictionaries, `_parameters`, `_buffers` and `_modules` of its __dict__, as PyTorch does. Programs read
+and change these directly. An attribute that the module does not have is looked up there by python/extension/caller.c.
 """
-
-from collections.abc import MutableMapping
 
 from gt import Tensor
 
 PARAMETER, BUFFER, MODULE = 'parameter', 'buffer', 'module'
+TABLES = {PARAMETER: '_parameters', BUFFER: '_buffers', MODULE: '_modules'}
 
 
-class Members(MutableMapping):
-    """The members of one kind, by name, in the order of their registration. Changes change the module."""
+class ParameterTable(dict):
+    """The parameters of a module by name, and a list of those that modules of the prototype added by hand."""
 
-    __slots__ = ('owner', 'kind')
-
-    def __init__(self, owner, kind):
-        self.owner, self.kind = owner, kind
-
-    def __iter__(self):
-        return iter([name for name, kind in self.owner.__dict__['_members'].items() if kind == self.kind])
-
-    def __len__(self):
-        return sum(kind == self.kind for kind in self.owner.__dict__['_members'].values())
-
-    def __contains__(self, name):
-        return self.owner.__dict__['_members'].get(name) == self.kind
-
-    def __getitem__(self, name):
-        if name not in self:
-            raise KeyError(name)
-        return self.owner.__dict__[name]
-
-    def __setitem__(self, name, value):
-        self.owner.__dict__['_members'][name] = self.kind
-        self.owner.__dict__[name] = value
-
-    def __delitem__(self, name):
-        if name not in self:
-            raise KeyError(name)
-        forget(self.owner, name)
-
-    def values(self):
-        """The members."""
-        values = self.owner.__dict__
-        return [values[name] for name, kind in values['_members'].items() if kind == self.kind]
-
-    def items(self):
-        """(name, member) pairs."""
-        values = self.owner.__dict__
-        return [(name, values[name]) for name, kind in values['_members'].items() if kind == self.kind]
-
-    def copy(self):
-        """A dictionary of the members."""
-        return dict(self)
-
-    def move_to_end(self, name):
-        """Make a member the last one."""
-        members = self.owner.__dict__['_members']
-        members[name] = members.pop(name)
+    __slots__ = ('by_hand',)
 
     def append(self, tensor):
-        """Add a parameter by hand, as modules of the prototype did."""
-        values = self.owner.__dict__
-        values['_by_hand'] = [*values.get('_by_hand', ()), tensor]
-
-    def __repr__(self):
-        return repr(dict(self))
+        """Add a parameter by hand."""
+        self.by_hand = [*added_by_hand(self), tensor]
 
 
-def forget(module, name):
-    """Remove a member."""
-    module.__dict__['_members'].pop(name, None)
+def added_by_hand(parameters):
+    """The tensors that were added by hand to the parameters of a module."""
+    return getattr(parameters, 'by_hand', ())
+
+
+def named_by_hand(module):
+    """(name, tensor) for the parameters that were added by hand, named by their attribute or else their position."""
+    for k, tensor in enumerate(added_by_hand(module._parameters)):
+        names = (name for name, value in module.__dict__.items() if value is tensor)
+        yield next(names, f'_parameters.{k}'), tensor
+
+
+def tree(module, found):
+    """A module and all below it, once each, as the keys of a dictionary."""
+    found[module] = True
+    for child in module._modules.values():
+        if child is not None and child not in found:
+            tree(child, found)
+    return found
+
+
+def persistent(module):
+    """(name, tensor) for each parameter, then for each persistent buffer, of a module alone."""
+    passing = module._non_persistent_buffers_set
+    own = list(module._parameters.items())
+    own += [(name, tensor) for name, tensor in module._buffers.items() if name not in passing]
+    return [(name, tensor) for name, tensor in own if tensor is not None]
+
+
+def check_name(module, name, kind):
+    """Raise PyTorch's error unless a member of this kind may have the name."""
+    if TABLES[kind] not in module.__dict__ and kind != MODULE:
+        raise AttributeError(f'cannot assign {kind} before Module.__init__() call')
+    if not isinstance(name, str):
+        raise TypeError(f'{kind} name should be a string. Got {typename(name)}')
+    taken = hasattr(module, name) and name not in getattr(module, TABLES[kind])
+    if kind == MODULE and taken:
+        raise KeyError(f"attribute '{name}' already exists")
+    if '.' in name:
+        raise KeyError(f'{kind} name can\'t contain "."' + (f', got: {name}' if kind == MODULE else ''))
+    if name == '':
+        raise KeyError(f'{kind} name can\'t be empty string ""')
+    if taken:
+        raise KeyError(f"attribute '{name}' already exists")
+
+
+def clear_name(module, name, kind):
+    """Remove what has the name of a new member, unless it is of the same kind."""
     module.__dict__.pop(name, None)
-    module.__dict__.get('_non_persistent_buffers_set', set()).discard(name)
+    for other, table in TABLES.items():
+        if other != kind:
+            getattr(module, table).pop(name, None)
+    module._non_persistent_buffers_set.discard(name)
+
+
+def find(module, target):
+    """(the module that has it, its name, the member) of a path such as 'layers.0.weight'."""
+    path, _, name = target.rpartition('.')
+    module = module.get_submodule(path)
+    if not hasattr(module, name):
+        raise AttributeError(f'{module._get_name()} has no attribute `{name}`')
+    return module, name, getattr(module, name)
 
 
 def typename(value):

@@ -1,18 +1,24 @@
 """Module: the base class of layers and models.
 
-Attributes that are Parameters or Modules are its parameters and children. They are plain attributes, so reading one costs
-no more than any other; members.py says how their names are kept. Hooks are in hooks.py, saving and loading in state.py.
+Attributes that are Parameters or Modules are its parameters and children; members.py says where they are kept, and
+python/extension/caller.c finds them. Hooks are in hooks.py, saving and loading in state.py. Names of GT's own that a module
+has beside PyTorch's begin with `_gt_`, so that they do not collide with those of users.
 """
 
+import inspect
 import itertools
+from collections import OrderedDict
 
 import gt
 from gt import Tensor, _gt, no_grad
-from gt.nn import hooks
-from gt.nn.hooks import Hooks
-from gt.nn.members import BUFFER, MODULE, PARAMETER, Members, forget, typename
+from gt.nn import hooks, members
+from gt.nn.members import BUFFER, MODULE, PARAMETER, ParameterTable, typename
 from gt.nn.parameter import Buffer, Parameter, is_lazy, zero_in_place
 from gt.nn.state import State
+
+_HOOKS = ('_backward_pre_hooks', '_backward_hooks', '_forward_hooks', '_forward_hooks_with_kwargs',
+          '_forward_hooks_always_called', '_forward_pre_hooks', '_forward_pre_hooks_with_kwargs', '_state_dict_hooks',
+          '_state_dict_pre_hooks', '_load_state_dict_pre_hooks', '_load_state_dict_post_hooks')
 
 
 class Parameters(list):
@@ -28,6 +34,10 @@ def indented(text):
     return text.replace('\n', '\n  ')
 
 
+def _to_dtype(module, dtype):
+    return module._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+
 class Module(State, _gt._Caller):
     """The base of layers and models: assign parameters and other modules in __init__, write forward().
 
@@ -40,13 +50,13 @@ class Module(State, _gt._Caller):
     ...         return self.layer(x)
     """
 
-    training = True
+    dump_patches = False
     call_super_init = False
-    _hooked = False  # whether a call must look for hooks, or is compiled
-    _region = None  # the number of a compiled module
-    _forward_hooks = _forward_pre_hooks = _backward_hooks = _backward_pre_hooks = Hooks()
-    _forward_hooks_with_kwargs = _forward_hooks_always_called = _forward_pre_hooks_with_kwargs = Hooks()
-    _is_full_backward_hook = None
+    _compiled_call_impl = None
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        _gt._fast_attributes(cls)
 
     def __init__(self, *args, **kwargs):
         if kwargs and not self.call_super_init:
@@ -54,7 +64,12 @@ class Module(State, _gt._Caller):
         if args and not self.call_super_init:
             raise TypeError(f'{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given')
         values = self.__dict__
-        values['training'], values['_members'], values['_non_persistent_buffers_set'] = True, {}, set()
+        values['training'] = True
+        values['_parameters'], values['_buffers'], values['_non_persistent_buffers_set'] = ParameterTable(), {}, set()
+        values['_is_full_backward_hook'] = None
+        for name in _HOOKS:
+            values[name] = OrderedDict()
+        values['_modules'] = {}
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -62,141 +77,114 @@ class Module(State, _gt._Caller):
         """Compute the output; subclasses implement it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    _call_impl = _gt._Caller.__call__
+    _wrapped_call_impl = _gt._Caller.__call__
 
-    def _call_hooked(self, args, keywords):
-        return hooks.call(self, args, keywords)
+    def __getstate__(self):
+        state = self.__dict__.copy()
+        state.pop('_compiled_call_impl', None)
+        return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        if self._region is not None:
-            self.__dict__['_region'] = next(hooks.regions)
+        self.__dict__.setdefault('_non_persistent_buffers_set', set())
+        self.__dict__.setdefault('_is_full_backward_hook', None)
+        for name in _HOOKS:  # those of a file that does not have them all
+            if name not in self.__dict__:
+                self.__dict__[name] = OrderedDict()
 
     # ---- hooks ---------------------------------------------------------------------------------------------
-
-    def _add_hook(self, name, hook, prepend, options=(), marks=()):
-        self.__dict__['_hooked'] = True
-        return self._own_hooks(name).add(hook, prepend, [self._own_hooks(option) for option in options], marks)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """Call hook(module, args, output) after forward(). If it returns a value, that is the output.
 
         with_kwargs: call hook(module, args, kwargs, output). always_call: also if forward() raises an exception.
         """
-        return self._add_hook('_forward_hooks', hook, prepend, (
-            '_forward_hooks_with_kwargs', '_forward_hooks_always_called'), (with_kwargs, always_call))
+        return hooks.add(self._forward_hooks, hook, prepend, (
+            self._forward_hooks_with_kwargs, self._forward_hooks_always_called), (with_kwargs, always_call))
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
         """Call hook(module, args) before forward(). If it returns a value, those are the arguments.
 
         with_kwargs: call hook(module, args, kwargs), which returns None or (args, kwargs).
         """
-        return self._add_hook('_forward_pre_hooks', hook, prepend, ('_forward_pre_hooks_with_kwargs',), (with_kwargs,))
+        return hooks.add(self._forward_pre_hooks, hook, prepend, (self._forward_pre_hooks_with_kwargs,), (with_kwargs,))
 
     def register_full_backward_hook(self, hook, prepend=False):
         """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known. If it returns a tuple,
         those are the gradients of the inputs."""
         hooks._only_one_kind(self._is_full_backward_hook, True, 'on a single Module')
-        self.__dict__['_is_full_backward_hook'] = True
-        return self._add_hook('_backward_hooks', hook, prepend)
+        self._is_full_backward_hook = True
+        return hooks.add(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook):
         """register_full_backward_hook, under its old name: grad_input are the gradients of the arguments."""
         hooks._only_one_kind(self._is_full_backward_hook, False, 'on a single Module')
-        self.__dict__['_is_full_backward_hook'] = False
-        return self._add_hook('_backward_hooks', hook, False)
+        self._is_full_backward_hook = False
+        return hooks.add(self._backward_hooks, hook)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
         """Call hook(module, grad_output) when the gradients of the outputs are known. If it returns a tuple, those are
         the gradients of the outputs."""
-        return self._add_hook('_backward_pre_hooks', hook, prepend)
+        return hooks.add(self._backward_pre_hooks, hook, prepend)
 
     # ---- members -------------------------------------------------------------------------------------------
 
-    _parameters = property(lambda self: self._of_kind(PARAMETER))
-    _buffers = property(lambda self: self._of_kind(BUFFER), lambda self, new: self._replace_kind(BUFFER, new))
-    _modules = property(lambda self: self._of_kind(MODULE), lambda self, new: self._replace_kind(MODULE, new))
-
-    @_parameters.setter
-    def _parameters(self, new):
-        if hasattr(new, 'items'):
-            self._replace_kind(PARAMETER, new)
-        else:  # a list by hand, as in modules of the prototype
-            self.__dict__['_by_hand'] = list(new)
-
-    def _of_kind(self, kind):
-        if '_members' not in self.__dict__:
-            raise AttributeError(f"'{type(self).__name__}' object has no members before Module.__init__() call")
-        return Members(self, kind)
-
-    def _replace_kind(self, kind, new):
-        members, new = self._of_kind(kind), dict(new)
-        for name in list(members):
-            del members[name]
-        members.update(new)
-
-    def __getattr__(self, name):
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-
     def __setattr__(self, name, value):
-        if isinstance(value, (Parameter, Module, Buffer)):
-            self._set_member(name, value)
-            return
-        kind = self.__dict__.get('_members', {}).get(name)
-        if kind is None:
-            object.__setattr__(self, name, value)
-        elif value is None or (kind == BUFFER and isinstance(value, Tensor)):
-            self.__dict__[name] = value if kind != BUFFER else hooks.registered(
-                hooks._buffer_registration, self, name, value)
-        else:
-            what, expected = {PARAMETER: ('parameter', 'gt.nn.Parameter or None'),
-                              MODULE: ('child module', 'gt.nn.Module or None'),
-                              BUFFER: ('buffer', 'gt.nn.Buffer, gt.Tensor or None')}[kind]
-            raise TypeError(f"cannot assign '{typename(value)}' as {what} '{name}' ({expected} expected)")
-
-    def _set_member(self, name, value):
-        """Assign a Parameter, a Module or a Buffer."""
-        members = self.__dict__.get('_members')
-        kind = PARAMETER if isinstance(value, Parameter) else MODULE if isinstance(value, Module) else BUFFER
-        if members is None:
-            raise AttributeError(f'cannot assign {"module" if kind == MODULE else kind + "s"} before Module.__init__() '
-                                 'call')
-        if kind == BUFFER and members.get(name) in (PARAMETER, MODULE):
-            raise TypeError(f"cannot assign '{typename(value)}' as "
-                            f"{'parameter' if members[name] == PARAMETER else 'child module'} '{name}' (gt.nn."
-                            f"{'Parameter' if members[name] == PARAMETER else 'Module'} or None expected)")
-        if members.get(name) != kind:  # it takes its place at the end, whatever the name was before
-            forget(self, name)
-        if kind == PARAMETER:
+        values = self.__dict__
+        if isinstance(value, Parameter):
+            if '_parameters' not in values:
+                raise AttributeError('cannot assign parameters before Module.__init__() call')
+            members.clear_name(self, name, PARAMETER)
             self.register_parameter(name, value)
-        elif kind == BUFFER:
-            self.register_buffer(name, value, value.persistent)
+        elif name in values.get('_parameters', ()):
+            if value is not None:
+                raise TypeError(f"cannot assign '{typename(value)}' as parameter '{name}' (gt.nn.Parameter or None expected)")
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            if '_modules' not in values:
+                raise AttributeError('cannot assign module before Module.__init__() call')
+            members.clear_name(self, name, MODULE)
+            self._modules[name] = hooks.registered(hooks._global_module_registration_hooks, self, name, value)
+        elif name in values.get('_modules', ()):
+            if value is not None:
+                raise TypeError(f"cannot assign '{typename(value)}' as child module '{name}' (gt.nn.Module or None expected)")
+            self._modules[name] = hooks.registered(hooks._global_module_registration_hooks, self, name, value)
+        elif isinstance(value, Buffer) or name in values.get('_buffers', ()):
+            self._gt_set_buffer(name, value)
+        elif name == '_parameters' and not hasattr(value, 'items'):  # a list by hand, as in modules of the prototype
+            self._parameters.by_hand = list(value)
         else:
-            members[name] = MODULE
-            self.__dict__[name] = hooks.registered(hooks._module_registration, self, name, value)
+            super().__setattr__(name, value)
+
+    def _gt_set_buffer(self, name, value):
+        """Assign a Buffer, or another value to a buffer."""
+        if not (value is None or isinstance(value, Tensor)):
+            raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (gt.nn.Buffer, gt.Tensor or None expected)")
+        persistent = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
+        register = self.register_buffer
+        if getattr(register, '__func__', None) is Module.register_buffer or (
+                'persistent' in inspect.signature(register).parameters):
+            register(name, value, persistent)
+        elif persistent:  # a subclass's own, without that argument
+            register(name, value)
+        else:
+            raise RuntimeError('Registering a non-persistent buffer on a Module subclass that implements register_buffer() '
+                               'without the persistent argument is not allowed.')
 
     def __delattr__(self, name):
-        if name in self.__dict__.get('_members', ()):
-            forget(self, name)
+        if name in self._parameters:
+            del self._parameters[name]
+        elif name in self._buffers:
+            del self._buffers[name]
+            self._non_persistent_buffers_set.discard(name)
+        elif name in self._modules:
+            del self._modules[name]
         else:
-            object.__delattr__(self, name)
-
-    def _check_name(self, name, kind):
-        """Raise PyTorch's error unless a member of this kind may have the name."""
-        if not isinstance(name, str):
-            raise TypeError(f'{kind} name should be a string. Got {typename(name)}')
-        if '_members' not in self.__dict__:
-            raise AttributeError(f'cannot assign {kind} before Module.__init__() call')
-        if '.' in name:
-            raise KeyError(f'{kind} name can\'t contain "."' + (f', got: {name}' if kind == MODULE else ''))
-        if name == '':
-            raise KeyError(f'{kind} name can\'t be empty string ""')
-        if self.__dict__['_members'].get(name) != kind and hasattr(self, name):
-            raise KeyError(f"attribute '{name}' already exists")
+            super().__delattr__(name)
 
     def register_parameter(self, name, param):
         """Add a parameter, or None, under a name."""
-        self._check_name(name, PARAMETER)
+        members.check_name(self, name, PARAMETER)
         if param is not None:
             if not isinstance(param, Parameter):
                 raise TypeError(f"cannot assign '{typename(param)}' object to parameter '{name}' "
@@ -205,15 +193,15 @@ class Module(State, _gt._Caller):
                 raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
                                  f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
                                  'the forward() method.')
-            param = hooks.registered(hooks._parameter_registration, self, name, param)
+            param = hooks.registered(hooks._global_parameter_registration_hooks, self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name, tensor, persistent=True):
         """Add a tensor that is not trained. It is part of the state if persistent."""
-        self._check_name(name, BUFFER)
+        members.check_name(self, name, BUFFER)
         if not (tensor is None or isinstance(tensor, Tensor)):
             raise TypeError(f"cannot assign '{typename(tensor)}' object to buffer '{name}' (gt Tensor or None required)")
-        self._buffers[name] = hooks.registered(hooks._buffer_registration, self, name, tensor)
+        self._buffers[name] = hooks.registered(hooks._global_buffer_registration_hooks, self, name, tensor)
         if persistent:
             self.__dict__['_non_persistent_buffers_set'].discard(name)
         else:
@@ -223,24 +211,18 @@ class Module(State, _gt._Caller):
         """Add a child under a name."""
         if not (module is None or isinstance(module, Module)):
             raise TypeError(f'{typename(module)} is not a Module subclass')
-        self._check_name(name, MODULE)
-        self._modules[name] = hooks.registered(hooks._module_registration, self, name, module)
+        members.check_name(self, name, MODULE)
+        self._modules[name] = hooks.registered(hooks._global_module_registration_hooks, self, name, module)
 
     def register_module(self, name, module):
         """add_module, under another name."""
         self.add_module(name, module)
 
-    def _own(self, kind):
-        """(name, value) for each member of a kind that is not None."""
-        values = self.__dict__
-        return [(name, values[name]) for name, of in values['_members'].items()
-                if of == kind and values[name] is not None]
-
     def named_children(self):
         """(name, module) for each child, once."""
         seen = set()
-        for name, module in self._own(MODULE):
-            if module not in seen:
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
                 seen.add(module)
                 yield name, module
 
@@ -256,8 +238,9 @@ class Module(State, _gt._Caller):
         if remove_duplicate:
             memo.add(self)
         yield prefix, self
-        for name, module in self._own(MODULE):
-            yield from module.named_modules(memo, f'{prefix}.{name}' if prefix else name, remove_duplicate)
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f'{prefix}.{name}' if prefix else name, remove_duplicate)
 
     def modules(self):
         """This module and all below it."""
@@ -288,37 +271,24 @@ class Module(State, _gt._Caller):
             raise AttributeError(f'`{name}` is not an nn.Module')
         setattr(parent, name, module)
 
-    def _get_member(self, target):
-        path, _, name = target.rpartition('.')
-        module = self.get_submodule(path)
-        if not hasattr(module, name):
-            raise AttributeError(f'{module._get_name()} has no attribute `{name}`')
-        return module, name, getattr(module, name)
-
     def get_parameter(self, target):
         """The parameter at a path such as 'layers.0.weight'."""
-        _, name, found = self._get_member(target)
+        _, name, found = members.find(self, target)
         if not isinstance(found, Parameter):
             raise AttributeError(f'`{name}` is not an nn.Parameter')
         return found
 
     def get_buffer(self, target):
         """The buffer at a path such as 'layers.0.running_mean'."""
-        module, name, found = self._get_member(target)
+        module, name, found = members.find(self, target)
         if name not in module._buffers:
             raise AttributeError(f'`{name}` is not a buffer')
         return found
 
-    def _by_hand_names(self):
-        """Parameters that the user added to a list by hand, named by their attribute or else their position."""
-        for k, tensor in enumerate(self.__dict__.get('_by_hand', ())):
-            names = (name for name, value in self.__dict__.items() if value is tensor)
-            yield next(names, f'_parameters.{k}'), tensor
-
     def _named_members(self, get_members_fn, prefix='', recurse=True, remove_duplicate=True):
         """(path, member) for what get_members_fn(module) yields for each module."""
         seen = set()
-        modules = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
             for name, member in get_members_fn(module):
                 if member is None or member in seen:
@@ -330,10 +300,10 @@ class Module(State, _gt._Caller):
     def named_parameters(self, prefix='', recurse=True, remove_duplicate=True):
         """(path, parameter) for each parameter, once unless remove_duplicate is False."""
         seen = set()
-        for path, member in self._named_members(lambda module: module._own(PARAMETER), prefix, recurse, remove_duplicate):
+        for path, member in self._named_members(lambda module: module._parameters.items(), prefix, recurse, remove_duplicate):
             seen.add(member)
             yield path, member
-        for path, member in self._named_members(lambda module: module._by_hand_names(), prefix, recurse):
+        for path, member in self._named_members(members.named_by_hand, prefix, recurse):
             if member not in seen:
                 yield path, member
 
@@ -341,28 +311,16 @@ class Module(State, _gt._Caller):
         """Each parameter, once."""
         if type(self).named_parameters is not Module.named_parameters:
             return Parameters(parameter for _, parameter in self.named_parameters(recurse=recurse))
-        found, modules = {}, self._tree({}) if recurse else (self,)
+        found, modules = {}, members.tree(self, {}) if recurse else (self,)
         for module in modules:
-            values = module.__dict__
-            for name, kind in values['_members'].items():
-                if kind == PARAMETER and values[name] is not None:
-                    found[values[name]] = True
+            found.update((tensor, True) for tensor in module._parameters.values() if tensor is not None)
         for module in modules:
-            found.update((tensor, True) for tensor in module.__dict__.get('_by_hand', ()))
+            found.update((tensor, True) for tensor in members.added_by_hand(module._parameters))
         return Parameters(found)
-
-    def _tree(self, found):
-        """This module and all below it, once each, as the keys of a dictionary."""
-        found[self] = True
-        values = self.__dict__
-        for name, kind in values['_members'].items():
-            if kind == MODULE and values[name] is not None and values[name] not in found:
-                values[name]._tree(found)
-        return found
 
     def named_buffers(self, prefix='', recurse=True, remove_duplicate=True):
         """(path, tensor) for each buffer, once unless remove_duplicate is False."""
-        return self._named_members(lambda module: module._own(BUFFER), prefix, recurse, remove_duplicate)
+        return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse=True):
         """Each buffer, once."""
@@ -382,8 +340,8 @@ class Module(State, _gt._Caller):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for _, parameter in self._own(PARAMETER):
-            if not is_lazy(parameter):
+        for parameter in self._parameters.values():
+            if parameter is not None and not is_lazy(parameter):
                 gradient, needed = parameter.grad, parameter.requires_grad
                 with no_grad():
                     value = fn(parameter.data)
@@ -393,8 +351,8 @@ class Module(State, _gt._Caller):
                 if gradient is not None:
                     with no_grad():
                         parameter.grad = fn(gradient)
-        for name, tensor in self._own(BUFFER):
-            if not is_lazy(tensor):
+        for name, tensor in self._buffers.items():
+            if tensor is not None and not is_lazy(tensor):
                 self._buffers[name] = fn(tensor)
         return self
 
@@ -425,9 +383,6 @@ class Module(State, _gt._Caller):
             parameter.requires_grad_(requires_grad)
         return self
 
-    def _to_dtype(self, dtype):
-        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
-
     def type(self, dst_type):
         """Convert all parameters and buffers."""
         return self._apply(lambda tensor: tensor.to(dst_type) if isinstance(dst_type, _gt.dtype) else tensor.type(dst_type))
@@ -445,11 +400,13 @@ class Module(State, _gt._Caller):
         for value in itertools.chain(args, kwargs.values()):
             if isinstance(value, (_gt.dtype, Tensor)):
                 dtype = value.dtype if isinstance(value, Tensor) else value
+            elif isinstance(value, str):
+                gt.device(value)  # an unknown one raises
         if dtype is None:
             return self
         if not gt.empty(0, dtype=dtype).is_floating_point() and not dtype.name.startswith('complex'):
             raise TypeError(f'nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}')
-        return self._to_dtype(dtype)
+        return _to_dtype(self, dtype)
 
     def to_empty(self, *, device, recurse=True):
         """Replace all values by undefined ones, without copying."""
@@ -457,19 +414,19 @@ class Module(State, _gt._Caller):
 
     def float(self):
         """Convert all floating point parameters and buffers to float32."""
-        return self._to_dtype(_gt.float32)
+        return _to_dtype(self, _gt.float32)
 
     def double(self):
         """Convert all floating point parameters and buffers to float64."""
-        return self._to_dtype(_gt.float64)
+        return _to_dtype(self, _gt.float64)
 
     def half(self):
         """Convert all floating point parameters and buffers to float16."""
-        return self._to_dtype(_gt.float16)
+        return _to_dtype(self, _gt.float16)
 
     def bfloat16(self):
         """Convert all floating point parameters and buffers to bfloat16."""
-        return self._to_dtype(_gt.bfloat16)
+        return _to_dtype(self, _gt.bfloat16)
 
     def cpu(self):
         """The module itself, as to(device) is."""
@@ -487,9 +444,8 @@ class Module(State, _gt._Caller):
 
     def compile(self, *args, **kwargs):
         """Make each call of the module a hot path, as gt.compile does. The arguments are those of gt.compile."""
-        if not kwargs.get('disable'):
-            self.__dict__['_region'] = next(hooks.regions)
-            self.__dict__['_hooked'] = True
+        from gt.compiler import compile
+        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)
 
     # ---- text ----------------------------------------------------------------------------------------------
 
@@ -509,4 +465,17 @@ class Module(State, _gt._Caller):
         return f'{self._get_name()}(\n  ' + '\n  '.join(lines + children) + '\n)'
 
     def __dir__(self):
-        return [name for name in super().__dir__() if not name[0].isdigit()]
+        names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers]
+        return sorted(name for name in names if not name[0].isdigit())
+
+    def _replicate_for_data_parallel(self):
+        """A module with the same values, and no parameters of its own."""
+        replica = self.__new__(type(self))
+        replica.__dict__ = self.__dict__.copy()
+        replica._parameters = {}
+        replica._buffers, replica._modules = replica._buffers.copy(), replica._modules.copy()
+        replica._is_replica = True
+        return replica
+
+
+_gt._fast_attributes(Module)

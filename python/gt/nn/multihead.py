@@ -4,6 +4,7 @@ import math
 
 import gt
 from gt import _gt
+from gt.nn import functional as F
 from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -55,7 +56,6 @@ def _one_mask(q, keys, heads, attn_mask, key_padding_mask, is_causal):
 def attend(q, k, v, heads, bias_k=None, bias_v=None, add_zero_attn=False, dropout_p=0.0, key_padding_mask=None,
            attn_mask=None, need_weights=True, average_attn_weights=True, is_causal=False):
     """Attention of projected q (N, L, E), k and v (N, S, E) in heads: the outputs (N, L, E), and weights or None."""
-    from gt.nn import functional as F
     batch, queries, width = q.shape
     given = k.shape[1]
     mask = _one_mask(q, given, heads, attn_mask, key_padding_mask, is_causal)
@@ -78,7 +78,6 @@ def attend(q, k, v, heads, bias_k=None, bias_v=None, add_zero_attn=False, dropou
 
 def in_projection(query, key, value, weight, weights, bias):
     """Queries, keys and values from one weight (3 E, E) or from three."""
-    from gt.nn import functional as F
     if weight is not None and query is key is value:
         return F.linear(query, weight, bias).chunk(3, -1)
     weights = weight.chunk(3) if weight is not None else weights
@@ -110,7 +109,6 @@ def multi_head_attention_forward(
         use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
         static_v=None, average_attn_weights=True, is_causal=False):
     """What MultiheadAttention computes, of (L, N, E) or (L, E) and weights given as arguments."""
-    from gt.nn import functional as F
     batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if query.shape[-1] != embed_dim_to_check:
         raise AssertionError(f'was expecting embedding dimension of {embed_dim_to_check}, but got {query.shape[-1]}')
@@ -185,11 +183,14 @@ class MultiheadAttention(Module):
         A bool mask is True where a query must not see a key; a float mask is added to the scores. is_causal says that
         attn_mask is the causal one.
         """
+        if F.multi_head_attention_forward is not multi_head_attention_forward:  # the program has put another function there
+            return self._gt_called(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights,
+                                   is_causal)
         batched = check_shapes(query, key, value, key_padding_mask, attn_mask, self.num_heads)
         if query is key is value:
-            query = key = value = self._arranged(query, batched)
+            query = key = value = self._gt_arranged(query, batched)
         else:
-            query, key, value = (self._arranged(tensor, batched) for tensor in (query, key, value))
+            query, key, value = (self._gt_arranged(tensor, batched) for tensor in (query, key, value))
         if query.shape[-1] != self.embed_dim:
             raise AssertionError(f'was expecting embedding dimension of {self.embed_dim}, but got {query.shape[-1]}')
         if key_padding_mask is not None and not batched:
@@ -199,10 +200,25 @@ class MultiheadAttention(Module):
         output, weights = attend(q, k, v, self.num_heads, self.bias_k, self.bias_v, self.add_zero_attn,
                                  self.dropout if self.training else 0.0, key_padding_mask, attn_mask, need_weights,
                                  average_attn_weights, is_causal)
-        output = self.out_proj(output)
+        output = F.linear(output, self.out_proj.weight, self.out_proj.bias)
         if not batched:
             return output.squeeze(0), None if weights is None else weights.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1), weights
+
+    def _gt_called(self, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal):
+        """forward() by F.multi_head_attention_forward, whose tensors are (L, N, E)."""
+        turned = self.batch_first and query.ndim == 3
+        if turned:
+            query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
+        separate = {} if self._qkv_same_embed_dim else dict(
+            use_separate_proj_weight=True, q_proj_weight=self.q_proj_weight, k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight)
+        output, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
+            self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=self.training,
+            key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights, is_causal=is_causal, **separate)
+        return output.transpose(0, 1) if turned else output, weights
 
     def merge_masks(self, attn_mask, key_padding_mask, query):
         """One mask of both, and its kind: 0 for attn_mask alone, 1 for key_padding_mask alone, 2 for both."""
@@ -216,7 +232,7 @@ class MultiheadAttention(Module):
             batch if attn_mask.ndim == 3 else 1), length, length).expand(batch, self.num_heads, length, length)
         return attention + padding, 2
 
-    def _arranged(self, tensor, batched):
+    def _gt_arranged(self, tensor, batched):
         """The input as (N, L, features)."""
         if not batched:
             return tensor.unsqueeze(0)

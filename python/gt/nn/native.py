@@ -2,6 +2,7 @@
 their gradients need, and grid_sampler, whose options are numbers."""
 
 from gt._gt import zeros
+from gt.client.halves import HALVES, in_float32
 from gt.nn import functional
 
 
@@ -13,8 +14,13 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     result = functional.layer_norm(input, normalized_shape, weight, bias, eps)
     lead = input.ndim - len(normalized_shape)
     dims = list(range(lead, input.ndim))
-    mean = input.mean(dims, keepdim=True)
-    return result, mean, (input.var(dims, correction=0, keepdim=True) + eps).rsqrt()
+    return result, input.mean(dims, keepdim=True), _inverse_deviation(input, dims, eps, True)
+
+
+def _inverse_deviation(input, dims, eps, keepdim=False):
+    if input.dtype in HALVES:
+        return in_float32(_inverse_deviation, input.dtype, input, dims, eps, keepdim)
+    return (input.var(dims, correction=0, keepdim=keepdim) + eps).rsqrt()
 
 
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
@@ -24,7 +30,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     if not training:
         return result, zeros(0, dtype=input.dtype), zeros(0, dtype=input.dtype)
     dims = [d for d in range(input.ndim) if d != 1]
-    return result, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
+    return result, input.mean(dims), _inverse_deviation(input, dims, eps)
 
 
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):

@@ -77,7 +77,7 @@ class _NormBase(Module):
     """Common to batch and instance normalisation: weight and bias, running values, and the check of the input."""
 
     _version = 2
-    ranks = ()  # the allowed numbers of dimensions
+    _gt_ranks = ()  # the allowed numbers of dimensions
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None,
                  dtype=None):
@@ -105,8 +105,8 @@ class _NormBase(Module):
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input):
-        if self.ranks and input.ndim not in self.ranks:
-            raise ValueError(f'expected {" or ".join(f"{rank}D" for rank in self.ranks)} input '
+        if self._gt_ranks and input.ndim not in self._gt_ranks:
+            raise ValueError(f'expected {" or ".join(f"{rank}D" for rank in self._gt_ranks)} input '
                              f'(got {input.ndim}D input)')
 
     def extra_repr(self):
@@ -141,19 +141,19 @@ class _BatchNorm(_NormBase):
 class BatchNorm1d(_BatchNorm):
     """Batch normalisation of (N, C) or (N, C, L)."""
 
-    ranks = (2, 3)
+    _gt_ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """Batch normalisation of (N, C, H, W)."""
 
-    ranks = (4,)
+    _gt_ranks = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W)."""
 
-    ranks = (5,)
+    _gt_ranks = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -195,7 +195,7 @@ class _InstanceNorm(_NormBase):
     def forward(self, input):
         """The normalised input, with or without a batch dimension."""
         self._check_input_dim(input)
-        batched = input.ndim == self.ranks[1]
+        batched = input.ndim == self._gt_ranks[1]
         channels = input.shape[1 if batched else 0]
         if channels != self.num_features:
             if self.affine:
@@ -213,19 +213,19 @@ class _InstanceNorm(_NormBase):
 class InstanceNorm1d(_InstanceNorm):
     """Instance normalisation of (N, C, L) or (C, L)."""
 
-    ranks = (2, 3)
+    _gt_ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
     """Instance normalisation of (N, C, H, W) or (C, H, W)."""
 
-    ranks = (3, 4)
+    _gt_ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
     """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
 
-    ranks = (4, 5)
+    _gt_ranks = (4, 5)
 
 
 class LocalResponseNorm(Module):

@@ -1,6 +1,7 @@
 """Normalisation as functions, with torch.nn.functional's arguments; norm.py has the modules."""
 
 import gt
+from gt import _gt
 from gt.client.arrangement import pad
 from gt.nn.spatial import avg_pool2d
 
@@ -40,6 +41,11 @@ def _per_channel(tensor, input):
     return None if tensor is None else tensor.reshape(1, -1, *(1,) * (input.ndim - 2))
 
 
+def _dense(tensor):
+    """What PyTorch's contiguous() is to the graph, without a copy."""
+    return tensor if tensor is None or tensor.is_contiguous() else _gt._copied(tensor)
+
+
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Mean 0 and variance 1 over each group of channels (dimension 1), times weight, plus bias."""
     if input.ndim < 2:
@@ -49,8 +55,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
                            f'shape {list(input.shape)} and num_groups={num_groups}')
     if not input.numel():
         return _affine(input, _per_channel(weight, input), _per_channel(bias, input))
-    groups = input.reshape(input.shape[0], num_groups, -1)._layer_norm(1, None, None, eps)
-    return _affine(groups.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input))
+    groups = _dense(input).reshape(input.shape[0], num_groups, -1)._layer_norm(1, None, None, eps)
+    return _affine(groups.reshape(input.shape), _per_channel(_dense(weight), input), _per_channel(bias, input))
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -95,6 +101,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
             mean, variance = samples.mean((0, 2)), samples.var(2).mean(0)
             running_mean._become(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
             running_var._become(running_var * (1 - momentum) + variance.to(running_var.dtype) * momentum)
+    weight = weight if weight is None else _gt._copied(weight)  # PyTorch repeats it for each sample
     return group_norm(input, input.shape[1], weight, bias, eps)
 
 

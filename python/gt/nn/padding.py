@@ -7,18 +7,18 @@ from gt.nn.module import Module
 class _Pad(Module):
     """`padding` is one number for every side, or (left, right, top, bottom, front, back), the last dimension first."""
 
-    dimensions, mode = 1, 'constant'
+    _gt_dimensions, _gt_mode = 1, 'constant'
 
     def __init__(self, padding):
         super().__init__()
-        sides = 2 * self.dimensions
+        sides = 2 * self._gt_dimensions
         self.padding = (padding,) * sides if hasattr(padding, '__index__') else tuple(padding)
         if len(self.padding) != sides:
             raise ValueError(f'expected 1 or {sides} numbers of padding, got {len(self.padding)}')
 
     def forward(self, input):
         """The padded input."""
-        return F.pad(input, self.padding, self.mode)
+        return F.pad(input, self.padding, self._gt_mode)
 
     def extra_repr(self):
         return f'{self.padding}'
@@ -52,19 +52,19 @@ class _ZeroPad(_ConstantPad):
 class _ReflectionPad(_Pad):
     """The elements next to the edge, mirrored."""
 
-    mode = 'reflect'
+    _gt_mode = 'reflect'
 
 
 class _ReplicationPad(_Pad):
     """The elements at the edge, repeated."""
 
-    mode = 'replicate'
+    _gt_mode = 'replicate'
 
 
 class _CircularPad(_Pad):
     """The elements from the other edge."""
 
-    mode = 'circular'
+    _gt_mode = 'circular'
 
 
 class ConstantPad1d(_ConstantPad):
@@ -74,13 +74,13 @@ class ConstantPad1d(_ConstantPad):
 class ConstantPad2d(_ConstantPad):
     """The same value around the last two dimensions."""
 
-    dimensions = 2
+    _gt_dimensions = 2
 
 
 class ConstantPad3d(_ConstantPad):
     """The same value around the last three dimensions."""
 
-    dimensions = 3
+    _gt_dimensions = 3
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
@@ -102,13 +102,13 @@ class ReflectionPad1d(_ReflectionPad):
 class ReflectionPad2d(_ReflectionPad):
     """The elements next to the edges of the last two dimensions, mirrored."""
 
-    dimensions = 2
+    _gt_dimensions = 2
 
 
 class ReflectionPad3d(_ReflectionPad):
     """The elements next to the edges of the last three dimensions, mirrored."""
 
-    dimensions = 3
+    _gt_dimensions = 3
 
 
 class ReplicationPad1d(_ReplicationPad):
@@ -118,13 +118,13 @@ class ReplicationPad1d(_ReplicationPad):
 class ReplicationPad2d(_ReplicationPad):
     """The elements at the edges of the last two dimensions, repeated."""
 
-    dimensions = 2
+    _gt_dimensions = 2
 
 
 class ReplicationPad3d(_ReplicationPad):
     """The elements at the edges of the last three dimensions, repeated."""
 
-    dimensions = 3
+    _gt_dimensions = 3
 
 
 class CircularPad1d(_CircularPad):
@@ -134,10 +134,10 @@ class CircularPad1d(_CircularPad):
 class CircularPad2d(_CircularPad):
     """The elements from the other edges of the last two dimensions."""
 
-    dimensions = 2
+    _gt_dimensions = 2
 
 
 class CircularPad3d(_CircularPad):
     """The elements from the other edges of the last three dimensions."""
 
-    dimensions = 3
+    _gt_dimensions = 3

@@ -8,7 +8,7 @@ from gt.nn.module import Module
 class _MaxPool(Module):
     """The largest element of each window."""
 
-    function = None
+    _gt_function = None
 
     def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
         super().__init__()
@@ -17,7 +17,7 @@ class _MaxPool(Module):
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
     def forward(self, input):
-        return self.function(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
+        return getattr(F, self._gt_function)(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
                              self.return_indices)
 
     def extra_repr(self):
@@ -28,35 +28,35 @@ class _MaxPool(Module):
 class MaxPool1d(_MaxPool):
     """max_pool1d."""
 
-    function = staticmethod(F.max_pool1d)
+    _gt_function = 'max_pool1d'
 
 
 class MaxPool2d(_MaxPool):
     """max_pool2d."""
 
-    function = staticmethod(F.max_pool2d)
+    _gt_function = 'max_pool2d'
 
 
 class MaxPool3d(_MaxPool):
     """max_pool3d."""
 
-    function = staticmethod(F.max_pool3d)
+    _gt_function = 'max_pool3d'
 
 
 class _Unpool(Module):
     """The reverse of a max pooling with return_indices."""
 
-    function, dimensions = None, None
+    _gt_function, _gt_dimensions = None, None
 
     def __init__(self, kernel_size, stride=None, padding=0):
         super().__init__()
-        self.kernel_size = per_dimension(kernel_size, self.dimensions)
-        self.stride = per_dimension(kernel_size if stride is None else stride, self.dimensions)
-        self.padding = per_dimension(padding, self.dimensions)
+        self.kernel_size = per_dimension(kernel_size, self._gt_dimensions)
+        self.stride = per_dimension(kernel_size if stride is None else stride, self._gt_dimensions)
+        self.padding = per_dimension(padding, self._gt_dimensions)
 
     def forward(self, input, indices, output_size=None):
         """Maxima at their places, and zeros."""
-        return self.function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return getattr(F, self._gt_function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self):
         return f'kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}'
@@ -65,25 +65,25 @@ class _Unpool(Module):
 class MaxUnpool1d(_Unpool):
     """max_unpool1d."""
 
-    function, dimensions = staticmethod(F.max_unpool1d), 1
+    _gt_function, _gt_dimensions = 'max_unpool1d', 1
 
 
 class MaxUnpool2d(_Unpool):
     """max_unpool2d."""
 
-    function, dimensions = staticmethod(F.max_unpool2d), 2
+    _gt_function, _gt_dimensions = 'max_unpool2d', 2
 
 
 class MaxUnpool3d(_Unpool):
     """max_unpool3d."""
 
-    function, dimensions = staticmethod(F.max_unpool3d), 3
+    _gt_function, _gt_dimensions = 'max_unpool3d', 3
 
 
 class _LPPool(Module):
     """Power averages of windows."""
 
-    function = None
+    _gt_function = None
 
     def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
         super().__init__()
@@ -91,7 +91,7 @@ class _LPPool(Module):
 
     def forward(self, input):
         """The pooled input."""
-        return self.function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return getattr(F, self._gt_function)(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self):
         return (f'norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, '
@@ -101,25 +101,25 @@ class _LPPool(Module):
 class LPPool1d(_LPPool):
     """lp_pool1d."""
 
-    function = staticmethod(F.lp_pool1d)
+    _gt_function = 'lp_pool1d'
 
 
 class LPPool2d(_LPPool):
     """lp_pool2d."""
 
-    function = staticmethod(F.lp_pool2d)
+    _gt_function = 'lp_pool2d'
 
 
 class LPPool3d(_LPPool):
     """lp_pool3d."""
 
-    function = staticmethod(F.lp_pool3d)
+    _gt_function = 'lp_pool3d'
 
 
 class _FractionalMaxPool(Module):
     """Maxima of windows at random places."""
 
-    function, dimensions = None, None
+    _gt_function, _gt_dimensions = None, None
 
     def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         super().__init__()
@@ -127,31 +127,31 @@ class _FractionalMaxPool(Module):
         if (output_size is None) == (output_ratio is None):
             raise ValueError(f'{name} requires specifying either an output size, or a pooling ratio'
                              if output_size is None else 'only one of output_size and output_ratio may be specified')
-        self.kernel_size = per_dimension(kernel_size, self.dimensions)
+        self.kernel_size = per_dimension(kernel_size, self._gt_dimensions)
         self.return_indices = return_indices
         self.register_buffer('_random_samples', _random_samples)
-        self.output_size = None if output_size is None else per_dimension(output_size, self.dimensions)
+        self.output_size = None if output_size is None else per_dimension(output_size, self._gt_dimensions)
         self.output_ratio = None if output_ratio is None else (
-            tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * self.dimensions)
+            tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * self._gt_dimensions)
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(f'output_ratio must be between 0 and 1 (got {output_ratio})')
 
     def forward(self, input):
         """The maxima, and their places if return_indices."""
-        return self.function(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+        return getattr(F, self._gt_function)(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
                              self._random_samples)
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
     """fractional_max_pool2d."""
 
-    function, dimensions = staticmethod(F.fractional_max_pool2d), 2
+    _gt_function, _gt_dimensions = 'fractional_max_pool2d', 2
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """fractional_max_pool3d."""
 
-    function, dimensions = staticmethod(F.fractional_max_pool3d), 3
+    _gt_function, _gt_dimensions = 'fractional_max_pool3d', 3
 
 
 class AvgPool1d(Module):
@@ -174,7 +174,7 @@ class AvgPool1d(Module):
 class _AvgPool(Module):
     """The average of each window."""
 
-    function = None
+    _gt_function = None
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
                  divisor_override=None):
@@ -184,7 +184,7 @@ class _AvgPool(Module):
         self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
 
     def forward(self, input):
-        return self.function(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+        return getattr(F, self._gt_function)(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
                              self.divisor_override)
 
     def extra_repr(self):
@@ -194,26 +194,26 @@ class _AvgPool(Module):
 class AvgPool2d(_AvgPool):
     """avg_pool2d."""
 
-    function = staticmethod(F.avg_pool2d)
+    _gt_function = 'avg_pool2d'
 
 
 class AvgPool3d(_AvgPool):
     """avg_pool3d."""
 
-    function = staticmethod(F.avg_pool3d)
+    _gt_function = 'avg_pool3d'
 
 
 class _Adaptive(Module):
     """Pooling with one window per element of the output size."""
 
-    function = None
+    _gt_function = None
 
     def __init__(self, output_size):
         super().__init__()
         self.output_size = output_size
 
     def forward(self, input):
-        return self.function(input, self.output_size)
+        return getattr(F, self._gt_function)(input, self.output_size)
 
     def extra_repr(self):
         return f'output_size={self.output_size}'
@@ -222,19 +222,19 @@ class _Adaptive(Module):
 class AdaptiveAvgPool1d(_Adaptive):
     """adaptive_avg_pool1d."""
 
-    function = staticmethod(F.adaptive_avg_pool1d)
+    _gt_function = 'adaptive_avg_pool1d'
 
 
 class AdaptiveAvgPool2d(_Adaptive):
     """adaptive_avg_pool2d."""
 
-    function = staticmethod(F.adaptive_avg_pool2d)
+    _gt_function = 'adaptive_avg_pool2d'
 
 
 class AdaptiveAvgPool3d(_Adaptive):
     """adaptive_avg_pool3d."""
 
-    function = staticmethod(F.adaptive_avg_pool3d)
+    _gt_function = 'adaptive_avg_pool3d'
 
 
 class _AdaptiveMax(_Adaptive):
@@ -245,25 +245,25 @@ class _AdaptiveMax(_Adaptive):
         self.return_indices = return_indices
 
     def forward(self, input):
-        return self.function(input, self.output_size, self.return_indices)
+        return getattr(F, self._gt_function)(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
     """adaptive_max_pool1d."""
 
-    function = staticmethod(F.adaptive_max_pool1d)
+    _gt_function = 'adaptive_max_pool1d'
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
     """adaptive_max_pool2d."""
 
-    function = staticmethod(F.adaptive_max_pool2d)
+    _gt_function = 'adaptive_max_pool2d'
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):
     """adaptive_max_pool3d."""
 
-    function = staticmethod(F.adaptive_max_pool3d)
+    _gt_function = 'adaptive_max_pool3d'
 
 
 class Upsample(Module):

@@ -7,6 +7,7 @@ pooling.py, the modules.
 import math
 
 from gt import _gt
+from gt.client.halves import HALVES, in_float32
 
 
 def _numbers(value, dimensions, name):
@@ -279,6 +280,8 @@ def interpolate(input, size=None, scale_factor=None, mode='nearest', align_corne
     if dimensions not in allowed:
         raise NotImplementedError(f'Got {input.ndim}D input, but {mode} mode needs '
                                   f'{" or ".join(f"{n + 2}D" for n in allowed) or "another name"} input')
+    if input.dtype in HALVES and number > 1:  # rounded once, and not after each axis
+        return in_float32(interpolate, input.dtype, input, size, scale_factor, mode, align_corners, recompute_scale_factor)
     result = input
     for axis, length, factor in reversed(list(zip(range(2, input.ndim), sizes, factors))):  # rows are copied last
         if length != input.shape[axis] or factor not in (0.0, 1.0):

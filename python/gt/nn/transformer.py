@@ -24,7 +24,7 @@ def _activation(given):
 class _Layer(Module):
     """Common to both kinds of layers: the two-layer network and the normalisations."""
 
-    def _add_network(self, d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, parts):
+    def _gt_add_network(self, d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, parts):
         """Modules in the order in which PyTorch's state has them, one normalisation and one dropout for each part."""
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.dropout = Dropout(dropout)
@@ -36,10 +36,10 @@ class _Layer(Module):
             setattr(self, f'dropout{k}', Dropout(dropout))
         self.activation = _activation(activation)
 
-    def _attended(self, x, mask, padding, is_causal):
+    def _gt_attended(self, x, mask, padding, is_causal):
         return self.dropout1(self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)[0])
 
-    def _fed_forward(self, x, dropout):
+    def _gt_fed_forward(self, x, dropout):
         return dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
@@ -54,17 +54,17 @@ class TransformerEncoderLayer(_Layer):
                  batch_first=False, norm_first=False, bias=True, device=None, dtype=None):
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self._add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 2)
+        self._gt_add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 2)
         self.activation_relu_or_gelu = {F.relu: 1, F.gelu: 2}.get(self.activation, 0)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         """The encoded sequence. is_causal says that src_mask is the causal one."""
         masks = src_mask, src_key_padding_mask, is_causal
         if self.norm_first:
-            src = src + self._attended(self.norm1(src), *masks)
-            return src + self._fed_forward(self.norm2(src), self.dropout2)
-        src = self.norm1(src + self._attended(src, *masks))
-        return self.norm2(src + self._fed_forward(src, self.dropout2))
+            src = src + self._gt_attended(self.norm1(src), *masks)
+            return src + self._gt_fed_forward(self.norm2(src), self.dropout2)
+        src = self.norm1(src + self._gt_attended(src, *masks))
+        return self.norm2(src + self._gt_fed_forward(src, self.dropout2))
 
 
 class TransformerDecoderLayer(_Layer):
@@ -79,9 +79,9 @@ class TransformerDecoderLayer(_Layer):
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
         self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self._add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 3)
+        self._gt_add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 3)
 
-    def _remembered(self, x, memory, mask, padding, is_causal):
+    def _gt_remembered(self, x, memory, mask, padding, is_causal):
         return self.dropout2(self.multihead_attn(x, memory, memory, padding, False, mask, is_causal=is_causal)[0])
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
@@ -90,12 +90,12 @@ class TransformerDecoderLayer(_Layer):
         own = tgt_mask, tgt_key_padding_mask, tgt_is_causal
         theirs = memory, memory_mask, memory_key_padding_mask, memory_is_causal
         if self.norm_first:
-            tgt = tgt + self._attended(self.norm1(tgt), *own)
-            tgt = tgt + self._remembered(self.norm2(tgt), *theirs)
-            return tgt + self._fed_forward(self.norm3(tgt), self.dropout3)
-        tgt = self.norm1(tgt + self._attended(tgt, *own))
-        tgt = self.norm2(tgt + self._remembered(tgt, *theirs))
-        return self.norm3(tgt + self._fed_forward(tgt, self.dropout3))
+            tgt = tgt + self._gt_attended(self.norm1(tgt), *own)
+            tgt = tgt + self._gt_remembered(self.norm2(tgt), *theirs)
+            return tgt + self._gt_fed_forward(self.norm3(tgt), self.dropout3)
+        tgt = self.norm1(tgt + self._gt_attended(tgt, *own))
+        tgt = self.norm2(tgt + self._gt_remembered(tgt, *theirs))
+        return self.norm3(tgt + self._gt_fed_forward(tgt, self.dropout3))
 
 
 def _copies(layer, count):

@@ -25,7 +25,7 @@ class Adafactor(Optimizer):
                                       foreach=foreach, maximize=maximize))
 
     @staticmethod
-    def _variance(state, g, keep, least):
+    def _gt_variance(state, g, keep, least):
         """The running estimate of the squares of gradients."""
         if g.ndim < 2:
             state['variance'] = state['variance'] + (g.square() - state['variance']) * keep
@@ -35,10 +35,10 @@ class Adafactor(Optimizer):
         state['col_var'] = state['col_var'] + (columns - state['col_var']) * keep
         return state['row_var'] @ state['col_var'] / state['row_var'].mean(-2, True).clamp(min=least)
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, (least, smallest), limit, decay = group['lr'], group['eps'], group['d'], group['weight_decay']
-        for p, g in self.gradients(group, decays=False):
+        for p, g in self._gt_gradients(group, decays=False):
             state, precision = self.state[p], _PRECISION[p.dtype.name] if least is None else least
             if not state:
                 state['step'] = 0.0
@@ -52,7 +52,7 @@ class Adafactor(Optimizer):
             rate = (p.norm() / root).clamp(min=smallest) * min(lr, 1 / math.sqrt(step))
             if decay:
                 p *= 1 - lr * decay
-            variance = self._variance(state, g, step ** group['beta2_decay'], precision)
+            variance = self._gt_variance(state, g, step ** group['beta2_decay'], precision)
             change = variance.clamp(min=precision ** 2).rsqrt() * g
             p -= change * (rate / (change.norm() / (root * limit)).clamp(min=1.0))
 
@@ -95,13 +95,13 @@ class Muon(Optimizer):
                                      f'gt.Size({list(p.shape)})')
 
     @staticmethod
-    def _rate(lr, adjustment, shape):
+    def _gt_rate(lr, adjustment, shape):
         rows, columns = shape
         if adjustment == 'match_rms_adamw':
             return lr * 0.2 * math.sqrt(max(rows, columns))
         return lr * math.sqrt(max(1, rows / columns))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, momentum, keep = group['lr'], group['momentum'], 1 - group['momentum']
         for p in group['params']:
@@ -116,4 +116,4 @@ class Muon(Optimizer):
             change = g + (buffer - g) * momentum if group['nesterov'] else buffer
             change = _orthogonalised(change, group['ns_coefficients'], group['ns_steps'], group['eps'])
             p *= 1 - lr * group['weight_decay']
-            p -= change.to(p.dtype) * self._rate(lr, group['adjust_lr_fn'], p.shape)
+            p -= change.to(p.dtype) * self._gt_rate(lr, group['adjust_lr_fn'], p.shape)

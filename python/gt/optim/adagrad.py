@@ -28,10 +28,10 @@ class Adagrad(Optimizer):
         """Raises: processes do not share the memory of GT tensors."""
         raise NotImplementedError('share_memory() is not supported: processes do not share the memory of GT tensors')
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, lr_decay, eps, states = group['lr'], group['lr_decay'], group['eps'], self.state
-        for p, g in self.gradients(group):
+        for p, g in self._gt_gradients(group):
             state = states[p]
             step, squares = state['step'], state['sum'] + g.square()
             state['step'], state['sum'] = step + 1, squares
@@ -49,10 +49,10 @@ class Adadelta(Optimizer):
         super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
                                       capturable=capturable, foreach=foreach, differentiable=differentiable))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, rho, eps = group['lr'], group['rho'], group['eps']
-        for p, g in self.gradients(group):
+        for p, g in self._gt_gradients(group):
             state = self.state[p]
             if not state:
                 state.update(step=0.0, square_avg=_gt.zeros_like(p), acc_delta=_gt.zeros_like(p))

@@ -19,12 +19,12 @@ class Adam(Optimizer):
                                       differentiable=differentiable, fused=fused,
                                       decoupled_weight_decay=decoupled_weight_decay))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps, weight_decay = group['lr'], group['betas'], group['eps'], group['weight_decay']
         amsgrad, decoupled, states = group['amsgrad'], group['decoupled_weight_decay'], self.state
         keep1, keep2 = 1 - beta1, 1 - beta2
-        for p, g in self.gradients(group, decays=not decoupled):
+        for p, g in self._gt_gradients(group, decays=not decoupled):
             state = states[p]
             if state:
                 step = state['step'] + 1
@@ -71,10 +71,10 @@ class Adamax(Optimizer):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
                                       maximize=maximize, differentiable=differentiable, capturable=capturable))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps = group['lr'], group['betas'], group['eps']
-        for p, g in self.gradients(group):
+        for p, g in self._gt_gradients(group):
             state = self.state[p]
             if not state:
                 state.update(step=0.0, exp_avg=_gt.zeros_like(p), exp_inf=_gt.zeros_like(p))
@@ -87,14 +87,14 @@ class Adamax(Optimizer):
 class _Corrected(Optimizer):
     """Common to NAdam and RAdam: running means and two kinds of weight decay."""
 
-    def _means(self, group):
+    def _gt_means(self, group):
         """(parameter, gradient, its state, mean, mean of squares, step) for each parameter with a gradient."""
         lr, (beta1, beta2), decay = group['lr'], group['betas'], group['weight_decay']
         decoupled = group['decoupled_weight_decay']
-        for p, g in self.gradients(group, decays=not decoupled):
+        for p, g in self._gt_gradients(group, decays=not decoupled):
             state = self.state[p]
             if not state:
-                state.update(step=0.0, exp_avg=_gt.zeros_like(p), exp_avg_sq=_gt.zeros_like(p), **self._first_state())
+                state.update(step=0.0, exp_avg=_gt.zeros_like(p), exp_avg_sq=_gt.zeros_like(p), **self._gt_first_state())
             step = state['step'] = state['step'] + 1
             if decay and decoupled:
                 p *= 1 - lr * decay
@@ -103,7 +103,7 @@ class _Corrected(Optimizer):
             yield p, g, state, mean, squares, step
 
     @staticmethod
-    def _first_state():
+    def _gt_first_state():
         return {}
 
 
@@ -122,13 +122,13 @@ class NAdam(_Corrected):
                                       differentiable=differentiable))
 
     @staticmethod
-    def _first_state():
+    def _gt_first_state():
         return {'mu_product': 1.0}
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps, decay = group['lr'], group['betas'], group['eps'], group['momentum_decay']
-        for p, g, state, mean, squares, step in self._means(group):
+        for p, g, state, mean, squares, step in self._gt_means(group):
             now = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
             then = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
             product = state['mu_product'] = state['mu_product'] * now
@@ -148,11 +148,11 @@ class RAdam(_Corrected):
                                       foreach=foreach, capturable=capturable,
                                       decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps = group['lr'], group['betas'], group['eps']
         longest = 2 / (1 - beta2) - 1
-        for p, _, _, mean, squares, step in self._means(group):
+        for p, _, _, mean, squares, step in self._gt_means(group):
             correction = 1 - beta2 ** step
             length = longest - 2 * step * beta2 ** step / correction
             rate = lr / (1 - beta1 ** step)
@@ -174,7 +174,7 @@ class SparseAdam(Optimizer):
         require_betas(betas)
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Raise if there is a gradient."""
         if any(p.grad is not None for p in group['params']):
             raise RuntimeError('SparseAdam does not support dense gradients, please consider Adam instead')

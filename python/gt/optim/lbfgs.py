@@ -127,22 +127,22 @@ class LBFGS(Optimizer):
 
     # ---- all parameters as one vector ----------------------------------------------------------------------
 
-    def _flat_gradient(self):
+    def _gt_flat_gradient(self):
         return gt.cat([gt.zeros(p.numel(), dtype=p.dtype) if p.grad is None else p.grad.reshape(-1) for p in self._params])
 
-    def _move(self, t, direction):
+    def _gt_move(self, t, direction):
         start = 0
         for p in self._params:
             count = p.numel()
             p += direction[start:start + count].reshape(p.shape) * t
             start += count
 
-    def _evaluated(self, closure, values, t, direction):
+    def _gt_evaluated(self, closure, values, t, direction):
         """The loss and gradient after a step from `values`, which is then undone."""
-        self._move(t, direction)
+        self._gt_move(t, direction)
         with gt.enable_grad():
             loss = float(closure())
-        gradient = self._flat_gradient()
+        gradient = self._gt_flat_gradient()
         for p, value in zip(self._params, values):
             p.copy_(value)
         return _Point(t, loss, gradient, float(gradient.dot(direction)))
@@ -150,7 +150,7 @@ class LBFGS(Optimizer):
     # ---- the method ----------------------------------------------------------------------------------------
 
     @staticmethod
-    def _direction(state, gradient, history_size):
+    def _gt_direction(state, gradient, history_size):
         """The direction of the next step, by the two loops over the history."""
         if state['n_iter'] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
@@ -175,19 +175,19 @@ class LBFGS(Optimizer):
             r = r + steps[k] * (weights[k] - changes[k].dot(r) * ro[k])
         return r
 
-    def _searched(self, closure, group, state, loss, gradient, slope, evaluations):
+    def _gt_searched(self, closure, group, state, loss, gradient, slope, evaluations):
         """A step by the line search: the new loss and gradient, and the number of evaluations."""
         if group['line_search_fn'] != 'strong_wolfe':
             raise RuntimeError("only 'strong_wolfe' is supported")
         values, direction = [p.detach().clone() for p in self._params], state['d']
 
         def evaluate(t):
-            return self._evaluated(closure, values, t, direction)
+            return self._gt_evaluated(closure, values, t, direction)
         search = _LineSearch(evaluate, _Point(0.0, loss, gradient, slope), state['t'], float(direction.abs().max()), 1e-9,
                              group['max_eval'] - evaluations)
         best = search.run()
         state['t'] = best.t
-        self._move(best.t, direction)
+        self._gt_move(best.t, direction)
         return best.loss, best.gradient, search.count
 
     @gt.no_grad()
@@ -199,13 +199,13 @@ class LBFGS(Optimizer):
         state.setdefault('n_iter', 0)
         with gt.enable_grad():
             first = closure()
-        loss, gradient, evaluations = float(first), self._flat_gradient(), 1
+        loss, gradient, evaluations = float(first), self._gt_flat_gradient(), 1
         state['func_evals'] += 1
         if float(gradient.abs().max()) <= group['tolerance_grad']:
             return first
         for iteration in range(1, group['max_iter'] + 1):
             state['n_iter'] += 1
-            direction = state['d'] = self._direction(state, gradient, group['history_size'])
+            direction = state['d'] = self._gt_direction(state, gradient, group['history_size'])
             state['prev_flat_grad'], state['prev_loss'] = gradient, loss
             state['t'] = min(1.0, 1.0 / float(gradient.abs().sum())) * lr if state['n_iter'] == 1 else lr
             slope = float(gradient.dot(direction))
@@ -213,13 +213,13 @@ class LBFGS(Optimizer):
                 break
             count = 0
             if group['line_search_fn'] is not None:
-                loss, gradient, count = self._searched(closure, group, state, loss, gradient, slope, evaluations)
+                loss, gradient, count = self._gt_searched(closure, group, state, loss, gradient, slope, evaluations)
             else:
-                self._move(state['t'], direction)
+                self._gt_move(state['t'], direction)
                 if iteration != group['max_iter']:
                     with gt.enable_grad():
                         loss = float(closure())
-                    gradient, count = self._flat_gradient(), 1
+                    gradient, count = self._gt_flat_gradient(), 1
             evaluations += count
             state['func_evals'] += count
             if iteration == group['max_iter'] or evaluations >= group['max_eval']:

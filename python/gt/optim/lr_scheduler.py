@@ -83,12 +83,12 @@ class LRScheduler:
         """The current rates."""
         return self._last_lr
 
-    def _warn_outside(self):
+    def _gt_warn_outside(self):
         if not self._get_lr_called_within_step:
             warnings.warn('To get the last learning rate computed by the scheduler, please use `get_last_lr()`.',
                           UserWarning, stacklevel=3)
 
-    def _rates(self, factor=None):
+    def _gt_rates(self, factor=None):
         """The current rates, times a factor."""
         if factor is None:
             return _values(self.optimizer, 'lr')
@@ -114,9 +114,9 @@ class LRScheduler:
             rates = self.get_lr() if closed is None else closed()
         finally:
             self._get_lr_called_within_step = False
-        self._set(rates)
+        self._gt_set(rates)
 
-    def _set(self, rates):
+    def _gt_set(self, rates):
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             _put(group, 'lr', rate)
         self._last_lr = _values(self.optimizer, 'lr')
@@ -167,7 +167,7 @@ class LambdaLR(_Lambdas):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         return [base * function(self.last_epoch) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
 
@@ -182,10 +182,10 @@ class MultiplicativeLR(_Lambdas):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         if self._is_initial:
-            return self._rates()
-        return [rate * function(self.last_epoch) for rate, function in zip(self._rates(), self.lr_lambdas, strict=True)]
+            return self._gt_rates()
+        return [rate * function(self.last_epoch) for rate, function in zip(self._gt_rates(), self.lr_lambdas, strict=True)]
 
 
 class StepLR(LRScheduler):
@@ -197,8 +197,8 @@ class StepLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
-        return self._rates(None if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma)
+        self._gt_warn_outside()
+        return self._gt_rates(None if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma)
 
     def _get_closed_form_lr(self):
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
@@ -213,10 +213,10 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         if self.last_epoch not in self.milestones:
-            return self._rates()
-        return self._rates(self.gamma ** self.milestones[self.last_epoch])
+            return self._gt_rates()
+        return self._gt_rates(self.gamma ** self.milestones[self.last_epoch])
 
     def _get_closed_form_lr(self):
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -232,8 +232,8 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
-        return self._rates(None if self._is_initial else self.gamma)
+        self._gt_warn_outside()
+        return self._gt_rates(None if self._is_initial else self.gamma)
 
     def _get_closed_form_lr(self):
         return [base * self.gamma ** self.last_epoch for base in self.base_lrs]
@@ -253,13 +253,13 @@ class LinearLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         epoch, rise = self.last_epoch, self.end_factor - self.start_factor
         if epoch == 0:
-            return self._rates(self.start_factor)
+            return self._gt_rates(self.start_factor)
         if self._is_initial or epoch > self.total_iters:
-            return self._rates()
-        return self._rates(1.0 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise))
+            return self._gt_rates()
+        return self._gt_rates(1.0 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise))
 
     def _get_closed_form_lr(self):
         rise = self.end_factor - self.start_factor
@@ -278,10 +278,10 @@ class ConstantLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         if self.last_epoch == 0:
-            return self._rates(self.factor)
-        return self._rates(None if self.last_epoch != self.total_iters else 1.0 / self.factor)
+            return self._gt_rates(self.factor)
+        return self._gt_rates(None if self.last_epoch != self.total_iters else 1.0 / self.factor)
 
     def _get_closed_form_lr(self):
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
@@ -297,11 +297,11 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         epoch, total = self.last_epoch, self.total_iters
         if self._is_initial or epoch > total:
-            return self._rates()
-        return self._rates(((1.0 - epoch / total) / (1.0 - (epoch - 1) / total)) ** self.power)
+            return self._gt_rates()
+        return self._gt_rates(((1.0 - epoch / total) / (1.0 - (epoch - 1) / total)) ** self.power)
 
     def _get_closed_form_lr(self):
         part = min(self.total_iters, self.last_epoch) / self.total_iters
@@ -317,17 +317,17 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         epoch, span, low = self.last_epoch, self.T_max, self.eta_min
         if self._is_initial:
-            return self._rates()
+            return self._gt_rates()
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
         if (epoch - 1 - span) % (2 * span) == 0:
             rise = (1 - math.cos(math.pi / span)) / 2
-            return [rate + (base - low) * rise for rate, base in zip(self._rates(), self.base_lrs, strict=True)]
+            return [rate + (base - low) * rise for rate, base in zip(self._gt_rates(), self.base_lrs, strict=True)]
         factor = (1 + math.cos(math.pi * epoch / span)) / (1 + math.cos(math.pi * (epoch - 1) / span))
-        return [factor * (rate - low) + low for rate in self._rates()]
+        return [factor * (rate - low) + low for rate in self._gt_rates()]
 
     def _get_closed_form_lr(self):
         part = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
@@ -349,11 +349,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
-    def _place(self, epoch):
+    def _gt_place(self, epoch):
         """Set the length of the current run and the place in it."""
         self.T_i, self.T_cur = self.T_0, epoch
         if epoch >= self.T_0 and self.T_mult == 1:
@@ -375,20 +375,20 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         elif epoch < 0:
             raise ValueError(f'Expected non-negative epoch, but got {epoch}')
         else:
-            self._place(epoch)
+            self._gt_place(epoch)
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
             rates = self.get_lr()
         finally:
             self._get_lr_called_within_step = False
-        self._set(rates)
+        self._gt_set(rates)
 
 
 class _Composed(LRScheduler):
     """Common to schedules that are made of others."""
 
-    def _check(self, optimizer, schedulers):
+    def _gt_check(self, optimizer, schedulers):
         name = type(self).__name__
         for k, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, 'optimizer'):
@@ -423,7 +423,7 @@ class SequentialLR(_Composed):
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         if len(schedulers) < 1:
             raise ValueError(f'{type(self).__name__} expects at least one scheduler, but got no scheduler.')
-        self._check(optimizer, schedulers)
+        self._gt_check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError('Sequential Schedulers expects number of schedulers provided to be one more than the number '
                              f'of milestone points, but got number of schedulers {len(schedulers)} and the number of '
@@ -467,7 +467,7 @@ class ChainedScheduler(_Composed):
         if len(schedulers) < 1:
             raise ValueError(f'{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.')
         optimizer = optimizer or schedulers[0].optimizer
-        self._check(optimizer, schedulers)
+        self._gt_check(optimizer, schedulers)
         self._schedulers, self.optimizer = schedulers, optimizer
         self._last_lr = _values(schedulers[-1].optimizer, 'lr')
 
@@ -481,18 +481,18 @@ class ChainedScheduler(_Composed):
 class _Cycled(LRScheduler):
     """Common to schedules that cycle momentum against the rate."""
 
-    def _start_momentum(self, optimizer, base_momentum, max_momentum, first):
+    def _gt_start_momentum(self, optimizer, base_momentum, max_momentum, first):
         if 'momentum' not in optimizer.defaults and 'betas' not in optimizer.defaults:
             raise ValueError('optimizer must support momentum or beta1 with `cycle_momentum` option enabled')
         self.use_beta1 = 'betas' in optimizer.defaults
         lows = _for_each_group('base_momentum', optimizer, base_momentum)
         highs = _for_each_group('max_momentum', optimizer, max_momentum)
         for low, high, group in zip(lows, highs, optimizer.param_groups) if first else ():
-            self._set_momentum(group, high)
+            self._gt_set_momentum(group, high)
             group['max_momentum'], group['base_momentum'] = high, low
         return lows, highs
 
-    def _set_momentum(self, group, momentum):
+    def _gt_set_momentum(self, group, momentum):
         if self.use_beta1:
             group['betas'] = (momentum, *group['betas'][1:])
         else:
@@ -521,7 +521,7 @@ class CyclicLR(_Cycled):
         self._init_scale_fn()
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.base_momentums, self.max_momentums = self._start_momentum(
+            self.base_momentums, self.max_momentums = self._gt_start_momentum(
                 optimizer, base_momentum, max_momentum, last_epoch == -1)
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
@@ -550,14 +550,14 @@ class CyclicLR(_Cycled):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
         scale = self.scale_fn(cycle if self.scale_mode == 'cycle' else self.last_epoch)
         if self.cycle_momentum:
             for group, low, high in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True):
-                self._set_momentum(group, high - (high - low) * height * scale)
+                self._gt_set_momentum(group, high - (high - low) * height * scale)
         return [base + (peak - base) * height * scale for base, peak in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self):
@@ -599,7 +599,7 @@ class OneCycleLR(_Cycled):
             self.total_steps = epochs * steps_per_epoch
         else:
             raise ValueError('You must define either total_steps OR (epochs AND steps_per_epoch)')
-        self._schedule_phases = self._phases(pct_start, three_phase)
+        self._schedule_phases = self._gt_phases(pct_start, three_phase)
         if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
             raise ValueError(f'Expected float between 0 and 1 pct_start, but got {pct_start}')
         if anneal_strategy not in ('cos', 'linear'):
@@ -611,10 +611,10 @@ class OneCycleLR(_Cycled):
             group['min_lr'] = group['initial_lr'] / final_div_factor
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self._start_momentum(optimizer, base_momentum, max_momentum, last_epoch == -1)
+            self._gt_start_momentum(optimizer, base_momentum, max_momentum, last_epoch == -1)
         super().__init__(optimizer, last_epoch)
 
-    def _phases(self, pct_start, three_phase):
+    def _gt_phases(self, pct_start, three_phase):
         """The last step of each phase, and the options of a group between which it goes."""
         def phase(end_step, start_lr, end_lr, start_momentum, end_momentum):
             return {'end_step': end_step, 'start_lr': start_lr, 'end_lr': end_lr, 'start_momentum': start_momentum,
@@ -626,14 +626,14 @@ class OneCycleLR(_Cycled):
                                'max_momentum'),
                 phase(self.total_steps - 1, 'initial_lr', 'min_lr', 'max_momentum', 'max_momentum')]
 
-    def _between(self, start, end, part):
+    def _gt_between(self, start, end, part):
         if self._anneal_func_type == 'linear':
             return (end - start) * part + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
 
     def get_lr(self):
         """The rate of each group; momentum, if cycled, is set too."""
-        self._warn_outside()
+        self._gt_warn_outside()
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
@@ -645,9 +645,9 @@ class OneCycleLR(_Cycled):
             start = phase['end_step']
         part, rates = (step - start) / (phase['end_step'] - start), []
         for group in self.optimizer.param_groups:
-            rates.append(self._between(group[phase['start_lr']], group[phase['end_lr']], part))
+            rates.append(self._gt_between(group[phase['start_lr']], group[phase['end_lr']], part))
             if self.cycle_momentum:
-                self._set_momentum(group, self._between(group[phase['start_momentum']], group[phase['end_momentum']], part))
+                self._gt_set_momentum(group, self._gt_between(group[phase['start_momentum']], group[phase['end_momentum']], part))
         return rates
 
 
@@ -667,7 +667,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
         self.patience, self.cooldown, self.eps, self.last_epoch = patience, cooldown, eps, 0
-        self._last_lr = self._rates()
+        self._last_lr = self._gt_rates()
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
 
@@ -709,7 +709,7 @@ class ReduceLROnPlateau(LRScheduler):
         if self.num_bad_epochs > self.patience:
             self._reduce_lr()
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-        self._last_lr = self._rates()
+        self._last_lr = self._gt_rates()
 
     def _reduce_lr(self):
         groups = self.optimizer.param_groups

@@ -18,11 +18,11 @@ class RMSprop(Optimizer):
                                       weight_decay=weight_decay, capturable=capturable, foreach=foreach,
                                       maximize=maximize, differentiable=differentiable))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, alpha, eps, momentum = group['lr'], group['alpha'], group['eps'], group['momentum']
         centered, keep, states = group['centered'], 1 - alpha, self.state
-        for p, g in self.gradients(group):
+        for p, g in self._gt_gradients(group):
             state = states[p]
             if state:
                 state['step'] += 1
@@ -56,10 +56,10 @@ class Rprop(Optimizer):
         super().__init__(params, dict(lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
                                       differentiable=differentiable, capturable=capturable))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         (shrink, grow), (least, most) = group['etas'], group['step_sizes']
-        for p, g in self.gradients(group, decays=False):
+        for p, g in self._gt_gradients(group, decays=False):
             state = self.state[p]
             if not state:
                 state.update(step=0.0, prev=_gt.zeros_like(p), step_size=_gt.full_like(g, float(group['lr'])))

@@ -10,7 +10,7 @@ class SGD(Optimizer):
     >>> optimizer = gt.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     """
 
-    takes_complex = True
+    _gt_takes_complex = True
 
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *,
                  maximize=False, foreach=None, differentiable=False, fused=None):
@@ -23,11 +23,11 @@ class SGD(Optimizer):
                                       nesterov=nesterov, maximize=maximize, foreach=foreach,
                                       differentiable=differentiable, fused=fused))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, momentum, keep, nesterov = group['lr'], group['momentum'], 1 - group['dampening'], group['nesterov']
         states = self.state
-        for p, g in self.gradients(group):
+        for p, g in self._gt_gradients(group):
             if momentum:
                 state = states[p]
                 buffer = state.get('momentum_buffer')
@@ -50,10 +50,10 @@ class ASGD(Optimizer):
         super().__init__(params, dict(lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
                                       maximize=maximize, differentiable=differentiable, capturable=capturable))
 
-    def update(self, group):
+    def _gt_update(self, group):
         """Update the parameters of a group."""
         lr, lambd, alpha, t0 = group['lr'], group['lambd'], group['alpha'], group['t0']
-        for p, g in self.gradients(group):
+        for p, g in self._gt_gradients(group):
             state = self.state[p]
             if not state:
                 state.update(step=0.0, eta=lr, mu=1.0, ax=_gt.zeros_like(p))

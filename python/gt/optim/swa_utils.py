@@ -154,7 +154,7 @@ class SWALR(LRScheduler):
 
     def get_lr(self):
         """The rate of each group."""
-        self._warn_outside()
+        self._gt_warn_outside()
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)

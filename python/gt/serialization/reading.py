@@ -69,8 +69,9 @@ def placer(map_location):
         return lambda storage, location: None
     if isinstance(map_location, dict):
         return lambda storage, location: device(map_location.get(location, location))
-    if isinstance(map_location, (str, bytes)) or not callable(map_location):
-        if not isinstance(map_location, str) and not hasattr(map_location, 'type'):
+    is_device = hasattr(map_location, 'type') and hasattr(map_location, 'index')
+    if isinstance(map_location, (str, bytes)) or is_device or not callable(map_location):
+        if not isinstance(map_location, str) and not is_device:
             raise TypeError(f'map_location: a device, text, a dict or a function, not {type(map_location).__name__}')
         device(str(map_location))
         return lambda storage, location: None

@@ -1,8 +1,8 @@
-"""Tools beside the tensors, as in torch.utils: data, checkpoint, tensorboard, dlpack."""
+"""Tools beside the tensors, as in torch.utils: data, checkpoint, hooks, tensorboard, dlpack."""
 
 from gt import _help
 
-_MODULES = ('checkpoint', 'data', 'dlpack', 'tensorboard')
+_MODULES = ('checkpoint', 'data', 'dlpack', 'hooks', 'tensorboard')
 
 
 def __getattr__(name):

@@ -475,7 +475,7 @@ RULE(atan2, X | Y)
     GY(NEG(MUL(share, x)));
 }
 
-RULE(hypot, X | Y | OUT)
+RULE(hypot, FOR_X(X) | FOR_Y(Y) | OUT)
 {
     gt_tensor *share = DIV(f->g, f->out);
     GX(MUL(share, f->x));
@@ -483,7 +483,7 @@ RULE(hypot, X | Y | OUT)
 }
 
 /* sign(out) * sign(x); 0 at 0 */
-RULE(copysign, X | OUT)
+RULE(copysign, FOR_X(X | OUT))
 {
     GX(MUL(f->g, ZERO_WHERE(NUMBER(eq, f->x, 0), DIV(f->out, f->x))));
     GY(ZEROS(&f->node->operands[1].meta));

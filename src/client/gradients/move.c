@@ -33,8 +33,24 @@ static gt_tensor *wrap_index(gt_frame *f, gt_tensor *index, int64_t size, int ax
 /* a with src (NULL: zeros) in the slice `spec` */
 static gt_tensor *assign(gt_frame *f, gt_tensor *a, const gt_slot *spec, gt_tensor *src)
 {
-    STEP(gt__emit_assign(a, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_FLOAT, (gt_imm){.f = 0}, false,
+    STEP(gt__emit_assign(a, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_FLOAT, (gt_imm){.f = 0}, 0,
                          &result_));
+}
+
+/* Zeros with src in the slice `spec`. The zeros are this step's alone: src is written into them. */
+static gt_tensor *pad(gt_frame *f, const gt_meta *meta, const gt_slot *spec, gt_tensor *src)
+{
+    gt_tensor *zeros = ZEROS(meta);
+    STEP(gt__emit_assign(zeros, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_NONE, (gt_imm){0}, 1,
+                         &result_));
+}
+
+/* The same with src added at the index; how: 0, or GT_SCATTER_STEPWISE. */
+static gt_tensor *add_to_zeros(gt_frame *f, const gt_meta *meta, gt_tensor *index, gt_tensor *src, int axis,
+                               int64_t how)
+{
+    gt_tensor *zeros = ZEROS(meta);
+    STEP(gt__emit_scatter(GT_OP_scatter_add, zeros, index, src, axis, how, 1, &result_));
 }
 
 /* ---- views and movement ------------------------------------------------------------------------------------ */
@@ -60,7 +76,7 @@ RULE(expand, 0)
 }
 RULE(slice, 0)
 {
-    GX(assign(f, ZEROS(&f->node->operands[0].meta), f->node->tail, f->g));
+    GX(pad(f, &f->node->operands[0].meta, f->node->tail, f->g));
 }
 /* Zeros with g on the diagonal: with both axes last and merged, the diagonal is a slice. */
 RULE(diagonal, 0)
@@ -89,7 +105,7 @@ RULE(diagonal, 0)
     spec[2].i64[batch] = f->node->out.shape[batch];
     spec[0].i64[batch] = spec[2].i64[batch] == 0 ? 0 : offset >= 0 ? offset : -offset * columns;
     spec[1].i64[batch] = columns + 1;
-    GX(permute(f, RESHAPE(assign(f, ZEROS(&flat), spec, f->g), batch + 2, shape), back));
+    GX(permute(f, RESHAPE(pad(f, &flat, spec, f->g), batch + 2, shape), back));
 }
 
 /* An element's gradient is the sum over all windows that contain it. */
@@ -114,7 +130,7 @@ RULE(unfold, 0)
         RESHAPE(ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
     gt_tensor *index = RESHAPE(ADD(first, ramp(f, size, 1)), rank, line);
     gt_tensor *lines = RESHAPE(permute(f, f->g, order), rank, flat);
-    GX(scatter_add(f, ZEROS(in), EXPAND(index, rank, flat), lines, (int)axis));
+    GX(add_to_zeros(f, in, EXPAND(index, rank, flat), lines, (int)axis, 0));
 }
 
 RULE(cast, 0)
@@ -166,7 +182,8 @@ RULE(triu, 0)
     GX(triangle(f, f->g, false));
 }
 
-/* Rows taken several times get the sum of their gradients. */
+/* Rows taken several times get the sum of their gradients. Halves are rounded as often as in PyTorch, where index_select along
+ * the first or last of several axes sums in float32, and embeddings and x[index] do not. */
 RULE(take, Y)
 {
     const gt_meta *in = &f->node->operands[0].meta, *index = &f->node->operands[1].meta;
@@ -178,12 +195,14 @@ RULE(take, Y)
     }
     gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis], (int)axis);
     gt_tensor *positions = EXPAND(RESHAPE(wrapped, in->rank, line), in->rank, flat);
-    GX(scatter_add(f, ZEROS(in), positions, RESHAPE(f->g, in->rank, flat), (int)axis));
+    gt_tensor *rows = RESHAPE(f->g, in->rank, flat);
+    bool wide = f->node->ins.imm[1].u == GT_TAKE_SELECTED && in->rank > 1 && (axis == 0 || axis == in->rank - 1u);
+    GX(add_to_zeros(f, in, positions, rows, (int)axis, wide ? 0 : GT_SCATTER_STEPWISE));
 }
 
 RULE(gather, Y)
 {
-    GX(scatter_add(f, ZEROS(&f->node->operands[0].meta), f->y, f->g, (int)f->node->ins.imm[0].i));
+    GX(add_to_zeros(f, &f->node->operands[0].meta, f->y, f->g, (int)f->node->ins.imm[0].i, 0));
 }
 
 static gt_tensor *overwritten(gt_frame *f, gt_tensor *a, gt_tensor *src, int axis)
@@ -217,7 +236,7 @@ static gt_tensor *into_src(gt_frame *f, gt_tensor *used)
     if (!used || gt__meta_same_shape(&used->meta, src))
         return used;
     corner(&used->meta, spec);
-    return assign(f, ZEROS(src), spec, used);
+    return pad(f, src, spec, used);
 }
 
 static gt_tensor *gathered_into_src(gt_frame *f)
@@ -296,7 +315,7 @@ static void product_rule(gt_frame *f, scattering *s)
     gt_tensor *self = WHERE(self_zero, FILLED(&f->node->operands[0].meta, 1), f->x);
     s->gself = DIV(MUL(f->g, scatter_product(f, s, self, s->src)), self);
     gt_tensor *zeros_there =
-        scatter_add(f, ZEROS(&f->g->meta), f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
+        add_to_zeros(f, &f->g->meta, f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis, 0);
     gt_tensor *alone = EMIT2(logical_and, src_zero, NUMBER(eq, gathered(f, s, zeros_there), 1));
     gt_tensor *ones = s->src ? FILLED(&s->src->meta, 1) : NULL;
     gt_tensor *rest = scatter_product(f, s, f->x, WHERE(alone, ones, s->src));

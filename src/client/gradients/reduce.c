@@ -72,7 +72,7 @@ static gt_tensor *shares(gt_frame *f, gt_tensor *reached)
     return DIV(CAST(reached, (gt_dtype)f->g->meta.dtype), count);
 }
 
-/* Of x.max(): NaN reaches NaN, and where no element reaches the result any more (x.data was written) the gradient is 0. */
+/* Of x.max() and x.median(): NaN reaches NaN, and where no element reaches the result any more (x.data was written) the gradient is 0. */
 static gt_tensor *even_shares(gt_frame *f)
 {
     int64_t kept[GT_MAX_RANK];
@@ -86,7 +86,7 @@ static gt_tensor *even_shares(gt_frame *f)
 
 static void extreme_rule(gt_frame *f)
 {
-    if (f->node->ins.imm[1].f == GT_EXTREME_OF_ALL)
+    if (f->node->ins.imm[1].f >= GT_EXTREME_OF_ALL)
         GX(even_shares(f));
     else
         GX(MUL(stretch(f, f->g), shares(f, EMIT2(eq, f->x, stretch(f, f->out)))));
@@ -299,7 +299,9 @@ RULE(sampled_mm, X | Y | Z)
 RULE(matmul, FOR_X(Y) | FOR_Y(X))
 {
     const gt_meta *a = &f->node->operands[0].meta, *b = &f->node->operands[1].meta;
-    gt_tensor *left = as_matrix(f, f->x, true), *right = as_matrix(f, f->y, false), *g = f->g;
+    gt_tensor *left = as_matrix(f, f->x, true), *right = as_matrix(f, f->y, false);
+    gt_tensor *g =
+        f->g->meta.dtype == a->dtype ? f->g : CAST(f->g, (gt_dtype)a->dtype); /* a wide product's is float32 */
     if (a->rank == 1 || b->rank == 1) {
         /* give the gradient back the row and column that the 1-d operands took away */
         int64_t shape[GT_MAX_RANK + 2];

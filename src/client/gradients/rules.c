@@ -55,7 +55,10 @@ unsigned gt__gradient_checks(const gt_node *node)
     case GT_OP_sinc:
         return GT_SAVE_0 | GT_SAVE_1;
     case GT_OP_lerp:
-        return node->saved[2] ? GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 : 0;
+        return !node->saved[2] ? 0 : node->operands[2].node ? GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 : GT_SAVE_2;
+    case GT_OP_svd: /* PyTorch's have the vectors, not the matrix */
+    case GT_OP_eigh:
+        return GT_SAVE_OUT;
     case GT_OP_remainder:
     case GT_OP_fmod:
         return node->operands[1].node ? GT_SAVE_0 | GT_SAVE_1 : 0;

@@ -507,11 +507,12 @@ static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
         const gt_view *view = in[k] = call->in[k];
         if (view->meta.numel != 1 || view->meta.dtype == call->compute)
             continue;
+        gt_dtype dtype = gt__number_dtype(call->op, k, call->literals >> k & 1, call->compute);
         gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, gt__call_data(call, k), 1, 1, &wide);
-        gt__cpu_store_tile(cpu, compute, call->compute, &wide, &value[k], 1, 1);
+        gt__cpu_store_tile(cpu, compute, dtype, &wide, &value[k], 1, 1);
         narrow[k] = *view;
         narrow[k].data = &value[k];
-        narrow[k].meta.dtype = (uint8_t)call->compute;
+        narrow[k].meta.dtype = (uint8_t)dtype;
         in[k] = &narrow[k];
         literals &= (uint8_t) ~(1u << k);
     }

@@ -80,18 +80,20 @@ typedef struct span {
 
 typedef void (*span_kernel)(const span *s, void *to, const void *from, const int64_t *number);
 
-#define SPAN_KERNEL(name, type, body)                                                                             \
+#define MIXED_KERNEL(name, type, from_type, body)                                                                 \
     static void name(const span *s, void *to, const void *from, const int64_t *number)                            \
     {                                                                                                             \
         const int64_t axis = s->axis, to_step = s->to[1], from_step = s->from[1], step = s->number[1];            \
         for (int64_t i = 0; i < s->count[0]; i++) {                                                               \
             type *t = (type *)to + i * s->to[0];                                                                  \
-            const type *f = (const type *)from + i * s->from[0];                                                  \
+            const from_type *f = (const from_type *)from + i * s->from[0];                                        \
             const int64_t *n = number + i * s->number[0];                                                         \
             for (int64_t j = s->count[1]; j > 0; j--, t += to_step, f += from_step, n += step)                    \
                 body;                                                                                             \
         }                                                                                                         \
     }
+
+#define SPAN_KERNEL(name, type, body) MIXED_KERNEL(name, type, type, body)
 
 #define MOVE_KERNELS(type)                                                                                        \
     SPAN_KERNEL(gather_##type, type, *t = f[*n * axis])                                                           \
@@ -134,6 +136,15 @@ static inline int64_t multiply_integers(int64_t a, int64_t b)
     SPAN_KERNEL(least_##name, type,                                                                               \
                 t[*n * axis] = GT_STORE_FROM(name, LEAST(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(COMBINE_KERNELS)
+
+/* Halves in a float32 copy of the elements that an index names: see scatter_halves. */
+#define WIDE_KERNELS(name)                                                                                        \
+    MIXED_KERNEL(widen_##name, float, uint16_t, t[*n * axis] = gt__load_##name(f[*n * axis]))                     \
+    MIXED_KERNEL(narrow_##name, uint16_t, float, t[*n * axis] = gt__store_##name##_from_float(f[*n * axis]))      \
+    MIXED_KERNEL(add_to_wide_##name, float, uint16_t, t[*n * axis] += gt__load_##name(*f))                        \
+    MIXED_KERNEL(multiply_wide_##name, float, uint16_t, t[*n * axis] *= gt__load_##name(*f))
+WIDE_KERNELS(float16)
+WIDE_KERNELS(bfloat16)
 
 /* scatter_reduce: by kind and dtype; a mean starts as a sum. */
 static span_kernel choose_combination(gt_scatter_kind kind, gt_dtype dtype)
@@ -182,8 +193,8 @@ typedef struct indexing {
     int64_t axis_from;
     int64_t axis_number;
     int64_t axis_indexed;
-    bool side_by_side; /* neighbouring lines are neighbours in memory: the inner loop crosses lines */
-    gt_dtype dtype;
+    bool side_by_side;          /* neighbouring lines are neighbours in memory: the inner loop crosses lines */
+    int64_t to_size, from_size; /* of an element */
     char *to;
     const char *from;
     const int64_t *numbers;
@@ -195,7 +206,7 @@ static void index_lines(void *context, int64_t begin, int64_t end)
 {
     const indexing *x = context;
     int last = x->lines.rank - 1;
-    int64_t width = x->lines.shape[last], size = (int64_t)gt__dtype_size(x->dtype);
+    int64_t width = x->lines.shape[last];
     int along = x->side_by_side ? 0 : 1, across = 1 - along; /* the index of the inner loop */
     span s = {.axis = x->axis_indexed};
     s.count[along] = x->axis_count;
@@ -209,7 +220,7 @@ static void index_lines(void *context, int64_t begin, int64_t end)
         int64_t offset[GT_LOOP_VIEWS];
         s.count[across] = gt__min(width - begin % width, end - begin);
         gt__loop_offsets(&x->lines, x->lines.rank, begin, offset);
-        x->kernel(&s, x->to + offset[0] * size, x->from + offset[1] * size, x->numbers + offset[2]);
+        x->kernel(&s, x->to + offset[0] * x->to_size, x->from + offset[1] * x->from_size, x->numbers + offset[2]);
         begin += s.count[across];
     }
 }
@@ -249,7 +260,8 @@ static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, co
     indexing x = {
         .axis_count = index->meta.shape[axis],
         .axis_indexed = indexed->stride[axis],
-        .dtype = (gt_dtype)to->meta.dtype,
+        .to_size = (int64_t)gt__dtype_size((gt_dtype)to->meta.dtype),
+        .from_size = (int64_t)gt__dtype_size((gt_dtype)from->meta.dtype),
         .to = to->data,
         .from = from->data,
         .kernel = kernel,
@@ -298,7 +310,7 @@ static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
     gt__cpu_row_mover(dtype, real ? GT_FLOAT64 : GT_INT64)(to, 1, real ? (void *)&number : (void *)&integer, 1, 1);
 }
 
-/* A mean is the sum divided by the count; integers round down. */
+/* A mean is the sum divided by the count, both rounded to the dtype, as in PyTorch; integers round down. */
 static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
 {
     int64_t one = 1, numel = call->out->meta.numel;
@@ -316,12 +328,14 @@ static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
     for (int64_t k = 0; err == GT_OK && k < numel; k++) {
         int64_t count = ((int64_t *)counts.data)[k], integer;
         void *at = gt__at(call->out->data, dtype, k);
-        double number;
+        double number, divisor = (double)count, stored;
         if (count < 2)
             continue;
         if (gt__dtype_is_float(dtype)) {
+            store(&stored, 1, &divisor, 1, 1);
+            load(&divisor, 1, &stored, 1, 1);
             load(&number, 1, at, 1, 1);
-            number /= (double)count;
+            number /= divisor;
             store(at, 1, &number, 1, 1);
         } else {
             load_integer(&integer, 1, at, 1, 1);
@@ -333,12 +347,51 @@ static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
     return err;
 }
 
+/*
+ * Sums, products and means of halves are computed in float32 and rounded once. The float32 copy has room for all elements, but
+ * only those that the index names are copied, unless the index is longer than the tensor: a few indices touch a few pages.
+ */
+static gt_err scatter_halves(gt_cpu *cpu, const gt_call *call, const gt_view *src, gt_scatter_kind kind,
+                             bool with_self)
+{
+    const gt_view *out = call->out;
+    bool bfloat = out->meta.dtype == GT_BFLOAT16, all = call->in[1]->meta.numel >= out->meta.numel;
+    int64_t axis = call->ins->imm[0].i;
+    float start = kind == GT_SCATTER_PROD;
+    gt_view first = {.data = &start, .meta = {.numel = 1, .dtype = GT_FLOAT32}, .contiguous = true};
+    gt_view wide = *out, halves_there = *out, wide_there;
+    span_kernel combine = kind == GT_SCATTER_PROD ? bfloat ? multiply_wide_bfloat16 : multiply_wide_float16
+                          : bfloat                ? add_to_wide_bfloat16
+                                                  : add_to_wide_float16;
+    gt_err err = GT_OK;
+    GT_TRY(gt__cpu_scratch(cpu, (size_t)out->meta.numel * sizeof(float), &wide.data));
+    wide.meta.dtype = GT_FLOAT32;
+    wide_there = wide;
+    halves_there.stride[axis] = wide_there.stride[axis] = 0; /* the kernel goes along the axis by index */
+    if (all)
+        gt__cpu_move(cpu, &wide, out);
+    else
+        err = index_move(cpu, call, &wide, &halves_there, bfloat ? widen_bfloat16 : widen_float16);
+    if (err == GT_OK && !with_self)
+        err = index_move(cpu, call, &wide, &first, choose_kernel(GT_OP_scatter, GT_FLOAT32));
+    if (err == GT_OK)
+        err = index_move(cpu, call, &wide, src, combine);
+    if (err == GT_OK && all)
+        gt__cpu_move(cpu, out, &wide);
+    else if (err == GT_OK)
+        err = index_move(cpu, call, out, &wide_there, bfloat ? narrow_bfloat16 : narrow_float16);
+    free(wide.data);
+    return err == GT_OK && kind == GT_SCATTER_MEAN ? divide_by_count(cpu, call, with_self) : err;
+}
+
 static gt_err scatter_reduce(gt_cpu *cpu, const gt_call *call, const gt_view *src)
 {
     uint64_t bits = 0;
     gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
     gt_scatter_kind kind = (gt_scatter_kind)(call->ins->imm[1].i & ~GT_SCATTER_WITHOUT_SELF);
     bool with_self = !(call->ins->imm[1].i & GT_SCATTER_WITHOUT_SELF);
+    if (gt__dtype_is_half(dtype) && kind != GT_SCATTER_AMAX && kind != GT_SCATTER_AMIN)
+        return scatter_halves(cpu, call, src, kind, with_self);
     gt_view first = {.data = &bits, .meta = {.numel = 1, .dtype = call->out->meta.dtype}, .contiguous = true};
     first_of_kind(kind, dtype, &bits);
     if (!with_self)
@@ -361,6 +414,9 @@ gt_err gt__cpu_scatter(gt_engine *engine, const gt_call *call)
         gt__cpu_move(cpu, call->out, call->in[0]);
     if (call->op == GT_OP_scatter_reduce)
         return scatter_reduce(cpu, call, src);
+    if (call->op == GT_OP_scatter_add && gt__dtype_is_half((gt_dtype)call->out->meta.dtype) &&
+        !(call->ins->imm[1].i & GT_SCATTER_STEPWISE))
+        return scatter_halves(cpu, call, src, GT_SCATTER_SUM, true);
     return index_move(cpu, call, call->out, src, choose_kernel(call->op, (gt_dtype)call->out->meta.dtype));
 }
 

@@ -216,12 +216,12 @@ static uint16_t number_of(lowering *l, const gt_plan_step *step, unsigned k, gt_
 }
 
 /* What an elementwise operand loses before it is used: see elementwise.h. */
-static gt_dtype narrowed(const gt_plan_step *step, gt_compute compute, const gt_meta *meta)
+static gt_dtype narrowed(const gt_plan_step *step, unsigned k, gt_compute compute, const gt_meta *meta)
 {
     gt_dtype dtype = meta ? (gt_dtype)meta->dtype : GT_DTYPE_COUNT;
     bool one = !meta || meta->numel == 1;
     if (one && gt__elementwise_narrow(step->compute) && dtype != step->compute)
-        return step->compute;
+        return gt__number_dtype((gt_opcode)step->record->ins.op, k, !meta, step->compute);
     if (meta && gt__elementwise_rounds(step->compute, dtype))
         return step->compute;
     return gt__native_dtype(compute);
@@ -234,14 +234,14 @@ static operand operand_of(lowering *l, const gt_plan_step *step, gt_fusible kind
     bool elementwise = kind == GT_FUSIBLE_ELEMENTWISE;
     gt_dtype native = gt__native_dtype(compute);
     if (step->operand[k] == GT_PLAN_LITERAL)
-        return (operand){.slot =
-                             number_of(l, step, k, compute, elementwise ? narrowed(step, compute, NULL) : native),
-                         .level = GT_LEVEL_COLUMN,
-                         .one = true};
+        return (operand){
+            .slot = number_of(l, step, k, compute, elementwise ? narrowed(step, k, compute, NULL) : native),
+            .level = GT_LEVEL_COLUMN,
+            .one = true};
     uint32_t value = step->operand[k];
     const gt_plan_value *v = value_of(l, value);
     gt_dtype dtype = (gt_dtype)v->view.meta.dtype;
-    gt_dtype narrow = elementwise ? narrowed(step, compute, &v->view.meta) : native;
+    gt_dtype narrow = elementwise ? narrowed(step, k, compute, &v->view.meta) : native;
     gt_level made = gt__group_made(l->forming, v->buffer);
     bool one = v->view.meta.numel == 1;
     gt_access access;

@@ -34,6 +34,7 @@
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                         \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                                                        \
     X(CU_MEMORYTYPE_HOST, 1)                                                                                      \
+    X(CU_MEMHOSTREGISTER_PORTABLE, 1)                                                                             \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                                \
     X(CU_MEMHOSTALLOC_DEVICEMAP, 2)
 
@@ -130,6 +131,8 @@ typedef struct cublasLtMatmulHeuristicResult_t {
     X(memory_free, cuMemFree_v2, (CUdeviceptr address))                                                           \
     X(host_alloc, cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                  \
     X(host_free, cuMemFreeHost, (void *memory))                                                                   \
+    X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                          \
+    X(host_unregister, cuMemHostUnregister, (void *memory))                                                       \
     X(host_address, cuMemHostGetDevicePointer_v2, (CUdeviceptr * address, void *memory, unsigned flags))          \
     X(pointer_attribute, cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr pointer))                \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))    \

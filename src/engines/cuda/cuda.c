@@ -24,6 +24,7 @@ static uint64_t take_segment(void *context, size_t bytes)
 {
     gt_cuda *cuda = context;
     CUdeviceptr address = 0;
+    gt__cuda_resident_leave(cuda);
     int result = cuda->driver->memory_alloc(&address, bytes);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         gt__cuda_queue_check(cuda);
@@ -34,6 +35,7 @@ static uint64_t take_segment(void *context, size_t bytes)
 static void give_segment(void *context, uint64_t address)
 {
     gt_cuda *cuda = context;
+    gt__cuda_resident_leave(cuda);
     cuda->driver->memory_free(address);
 }
 
@@ -73,21 +75,41 @@ static void cuda_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing)
 {
-    *timing = (gt_cuda_timing){.before = cuda->last};
+    *timing = (gt_cuda_timing){.before = cuda->last, .timed = timed};
     if (__builtin_expect(cuda->broken, 0))
         return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
-    if (timed) {
+    if (timed) { /* it starts with the first work that is queued */
         timing->queued_ns = gt__cuda_now_ns();
-        return gt__cuda_item_start(cuda, &timing->start);
+        cuda->running = timing;
+        return GT_OK;
     }
     gt__cuda_mark_forget(cuda);
     return GT_OK;
 }
 
+void gt__cuda_launching(gt_cuda *cuda)
+{
+    gt_cuda_timing *timing = cuda->running;
+    gt__cuda_resident_leave(cuda);
+    if (__builtin_expect(timing && !timing->start, 0))
+        gt__cuda_item_start(cuda, &timing->start); /* a failure shows at the end of the call */
+}
+
+/* A timed call is complete. */
+static gt_err end_timing(gt_cuda *cuda, gt_cuda_timing *timing)
+{
+    if (timing->stamp && !timing->start)
+        return gt__cuda_item_stamp(cuda, timing->stamp, timing->queued_ns);
+    if (!timing->start) /* nothing was queued */
+        GT_TRY(gt__cuda_item_start(cuda, &timing->start));
+    return gt__cuda_item_end(cuda, timing->start, timing->queued_ns);
+}
+
 gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token number, gt_token *token)
 {
-    if (timing->start) {
-        gt_err timed = gt__cuda_item_end(cuda, timing->start, timing->queued_ns);
+    cuda->running = NULL;
+    if (timing->timed) {
+        gt_err timed = end_timing(cuda, timing);
         err = err ? err : timed;
     }
     if (err != GT_OK) {
@@ -97,7 +119,7 @@ gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token 
             gt__cuda_queue_wait(cuda, cuda->last);
         return err;
     }
-    gt__cuda_queue_give(cuda, number && !timing->start ? number : gt__cuda_queue_number(cuda), token);
+    gt__cuda_queue_give(cuda, number && !timing->timed ? number : gt__cuda_queue_number(cuda), token);
     return GT_OK;
 }
 
@@ -123,7 +145,11 @@ static gt_err cuda_read(gt_engine *engine, const void *from, void *host, size_t 
 
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
 {
-    gt_err err = call->op == GT_OP_matmul ? gt__cuda_product(cuda, call) : GT_ERR_UNSUPPORTED;
+    gt_err err = gt__cuda_resident_run(cuda, call);
+    if (err != GT_ERR_UNSUPPORTED)
+        return err;
+    gt__cuda_launching(cuda);
+    err = call->op == GT_OP_matmul ? gt__cuda_product(cuda, call) : GT_ERR_UNSUPPORTED;
     if (err == GT_ERR_UNSUPPORTED)
         err = gt__cuda_run_kernels(cuda, call, step);
     if (err == GT_ERR_UNSUPPORTED)
@@ -150,6 +176,16 @@ static void cuda_flush(gt_engine *engine)
     gt__cuda_queue_flush(gt__cuda(engine));
 }
 
+static bool cuda_pin(gt_engine *engine, void *memory, size_t bytes)
+{
+    return gt__cuda_pin(gt__cuda(engine), memory, bytes);
+}
+
+static void cuda_unpin(gt_engine *engine, void *memory)
+{
+    gt__cuda_unpin(gt__cuda(engine), memory);
+}
+
 static uint32_t cuda_host_calls(gt_engine *engine, gt_opcode op)
 {
     return gt__cuda(engine)->fallbacks[op];
@@ -163,7 +199,10 @@ static void cuda_close(gt_engine *engine)
     if (!cuda)
         return;
     gt__cuda_fallback_report(cuda);
+    gt__cuda_transfer_report(cuda);
+    gt__cuda_resident_leave(cuda);
     gt__cuda_queue_close(cuda);
+    gt__cuda_resident_close(cuda);
     gt__cuda_products_close(cuda);
     gt__cuda_kernels_close(cuda);
     gt__cuda_transfer_close(cuda);
@@ -258,7 +297,8 @@ static gt_err open_parts(gt_cuda *cuda, const gt_engine_options *options)
     GT_TRY(cpu->open(options, &cuda->host));
     GT_TRY(gt__cuda_queue_open(cuda));
     GT_TRY(gt__cuda_transfer_open(cuda));
-    return gt__cuda_kernels_open(cuda);
+    GT_TRY(gt__cuda_kernels_open(cuda));
+    return gt__cuda_resident_open(cuda);
 }
 
 static gt_err cuda_open(const gt_engine_options *options, gt_engine **engine)
@@ -298,6 +338,8 @@ static const gt_engine_ops engine_cuda = {
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .host_calls = cuda_host_calls,
 };
 

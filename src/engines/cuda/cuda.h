@@ -4,6 +4,7 @@
  *     api.c       the driver, the run-time compiler and cuBLASLt, opened with dlopen
  *     heap.c      memory of the card
  *     queue.c     tokens, completions, failures and times: what is queued and what is done
+ *     resident.c  small work by a kernel that stays, without launches
  *     transfer.c  host memory to the card and back, through pinned memory
  *     kernel.c    kernels by key: compiled once, kept in memory and on disk
  *     launch.c    a call as kernel launches
@@ -34,6 +35,11 @@ typedef struct gt_cuda_mark {
     struct gt_cuda_mark *next; /* in the spare list */
 } gt_cuda_mark;
 
+/* When work of the resident kernel started and ended, by the card's clock; pinned. */
+typedef struct gt_cuda_stamp {
+    uint64_t start, end;
+} gt_cuda_stamp;
+
 /* Work whose end is more than a number: it may have failed on the card, or has failed already, or is timed. Several may
  * belong to one token, as the steps of a program do; they are in the order of the steps. */
 typedef struct gt_cuda_item {
@@ -41,6 +47,7 @@ typedef struct gt_cuda_item {
     gt_cuda_errors *errors; /* a slot that a kernel may have written to, or NULL */
     bool keep_slot;         /* the slot belongs to a program */
     gt_cuda_mark *start, *end;
+    const gt_cuda_stamp *stamp; /* of work of the resident kernel, or NULL */
     uint64_t queued_ns;
     gt_err err; /* it has failed already */
     char *text;
@@ -56,6 +63,13 @@ typedef struct gt_cuda_piece {
     uint64_t ring_end;
 } gt_cuda_piece;
 
+/* What transfers did, for the log. */
+typedef struct gt_cuda_traffic {
+    uint64_t direct_bytes;            /* from or to pinned memory */
+    uint64_t staged_bytes, staged_ns; /* through the ring; the time that the host took to copy them */
+    uint64_t waited_ns;               /* for room in the ring */
+} gt_cuda_traffic;
+
 enum {
     GT_CUDA_PIECES = 256,
     GT_CUDA_ERROR_SLOTS = 1024,
@@ -63,6 +77,7 @@ enum {
 
 typedef struct gt_cuda_kernels gt_cuda_kernels;   /* kernel.c */
 typedef struct gt_cuda_products gt_cuda_products; /* product.c */
+typedef struct gt_cuda_resident gt_cuda_resident; /* resident.c */
 
 typedef struct gt_cuda {
     gt_engine engine; /* first */
@@ -93,6 +108,8 @@ typedef struct gt_cuda {
         *last_mark; /* last_mark: the end of the last timed work, if nothing was queued since */
     CUevent base;   /* of the clock, at base_ns; NULL: none yet */
     uint64_t base_ns, last_end_ns;
+    int64_t stamp_offset; /* from the card's clock of stamps to the host's: the least that was seen */
+    uint64_t stamp_since_ns;
     unsigned timed_items;
     char *told; /* the text of the last completion */
     bool broken;
@@ -100,15 +117,19 @@ typedef struct gt_cuda {
 
     /* transfer.c */
     uint8_t *ring; /* pinned */
+    CUdeviceptr ring_address;
     uint64_t ring_head, ring_tail;
     gt_cuda_piece pieces[GT_CUDA_PIECES];
     unsigned piece_first, piece_count;
+    gt_cuda_traffic traffic[2]; /* to the card, from the card */
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
-    gt_cuda_work work;            /* of the running call */
-    bool capturing;               /* program.c: the stream is recorded, not executed */
-    struct gt_program *recording; /* program.c: takes over scratch memory and error slots */
+    gt_cuda_resident *resident;     /* NULL: none */
+    struct gt_cuda_timing *running; /* the call that is being queued; NULL: none that is timed */
+    gt_cuda_work work;              /* of the running call */
+    bool capturing;                 /* program.c: the stream is recorded, not executed */
+    struct gt_program *recording;   /* program.c: takes over scratch memory and error slots */
     uint64_t launches;
     uint32_t fallbacks[GT_OP_COUNT];
 } gt_cuda;
@@ -145,12 +166,23 @@ bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completio
 bool gt__cuda_queue_check(gt_cuda *cuda);
 gt_token gt__cuda_queue_done(const gt_cuda *cuda);
 
+/* One turn of waiting for what the card writes: spin, yield, then sleep. Zero at first. */
+typedef struct gt_cuda_patience {
+    unsigned turns, naps;
+    uint64_t since_ns;
+} gt_cuda_patience;
+void gt__cuda_wait_a_little(gt_cuda *cuda, gt_cuda_patience *patience);
+/* Pinned memory, and its address on the card. */
+gt_err gt__cuda_pinned(gt_cuda *cuda, size_t bytes, bool zero, void **memory, CUdeviceptr *address);
+
 /* An open item for a call that may fail on the card; its error slot, as the card sees it. */
 gt_err gt__cuda_item_errors(gt_cuda *cuda, unsigned step, CUdeviceptr *address);
 /* An open item with a slot of a program. */
 gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot);
 /* An open item that has failed, with the text of gt_error_text. */
 gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err);
+/* An open item for work that the resident kernel times. */
+gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns);
 /* Around timed work. */
 gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start);
 gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns);
@@ -174,11 +206,15 @@ uint64_t gt__cuda_now_ns(void);
 gt_err gt__cuda_take(gt_cuda *cuda, size_t bytes, uint64_t *address);
 
 typedef struct gt_cuda_timing {
-    gt_cuda_mark *start; /* NULL: not timed */
+    bool timed;
+    gt_cuda_mark *start;        /* NULL: not timed, or not by events */
+    const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
     uint64_t queued_ns;
     gt_token before; /* number of the last piece of work before the call */
 } gt_cuda_timing;
 
+/* Before work that is not the resident kernel's is queued. */
+void gt__cuda_launching(gt_cuda *cuda);
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing);
 /* The call's result `err` and its token. `number`: of the last piece, if it has one. */
 gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token number, gt_token *token);
@@ -191,6 +227,10 @@ void gt__cuda_transfer_close(gt_cuda *cuda);
  * download, the host's memory is complete when gt__cuda_transfer_drain was called after its number was passed. */
 gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes, gt_token *number);
 gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t bytes, gt_token *number);
+/* Host memory that is used again and again: the driver copies from and to it directly. False: it does not. */
+bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes);
+void gt__cuda_unpin(gt_cuda *cuda, void *memory);
+void gt__cuda_transfer_report(const gt_cuda *cuda);
 /* Copy the pieces that have arrived to the host's memory. */
 void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done);
 /* Downloads with a number above `since` failed: do not copy them to the host's memory, which may be gone. */
@@ -202,6 +242,25 @@ gt_err gt__cuda_kernels_open(gt_cuda *cuda);
 void gt__cuda_kernels_close(gt_cuda *cuda);
 /* The kernel of a key; compiled if need be. GT_ERR_UNSUPPORTED: it cannot be compiled here, which was logged. */
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function);
+
+/* The binary of a source, kept on disk or compiled; free() it. Any thread. False: it cannot be had, which was logged. */
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *then, void **binary);
+
+/* ---- resident.c: small work by a kernel that stays ------------------------------------------------------------------ */
+
+gt_err gt__cuda_resident_open(gt_cuda *cuda);
+/* Nothing is queued any more. */
+void gt__cuda_resident_close(gt_cuda *cuda);
+/* Queue a call there. GT_ERR_UNSUPPORTED: it does not go there. */
+gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call);
+/* Queue a small copy between the card's memory and pinned memory, or between places of the card. `fence`: for the host. */
+gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t bytes, bool fence);
+/* Queue an upload of a few hundred bytes, which are copied. */
+gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes);
+/* The kernel leaves before whatever is queued next, or waits for all kernels. gt__cuda_launching calls it. */
+void gt__cuda_resident_leave(gt_cuda *cuda);
+/* Let the kernel write the numbers of all work that is queued. False: it does not run, so the stream must. */
+bool gt__cuda_resident_flush(gt_cuda *cuda);
 
 /* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 

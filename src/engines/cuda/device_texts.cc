@@ -24,6 +24,7 @@ const char gt__cuda_text_create[] =
     ;
 const char gt__cuda_text_attention[] =
 #include "engines/cuda/device/attention.cuh"
+#include "engines/cuda/device/attention_mma.cuh"
     ;
 const char gt__cuda_text_window[] =
 #include "engines/cuda/device/window.cuh"
@@ -39,4 +40,7 @@ const char gt__cuda_text_resample[] =
     ;
 const char gt__cuda_text_chain[] =
 #include "engines/cuda/device/chain.cuh"
+    ;
+const char gt__cuda_text_resident[] =
+#include "engines/cuda/device/resident.cuh"
     ;

@@ -1,6 +1,7 @@
 /*
- * generate_attention.c: ATTENTION and its gradients, tile by tile. device/attention.cuh has the kernels. The gradients take
- * three launches: moments of each query, the gradients of the queries, and those of keys and values.
+ * generate_attention.c: ATTENTION and its gradients, tile by tile. device/attention.cuh has the kernels, and
+ * device/attention_mma.cuh those for tensor cores. The gradients take three launches: moments of each query, the gradients
+ * of the queries, and those of keys and values. No sums are divided between blocks, so results are reproducible.
  */
 #include <string.h>
 
@@ -8,7 +9,24 @@
 #include "engines/cuda/generate_family.h"
 
 enum { FORWARD, MOMENTS, QUERIES, KEYS };
-enum { WIDEST = 128, WIDEST_ON_TENSOR_CORES = 64, TENSOR_CORE_THREADS = 128 };
+enum { WIDEST = 128, MMA_THREADS = 128, MMA_TILE = 64 };
+
+/* How a kernel for tensor cores divides its work; the words of attention_mma.cuh. */
+typedef struct mma_shape {
+    unsigned rows;  /* MR: 16 rows each for a warp */
+    unsigned tiles; /* N: columns at a time, in tiles of 8 */
+    bool held;      /* the rows' own tiles are in registers */
+} mma_shape;
+
+/* As much in registers as there is room for. */
+static mma_shape choose_shape(unsigned variant, unsigned width)
+{
+    if (width > 64)
+        return (mma_shape){.rows = 1,
+                           .tiles = variant == QUERIES || (variant == KEYS && width > 96) ? 4 : 8,
+                           .held = variant <= MOMENTS};
+    return (mma_shape){.rows = variant <= MOMENTS ? 2 : 1, .tiles = 8, .held = true};
+}
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
@@ -20,10 +38,13 @@ void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_
                  gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute)), gt__cuda_dtype((gt_dtype)key->out));
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
-    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, HD = %u, MOMENTS = %u };\n};\n", key->option[0],
-                 key->option[1], key->option[2], key->option[3], key->variant == MOMENTS);
+    mma_shape shape = choose_shape(key->variant, key->option[3]);
+    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, MOMENTS = %u };\n", key->option[0], key->option[1],
+                 key->option[2], key->variant == MOMENTS);
+    gt__cuda_add(text, "enum { HD = %u, MR = %u, N = %u, HELD = %u };\n};\n", key->option[3], shape.rows,
+                 shape.tiles, shape.held);
     gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
-                 key->option[3] ? TENSOR_CORE_THREADS : GT_CUDA_BLOCK, name, key->option[3] ? "mma_" : "",
+                 key->option[3] ? MMA_THREADS : GT_CUDA_BLOCK, name, key->option[3] ? "mma_" : "",
                  functions[key->variant], name);
 }
 
@@ -64,6 +85,14 @@ static uint32_t shared_bytes(const attention *a, unsigned variant)
     return (uint32_t)(row * a->tile * (int64_t)a->size);
 }
 
+/* With tensor cores: the rows' own tiles, and two stages of two tiles, rows 16 bytes longer; for KEYS also the moments of
+ * each stage's queries. */
+static uint32_t mma_shared_bytes(int64_t width, unsigned variant)
+{
+    unsigned own = choose_shape(variant, (unsigned)width).rows * (variant <= MOMENTS ? 1 : 2);
+    return (own + 4) * MMA_TILE * ((uint32_t)width + 8) * 2 + (variant == KEYS ? 2 * MMA_TILE * 8 : 0);
+}
+
 static void launch_attention(gt_cuda_work *work, const attention *a, unsigned variant)
 {
     gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_ATTENTION, &a->p, sizeof a->p);
@@ -71,18 +100,18 @@ static void launch_attention(gt_cuda_work *work, const attention *a, unsigned va
     launch->key = a->key;
     launch->key.family = GT_CUDA_ATTENTION;
     launch->key.variant = (uint8_t)variant;
-    launch->grid[0] = gt__cuda_blocks((rows + a->tile - 1) / a->tile * a->p.batches, 1);
+    int64_t tile = a->key.option[3] ? MMA_TILE * choose_shape(variant, a->key.option[3]).rows : a->tile;
+    launch->grid[0] = gt__cuda_blocks((rows + tile - 1) / tile * a->p.batches, 1);
     if (a->key.option[3])
-        launch->block[0] = TENSOR_CORE_THREADS;
-    else
-        launch->shared = shared_bytes(a, variant);
+        launch->block[0] = MMA_THREADS;
+    launch->shared = a->key.option[3] ? mma_shared_bytes(a->p.width, variant) : shared_bytes(a, variant);
     for (unsigned k = 0; k < 3; k++)
         gt__cuda_bind(launch, offsetof(params, in) + k * sizeof a->p.in[0], &a->in[k]);
     if (variant != FORWARD)
         gt__cuda_bind(launch, offsetof(params, moments), &a->moments);
 }
 
-/* Whether the kernels for tensor cores serve: halves of one dtype, rows of 16-byte pieces. */
+/* Whether the kernels for tensor cores serve: halves of one dtype, rows of 16-byte pieces, sizes in 32 bits. */
 static bool has_tensor_cores(const attention *a, const gt_cuda_device *device)
 {
     bool halves = a->key.out == GT_FLOAT16 || a->key.out == GT_BFLOAT16, aligned = (uintptr_t)a->p.out % 16 == 0;
@@ -91,7 +120,8 @@ static bool has_tensor_cores(const attention *a, const gt_cuda_device *device)
         aligned &= a->in[k].address % 16 == 0;
     }
     return halves && aligned && device->capability >= 80 && a->p.width == a->p.value_width &&
-           a->p.width % 16 == 0 && a->p.width <= WIDEST_ON_TENSOR_CORES && a->p.keys < INT32_MAX;
+           a->p.width % 16 == 0 && a->p.width > 0 && a->p.scale > 0 && a->p.keys < INT32_MAX / 2 &&
+           a->p.queries < INT32_MAX / 2 && mma_shared_bytes(a->p.width, KEYS) <= device->shared_limit;
 }
 
 gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
@@ -125,7 +155,6 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
         a.key.in[k] = call->in[k]->meta.dtype;
     }
     if (has_tensor_cores(&a, device)) {
-        a.tile = 64;
         a.key.option[0] = a.key.option[1] = a.key.option[2] = 1; /* not used */
         a.key.option[3] = (uint32_t)n.width;
     }

@@ -354,10 +354,10 @@ gt_opcode gt__cuda_power(gt_dtype compute, gt_dtype literal, gt_imm number)
     return y == 0.5 ? GT_OP_sqrt : y == -0.5 ? GT_OP_rsqrt : y == -1 ? GT_OP_reciprocal : GT_OP_pow;
 }
 
-/* Operands of another dtype are rounded to a compute dtype that is narrower than the kernels' types. */
-bool gt__cuda_rounds(gt_dtype operand, gt_dtype compute)
+bool gt__cuda_rounds(gt_opcode op, unsigned k, const gt_meta *operand, gt_dtype compute)
 {
-    return operand != compute && !gt__dtype_is_complex(compute) && compute != GT_FLOAT32 &&
+    bool kept = operand->numel == 1 && gt__number_dtype(op, k, false, compute) != compute;
+    return operand->dtype != compute && !kept && !gt__dtype_is_complex(compute) && compute != GT_FLOAT32 &&
            compute != GT_FLOAT64 && compute != GT_INT64 && compute != GT_INT32;
 }
 
@@ -378,11 +378,11 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
         if (gt__dtype_is_complex((gt_dtype)view->meta.dtype) && !complex)
             return GT_CUDA_DECLINE;
         if (call->literals >> k & 1) {
-            add_literal(&e, k, view, call->value[k], call->compute);
+            add_literal(&e, k, view, call->value[k], gt__number_dtype(call->op, k, true, call->compute));
             continue;
         }
         add_operand(&e, k, view);
-        if (gt__cuda_rounds((gt_dtype)view->meta.dtype, call->compute))
+        if (gt__cuda_rounds(call->op, k, &view->meta, call->compute))
             e.key.option[1] |= 1u << k;
     }
     gt__loop_add(&e.loop, call->out);

@@ -120,11 +120,14 @@ bool gt__cuda_chains(gt_opcode op, gt_dtype compute);
 bool gt__cuda_has_numbers(gt_opcode op);
 const char *gt__cuda_expression(gt_opcode op, gt_dtype compute, const char **type);
 gt_opcode gt__cuda_power(gt_dtype compute, gt_dtype literal, gt_imm number);
-bool gt__cuda_rounds(gt_dtype operand, gt_dtype compute);
+/* Operands of another dtype are rounded to a compute dtype that is narrower than the kernels' types. */
+bool gt__cuda_rounds(gt_opcode op, unsigned k, const gt_meta *operand, gt_dtype compute);
 
 /* The axes of a view that the mask selects, collapsed; returns the number of positions. */
 int64_t gt__cuda_select_axes(const gt_view *view, uint64_t mask, gt_loop *loop);
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+/* What elements of this dtype are accumulated in. */
+gt_cuda_type gt__cuda_accumulator(gt_opcode op, gt_dtype dtype);
 void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 /* For chains: whether a reduction has no numbers of its own; the type of its sums; and a launch that merges the states of
  * `parts` blocks into one result. LARGEST_STATE: bytes of a state, at most. */

@@ -2,8 +2,9 @@
  * generate_index.c: TAKE, GATHER, SCATTER and WRAP_INDEX. device/index.cuh has the kernels.
  *
  * A scatter goes line by line along its axis, one thread a line, where lines are short or many: it adds and overwrites in
- * the same order as the CPU engine. Otherwise floats are added in that order, too, after a sort of the indices; integers are
- * added atomically; and of several positions that write one element the last one wins, found by a pass before.
+ * the same order as the CPU engine. Otherwise floats are added in that order, too, after a sort of the indices, and so are halves
+ * that are summed in float32; integers are added atomically; and of several positions that write one element the last one wins,
+ * found by a pass before.
  */
 #include <string.h>
 
@@ -47,8 +48,8 @@ void gt__cuda_write_index(const gt_cuda_key *key, const char *name, gt_cuda_text
     gt__cuda_add(text, "struct %s_k {\ntypedef %s D0;\ntypedef D0::T T;\n", name,
                  moves ? gt__cuda_moved(key->in[0]) : gt__cuda_dtype(dtype));
     gt__cuda_add(text, "typedef %s D1;\n", gt__cuda_dtype((gt_dtype)key->in[1]));
-    gt__cuda_add(text, "enum { WIDE = %u, LITERAL = %u, KIND = %u, ALONE = %u };\n", key->wide, key->mode[2],
-                 key->option[0], key->option[1]);
+    gt__cuda_add(text, "enum { WIDE = %u, LITERAL = %u, KIND = %u, ALONE = %u, STEPWISE = %u };\n", key->wide,
+                 key->mode[2], key->option[0], key->option[1], key->mode[1]);
     write_limits(moves ? GT_FLOAT32 : dtype, text);
     gt__cuda_add(text, "};\nGT_ENTRY(256) %s(GT_PARAM(gt_index_params) p)\n{\ngt_%s<%s_k>(p);\n}\n", name,
                  functions[key->variant], name);
@@ -174,6 +175,11 @@ static void finish_scatter(gt_cuda_launch *launch, const gt_call *call, unsigned
     launch->key.option[1] = alone;
 }
 
+static bool is_stepwise(const gt_call *call)
+{
+    return call->op == GT_OP_scatter_add && call->ins->imm[1].i & GT_SCATTER_STEPWISE;
+}
+
 /* Without an order: integers. */
 static void add_atomically(gt_cuda_work *work, const gt_call *call, params *p, gt_dtype dtype, unsigned index)
 {
@@ -207,9 +213,11 @@ static gt_view without_repeats(const gt_view *index, int axis, params *p)
     return once;
 }
 
-/* In the order of positions: floats. p has the axes without the indexed one. */
-static void add_sorted(gt_cuda_work *work, const gt_call *call, params *p, gt_dtype dtype, int axis)
+/* In the order of positions: sums of floats, and what is computed in float32 for halves. p has the axes without the indexed one. */
+static void combine_sorted(gt_cuda_work *work, const gt_call *call, params *p, gt_dtype dtype, unsigned kind,
+                           bool alone)
 {
+    int axis = (int)call->ins->imm[0].i;
     const gt_view *index = call->in[1];
     gt_view once = without_repeats(index, axis, p);
     if (call->out->data != call->in[0]->data)
@@ -221,7 +229,8 @@ static void add_sorted(gt_cuda_work *work, const gt_call *call, params *p, gt_dt
     launch->grid[0] = gt__cuda_blocks(p->count * p->length, GT_CUDA_BLOCK);
     gt__cuda_bind(launch, offsetof(params, in), &order);
     gt__cuda_bind(launch, offsetof(params, index), &numbers);
-    finish_scatter(launch, call, GT_SCATTER_SUM, false);
+    finish_scatter(launch, call, kind, alone);
+    launch->key.mode[1] = is_stepwise(call);
 }
 
 /* Of the positions that write an element, the last. */
@@ -265,10 +274,14 @@ gt_err gt__cuda_lower_scatter(const gt_call *call, const gt_cuda_device *device,
     bool many = p.length <= SHORT_LINE || (p.count >= MANY_LINES && p.length <= LONGEST_LINE);
     bool sum = kind == GT_SCATTER_SUM && !reduces, last = kind == SCATTER_SET && p.count * p.length < INT32_MAX;
     bool atomic = sum && (dtype == GT_INT32 || dtype == GT_INT64);
-    if (!many && sum && gt__dtype_is_float(dtype) && p.length < INT32_MAX) {
-        add_sorted(work, call, &p, dtype, axis);
+    /* Sums, products and means of halves are kept in float32 until they are complete. */
+    bool wide = gt__dtype_is_half(dtype) && kind <= GT_SCATTER_MEAN && !is_stepwise(call);
+    if (index->meta.numel > 0 && (wide || (!many && sum && gt__dtype_is_float(dtype))) && p.length < INT32_MAX) {
+        combine_sorted(work, call, &p, dtype, kind, alone);
         return GT_OK;
     }
+    if (wide && index->meta.numel > 0)
+        return GT_CUDA_DECLINE;
     if (!many && (atomic || last)) {
         set_axes(&p, index, out, src, axis, false);
         (atomic ? add_atomically : write_last)(work, call, &p, dtype, index->meta.dtype);

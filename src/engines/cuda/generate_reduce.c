@@ -15,9 +15,12 @@ enum {
     BLOCK_ROWS,
     COLUMNS,
     FINISH,
+    FINISH_FEW,
     PARTIAL = 8, /* added to the variant: states are stored instead of results */
     COLUMN_TILE = 32,
     COLUMN_SHARES = 8,
+    MOST_COLUMNS = 8, /* that a thread has at once */
+    FEW_RESULTS = 32,
     LONG_ROW = 2048,   /* elements from which a row gets a block */
     PART_GRAIN = 4096, /* elements worth a block of their own */
 };
@@ -40,7 +43,9 @@ static unsigned norm_order(double p)
 void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
 {
     static const char *const functions[] = {
-        [ROWS] = "rows", [BLOCK_ROWS] = "rows", [COLUMNS] = "columns", [FINISH] = "finish"};
+        [ROWS] = "rows",     [BLOCK_ROWS] = "rows",       [COLUMNS] = "columns",
+        [FINISH] = "finish", [FINISH_FEW] = "finish_few",
+    };
     unsigned shape = key->variant & ~(unsigned)PARTIAL;
     gt_opcode op = (gt_opcode)key->op;
     gt__cuda_add(text, "struct %s_k {\ntypedef %s A;\ntypedef %s D;\ntypedef %s DO;\n", name,
@@ -117,6 +122,22 @@ static unsigned row_vector(const gt_view *in, const gt_loop *kept, const gt_loop
     return (unsigned)vector;
 }
 
+/* Neighbouring results whose elements a thread reads at once. */
+static unsigned column_vector(const gt_view *in, const gt_loop *kept, const gt_loop *reduced)
+{
+    int64_t vector = 16 / (int64_t)gt__dtype_size((gt_dtype)in->meta.dtype);
+    vector = vector > MOST_COLUMNS ? MOST_COLUMNS : vector;
+    if (kept->stride[0][kept->rank - 1] != 1 || kept->shape[kept->rank - 1] % vector || (uintptr_t)in->data % 16)
+        return 1;
+    for (int axis = 0; axis + 1 < kept->rank; axis++)
+        if (kept->stride[0][axis] % vector != 0)
+            return 1;
+    for (int axis = 0; axis < reduced->rank; axis++)
+        if (reduced->stride[0][axis] % vector != 0)
+            return 1;
+    return (unsigned)vector;
+}
+
 static int64_t at_most(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -132,10 +153,11 @@ static void set_axes(params *p, const gt_loop *kept, const gt_loop *reduced)
     memcpy(p->reduced_stride, reduced->stride[0], (size_t)reduced->rank * sizeof(int64_t));
 }
 
-/* Divide the elements so that there are enough blocks. `groups`: blocks without that. */
-static void set_parts(params *p, const gt_cuda_device *device, int64_t groups, int64_t per_block, int64_t multiple)
+/* Divide the elements so that each processor has `each` blocks. `groups`: blocks without that. */
+static void set_parts(params *p, const gt_cuda_device *device, unsigned each, int64_t groups, int64_t per_block,
+                      int64_t multiple)
 {
-    int64_t enough = 4 * (int64_t)device->processors;
+    int64_t enough = each * (int64_t)device->processors;
     int64_t wanted = groups < enough ? (enough + groups - 1) / groups : 1;
     int64_t parts = at_most(at_most(wanted, p->elements * per_block / PART_GRAIN), 1024);
     p->parts = parts > 1 ? parts : 1;
@@ -154,10 +176,10 @@ static void finish_parts(gt_cuda_work *work, const gt_cuda_key *first, params *p
     gt__cuda_bind(launch, offsetof(params, partial), &partial);
     launch = gt__cuda_launch(work, GT_CUDA_REDUCE, p, sizeof *p);
     launch->key = *first;
-    launch->key.variant = FINISH;
+    launch->key.variant = p->results < FEW_RESULTS ? FINISH_FEW : FINISH;
     launch->key.vector = 1;
     launch->key.wide = 0;
-    launch->grid[0] = gt__cuda_blocks(p->results, GT_CUDA_BLOCK / 32);
+    launch->grid[0] = gt__cuda_blocks(p->results, p->results < FEW_RESULTS ? GT_CUDA_BLOCK / 32 : COLUMN_TILE);
     gt__cuda_bind(launch, offsetof(params, partial), &partial);
 }
 
@@ -175,7 +197,7 @@ void gt__cuda_merge_states(gt_cuda_work *work, gt_opcode op, gt_dtype in, const 
     launch->key.op = (uint16_t)op;
     launch->key.in[0] = (uint8_t)in;
     launch->key.out = out->meta.dtype;
-    launch->key.variant = FINISH;
+    launch->key.variant = FINISH_FEW;
     launch->key.vector = 1;
     gt__cuda_bind(launch, offsetof(params, partial), states);
 }
@@ -206,9 +228,9 @@ gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, 
     uint32_t blocks;
     if (columns) {
         key.variant = COLUMNS;
-        key.vector = 1;
-        blocks = gt__cuda_blocks(p.results, COLUMN_TILE);
-        set_parts(&p, device, blocks, COLUMN_TILE, COLUMN_SHARES);
+        key.vector = (uint8_t)column_vector(in, &kept, &reduced);
+        blocks = gt__cuda_blocks(p.results, COLUMN_TILE * key.vector);
+        set_parts(&p, device, key.vector > 1 ? 2 : 4, blocks, COLUMN_TILE * key.vector, COLUMN_SHARES);
     } else {
         key.vector = (uint8_t)row_vector(in, &kept, &reduced);
         int64_t vectors = (p.elements + key.vector - 1) / key.vector;
@@ -217,7 +239,7 @@ gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, 
             ;
         key.variant = block_row ? BLOCK_ROWS : ROWS;
         blocks = gt__cuda_blocks(p.results, block_row ? 1 : GT_CUDA_BLOCK / (unsigned)p.width);
-        set_parts(&p, device, blocks, block_row ? 1 : 0, key.vector);
+        set_parts(&p, device, 4, blocks, block_row ? 1 : 0, key.vector);
     }
     gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_REDUCE, &p, sizeof p);
     launch->key = key;

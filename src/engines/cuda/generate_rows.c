@@ -6,7 +6,21 @@
 
 #include "engines/cuda/generate_family.h"
 
-enum { SOFTMAX, SOFTMAX_BACKWARD, ACROSS, NORM, NORM_BACKWARD, NORM_MOMENTS, NORM_COLUMNS, NORM_FINISH, SPARSE };
+enum {
+    SOFTMAX,
+    SOFTMAX_LONG,
+    SOFTMAX_BACKWARD,
+    SOFTMAX_BACKWARD_LONG,
+    ACROSS,
+    NORM,
+    NORM_BACKWARD,
+    NORM_MOMENTS,
+    NORM_COLUMNS,
+    NORM_FINISH,
+    SPARSE,
+    STATIC_SHARED = 1024, /* bytes that kernels have at most besides a long line */
+    REGISTERS = 32,       /* for elements of one line, in a thread */
+};
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
@@ -14,7 +28,9 @@ void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text 
 {
     static const char *const functions[] = {
         [SOFTMAX] = "softmax",
+        [SOFTMAX_LONG] = "softmax_long",
         [SOFTMAX_BACKWARD] = "softmax_backward",
+        [SOFTMAX_BACKWARD_LONG] = "softmax_backward_long",
         [ACROSS] = "softmax_across",
         [NORM] = "layer_norm",
         [NORM_BACKWARD] = "layer_norm_backward",
@@ -97,7 +113,7 @@ static gt_cuda_launch *launch_rows(gt_cuda_work *work, const rows *r, unsigned v
 /* Threads and registers for lines of n elements. `arrays`: lines that a thread holds at once. */
 static void choose_threads(rows *r, unsigned arrays)
 {
-    size_t least = gt__dtype_size((gt_dtype)r->key.out), most = 32 / arrays;
+    size_t least = gt__dtype_size((gt_dtype)r->key.out);
     bool aligned = (uintptr_t)r->p.out % 16 == 0;
     for (unsigned k = 0; k < r->operands; k++) {
         if (r->key.mode[k])
@@ -108,14 +124,14 @@ static void choose_threads(rows *r, unsigned arrays)
     }
     int64_t vector = 16 / (int64_t)least;
     vector = aligned && r->p.n % vector == 0 ? vector : 1;
-    int64_t vectors = r->p.n / vector, width = 32, items = 1;
-    if (vectors > 32 * (int64_t)most / vector)
-        width = 256;
-    if (vectors > 256 * (int64_t)most / vector)
-        width = 1024;
+    int64_t vectors = r->p.n / vector, width = 32, most = REGISTERS, items = 1;
+    if (vectors > width * most / vector) { /* not for a warp, which shares the registers with fewer others */
+        most = REGISTERS / arrays;
+        width = vectors > 256 * most / vector ? 1024 : 256;
+    }
     while (items * width < vectors)
-        items *= 2;
-    if (items * vector > (int64_t)most)
+        items += items < 8 ? 1 : items;
+    if (items * vector > most)
         items = 0;
     r->key.vector = (uint8_t)vector;
     r->key.option[0] = (uint32_t)items;
@@ -128,6 +144,27 @@ static void launch_lines(gt_cuda_work *work, const rows *r, unsigned variant)
     gt_cuda_launch *launch = launch_rows(work, r, variant);
     launch->block[0] = width > GT_CUDA_BLOCK ? width : GT_CUDA_BLOCK;
     launch->grid[0] = gt__cuda_blocks(r->p.lines, launch->block[0] / width);
+}
+
+/* Bytes of a line in shared memory; 0: it does not fit. */
+static uint32_t long_line_bytes(const rows *r, const gt_cuda_device *device)
+{
+    size_t size = gt__cuda_type((gt_dtype)r->key.compute) == GT_CUDA_F64 ? sizeof(double) : sizeof(float);
+    return r->p.n <= (device->shared_limit - STATIC_SHARED) / (int64_t)size ? (uint32_t)r->p.n * (uint32_t)size
+                                                                            : 0;
+}
+
+/* As many blocks as the processors hold at once: each begins its next line before it has finished one. */
+static void launch_long_lines(gt_cuda_work *work, const rows *r, const gt_cuda_device *device, unsigned variant,
+                              uint32_t bytes)
+{
+    gt_cuda_launch *launch = launch_rows(work, r, variant);
+    int64_t resident = device->resident_limit / r->key.option[1];
+    int64_t fit = (device->shared_limit + STATIC_SHARED) / ((int64_t)bytes + STATIC_SHARED);
+    int64_t blocks = device->processors * (fit < resident ? fit : resident);
+    launch->block[0] = r->key.option[1];
+    launch->grid[0] = gt__cuda_blocks(r->p.lines < blocks ? r->p.lines : blocks, 1);
+    launch->shared = bytes;
 }
 
 static bool has_complex(const gt_call *call)
@@ -168,7 +205,6 @@ static gt_err lower_sparse_backward(const gt_call *call, gt_cuda_work *work, row
 
 gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
-    (void)device;
     rows r;
     const gt_meta *meta = &call->out->meta;
     int64_t axis = call->ins->imm[0].i;
@@ -192,31 +228,37 @@ gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device,
         return GT_OK;
     }
     choose_threads(&r, backward ? 2 : 1);
-    launch_lines(work, &r, backward ? SOFTMAX_BACKWARD : SOFTMAX);
+    uint32_t bytes = r.key.option[0] == 0 && call->op != GT_OP_softmax_backward ? long_line_bytes(&r, device) : 0;
+    if (bytes)
+        launch_long_lines(work, &r, device, backward ? SOFTMAX_BACKWARD_LONG : SOFTMAX_LONG, bytes);
+    else
+        launch_lines(work, &r, backward ? SOFTMAX_BACKWARD : SOFTMAX);
     return GT_OK;
 }
 
 /* g and x; three launches: the moments of each line, sums by column in parts, and their sum. */
 static void lower_weight_gradient(const gt_cuda_device *device, gt_cuda_work *work, rows *r)
 {
-    int64_t tiles = (r->p.n + 31) / 32, wanted = 4 * (int64_t)device->processors / tiles + 1;
+    choose_threads(r, 1);
+    int64_t tile = 32 * (int64_t)r->key.vector, tiles = (r->p.n + tile - 1) / tile;
+    int64_t wanted = (r->key.vector > 1 ? 2 : 4) * (int64_t)device->processors / tiles + 1;
     int64_t most = r->p.lines / 32 + 1, parts = wanted < most ? wanted : most;
     size_t size = gt__cuda_type((gt_dtype)r->key.compute) == GT_CUDA_F64 ? sizeof(double) : sizeof(float);
     r->p.share = (r->p.lines + parts - 1) / parts;
     r->p.parts = (r->p.lines + r->p.share - 1) / r->p.share;
     gt_cuda_operand scratch = gt__cuda_scratch(work, (size_t)(2 * r->p.lines + r->p.parts * r->p.n) * size);
-    choose_threads(r, 1);
     launch_lines(work, r, NORM_MOMENTS);
     gt__cuda_bind(&work->launch[work->count - 1], offsetof(params, scratch), &scratch);
-    r->key.option[0] = r->key.vector = 1;
+    r->key.option[0] = 1;
     r->key.option[1] = GT_CUDA_BLOCK;
     gt_cuda_launch *launch = launch_rows(work, r, NORM_COLUMNS);
     gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
     launch->grid[0] = (uint32_t)tiles;
     launch->grid[1] = (uint32_t)r->p.parts;
+    r->key.vector = 1;
     launch = launch_rows(work, r, NORM_FINISH);
     gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
-    launch->grid[0] = gt__cuda_blocks(r->p.n, GT_CUDA_BLOCK);
+    launch->grid[0] = gt__cuda_blocks(r->p.n, 32);
 }
 
 gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)

@@ -203,19 +203,19 @@ static const char *what_then(const kernel *k)
     return k->key.family == GT_CUDA_CHAIN ? "its steps run one by one" : "its calls run on the host";
 }
 
-static void log_failure(const gt_cuda_compiler *compiler, nvrtcProgram program, const kernel *k)
+static void log_failure(const gt_cuda_compiler *compiler, nvrtcProgram program, const char *then)
 {
     size_t size = 0;
     char *text = compiler->log_size(program, &size) == 0 && size ? malloc(size) : NULL;
     if (text && compiler->log(program, text) == 0)
-        gt__log_error("cuda: a kernel does not compile, %s:\n%.2000s", what_then(k), text);
+        gt__log_error("cuda: a kernel does not compile, %s:\n%.2000s", then, text);
     else
-        gt__log_error("cuda: a kernel does not compile, %s", what_then(k));
+        gt__log_error("cuda: a kernel does not compile, %s", then);
     free(text);
 }
 
-/* The binary of a source, to be freed with free(); NULL if it cannot be made, which is logged. */
-static char *compile(const gt_cuda *cuda, const char *source, const char *const *options, const kernel *k,
+/* The binary of a source, to be freed with free(); NULL if it cannot be made, which is logged: `then` says what happens. */
+static char *compile(const gt_cuda *cuda, const char *source, const char *const *options, const char *then,
                      size_t *bytes)
 {
     const gt_cuda_compiler *compiler = cuda->kernels->compiler;
@@ -228,7 +228,7 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *const 
     if (compiler->program_new(&program, source, "gt.cu", 0, NULL, NULL) != 0)
         return NULL;
     if (compiler->program_compile(program, OPTIONS + 1, all) != 0)
-        log_failure(compiler, program, k);
+        log_failure(compiler, program, then);
     else if (compiler->binary_size(program, bytes) == 0 && (binary = malloc(*bytes)) &&
              compiler->binary(program, binary) != 0) {
         free(binary);
@@ -280,7 +280,7 @@ static gt_err make(gt_cuda *cuda, const gt_cuda_launch *launch, kernel *k)
     int result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
     if (!binary || (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)) {
         free(binary);
-        binary = compile(cuda, source, options, k, &bytes);
+        binary = compile(cuda, source, options, what_then(k), &bytes);
         result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
             gt__log_error("cuda: a kernel cannot be loaded, %s", what_then(k));
@@ -290,6 +290,19 @@ static gt_err make(gt_cuda *cuda, const gt_cuda_launch *launch, kernel *k)
     free(binary);
     free(source);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? gt__cuda_fail(cuda, result, "a kernel") : GT_OK;
+}
+
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *then, void **binary)
+{
+    char path[PATH_MAX];
+    size_t bytes = 0;
+    if (!cuda->kernels->compiler)
+        return false;
+    bool kept = file_path(cuda, source, exact, path, sizeof path);
+    *binary = kept ? read_file(path) : NULL;
+    if (!*binary && (*binary = compile(cuda, source, exact, then, &bytes)) && kept)
+        write_file(path, *binary, bytes);
+    return *binary != NULL;
 }
 
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function)

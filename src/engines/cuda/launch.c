@@ -21,6 +21,7 @@ void gt__cuda_patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr err
 static gt_err launch_all(gt_cuda *cuda, gt_cuda_work *work, const CUfunction *functions, unsigned step,
                          CUdeviceptr scratch, CUdeviceptr errors)
 {
+    gt__cuda_launching(cuda);
     for (unsigned k = 0; k < work->count; k++) {
         gt_cuda_launch *l = &work->launch[k];
         void *parameters[] = {l->param}; /* one struct by value, of which the driver knows the size */

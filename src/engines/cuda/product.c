@@ -36,7 +36,7 @@ typedef struct shape {
     int64_t m, n, k; /* of out', so m are columns of the result */
     int64_t leading_a, leading_b;
     int64_t batch, stride_a, stride_b;
-    uint8_t dtype, transpose_a, transpose_b, fast;
+    uint8_t dtype, transpose_a, transpose_b, kind; /* gt_product_kind */
     uint16_t alignment_a, alignment_b;
 } shape;
 
@@ -62,12 +62,12 @@ struct gt_cuda_products {
 /* ---- what cuBLASLt calls things ------------------------------------------------------------------------------------ */
 
 typedef struct numbers {
-    int type, compute, scale;
+    int type, result, compute, scale;
     const void *one, *zero;
 } numbers;
 
 /* Dtypes that have a product here; false: none. */
-static bool numbers_of(gt_dtype dtype, bool fast, numbers *n)
+static bool numbers_of(gt_dtype dtype, gt_product_kind kind, numbers *n)
 {
     static const double one[2] = {1, 0}, zero[2] = {0, 0};
     static const float one_f[2] = {1, 0}, zero_f[2] = {0, 0};
@@ -84,8 +84,10 @@ static bool numbers_of(gt_dtype dtype, bool fast, numbers *n)
     };
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
         if (rows[k].dtype == dtype) {
-            bool wide = rows[k].compute == CUBLAS_COMPUTE_64F;
+            bool wide = rows[k].compute == CUBLAS_COMPUTE_64F, fast = kind == GT_PRODUCT_FAST;
             *n = (numbers){.type = rows[k].type,
+                           .result =
+                               kind == GT_PRODUCT_WIDE && gt__dtype_is_half(dtype) ? CUDA_R_32F : rows[k].type,
                            .compute = fast && dtype == GT_FLOAT32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : rows[k].compute,
                            .scale = rows[k].scale,
                            .one = wide ? (const void *)one : one_f,
@@ -268,7 +270,7 @@ static gt_err describe_product(const gt_cuda_blas *blas, const numbers *n, const
                       s->batch, s->stride_a, &c->a));
     GT_TRY(layout_new(blas, n->type, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n, s->leading_b,
                       s->batch, s->stride_b, &c->b));
-    return layout_new(blas, n->type, s->m, s->n, s->m, s->batch, s->m * s->n, &c->out);
+    return layout_new(blas, n->result, s->m, s->n, s->m, s->batch, s->m * s->n, &c->out);
 }
 
 static gt_err propose(gt_cuda_products *p, const shape *s, const chosen *c,
@@ -444,14 +446,15 @@ static void fold_rows(matrix *a, batch *g, int64_t *m)
     }
 }
 
-/* The innermost batch axis is cuBLASLt's; the others are loops here. */
+/* The innermost batch axis is cuBLASLt's; the others are loops here. dtype: of the operands. */
 static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, const batch *g, gt_dtype dtype,
-                           bool fast, CUdeviceptr out)
+                           gt_product_kind kind, CUdeviceptr out)
 {
-    numbers n;
+    numbers n = {0};
     int64_t size = (int64_t)gt__dtype_size(dtype), count = 1, inner = g->rank ? g->shape[0] : 1;
+    int64_t result_size = kind == GT_PRODUCT_WIDE && gt__dtype_is_half(dtype) ? (int64_t)sizeof(float) : size;
     int64_t stride_a = g->rank ? g->stride_a[0] : 0, stride_b = g->rank ? g->stride_b[0] : 0;
-    numbers_of(dtype, fast, &n);
+    numbers_of(dtype, kind, &n);
     shape key;
     memset(&key, 0, sizeof key);
     key.m = b->columns;
@@ -465,7 +468,7 @@ static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, cons
     key.stride_a = stride_b;
     key.stride_b = stride_a;
     key.dtype = (uint8_t)dtype;
-    key.fast = fast;
+    key.kind = (uint8_t)kind;
     for (int axis = 1; axis < g->rank; axis++)
         count *= g->shape[axis];
     for (int64_t t = 0; t < count; t++) {
@@ -477,7 +480,7 @@ static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, cons
         }
         place at = {.a = b->data + (CUdeviceptr)(offset_b * size),
                     .b = a->data + (CUdeviceptr)(offset_a * size),
-                    .out = out + (CUdeviceptr)(t * inner * key.m * key.n * size)};
+                    .out = out + (CUdeviceptr)(t * inner * key.m * key.n * result_size)};
         const chosen *c;
         key.alignment_a = alignment_of(at.a);
         key.alignment_b = alignment_of(at.b);
@@ -525,10 +528,11 @@ static gt_err products_open(gt_cuda *cuda)
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call)
 {
     const gt_view *out = call->out;
-    gt_dtype dtype = (gt_dtype)out->meta.dtype;
+    gt_product_kind kind = (gt_product_kind)call->ins->imm[0].i;
+    gt_dtype dtype = (gt_dtype)(kind == GT_PRODUCT_WIDE ? call->in[0] : out)->meta.dtype;
     matrix a, b;
     numbers unused;
-    if (call->op != GT_OP_matmul || call->literals || !numbers_of(dtype, false, &unused))
+    if (call->op != GT_OP_matmul || call->literals || !numbers_of(dtype, kind, &unused))
         return gt__fail(GT_ERR_UNSUPPORTED, "not a product of floats");
     if (out->meta.numel == 0)
         return GT_OK;
@@ -548,7 +552,7 @@ gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call)
         int64_t m = a.rows;
         collect_batch(&a, &b, out, &g);
         fold_rows(&a, &g, &m);
-        err = multiply_all(cuda, &a, &b, &g, dtype, call->ins->imm[0].i == GT_PRODUCT_FAST, to);
+        err = multiply_all(cuda, &a, &b, &g, dtype, kind, to);
     }
     if (a.scratch)
         gt__cuda_scratch_release(cuda, a.scratch);

@@ -513,6 +513,7 @@ gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const 
     recording *used;
     *step = 0;
     GT_TRY(gt__cuda_begin(cuda, timed, &timing));
+    gt__cuda_launching(cuda);
     gt_err err = run_whole(cuda, program, buffer, step, &used);
     GT_TRY(gt__cuda_end(cuda, &timing, err, 0, token));
     if (used)

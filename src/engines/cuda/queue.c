@@ -92,6 +92,10 @@ void gt__cuda_queue_flush(gt_cuda *cuda)
 {
     if (cuda->written == cuda->last || cuda->broken || cuda->capturing)
         return;
+    if (gt__cuda_resident_flush(cuda)) {
+        cuda->written = cuda->last;
+        return;
+    }
     int result =
         cuda->driver->stream_write(cuda->stream, cuda->counter_address, cuda->last, CU_STREAM_WRITE_VALUE_DEFAULT);
     if (result == CUDA_SUCCESS)
@@ -100,13 +104,7 @@ void gt__cuda_queue_flush(gt_cuda *cuda)
         gt__cuda_queue_check(cuda);
 }
 
-/* One turn of waiting for the counter: spin, yield, then sleep. */
-typedef struct patience {
-    unsigned turns, naps;
-    uint64_t since_ns;
-} patience;
-
-static void wait_a_little(gt_cuda *cuda, patience *p)
+void gt__cuda_wait_a_little(gt_cuda *cuda, gt_cuda_patience *p)
 {
     if (p->turns++ < SPINS) {
         atomic_signal_fence(memory_order_seq_cst);
@@ -126,11 +124,11 @@ static void wait_a_little(gt_cuda *cuda, patience *p)
 
 gt_err gt__cuda_queue_wait(gt_cuda *cuda, gt_token token)
 {
-    patience p = {0};
+    gt_cuda_patience p = {0};
     while (gt__cuda_queue_done(cuda) < token && !cuda->broken) {
         if (cuda->written < token) /* again, if the driver refused it */
             gt__cuda_queue_flush(cuda);
-        wait_a_little(cuda, &p);
+        gt__cuda_wait_a_little(cuda, &p);
     }
     return cuda->broken ? gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text) : GT_OK;
 }
@@ -222,9 +220,28 @@ static uint64_t time_of(gt_cuda *cuda, const gt_cuda_mark *mark)
     return cuda->base_ns + (uint64_t)((double)(ms > 0 ? ms : 0) * 1e6);
 }
 
+/* The card's clock of stamps against the host's. A stamp is seen after it was made, soon if the host waits for it: the least
+ * difference is the best. Clocks drift, so it is found anew now and then. */
+static void set_stamp_clock(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t now)
+{
+    int64_t offset = (int64_t)(now - stamp->end);
+    if (offset < cuda->stamp_offset || now - cuda->stamp_since_ns > clock_life_ns) {
+        cuda->stamp_offset = offset;
+        cuda->stamp_since_ns = now;
+    }
+}
+
 static void item_times(gt_cuda *cuda, const gt_cuda_item *item, gt_completion *completion)
 {
-    uint64_t start = time_of(cuda, item->start), end = time_of(cuda, item->end), now = gt__cuda_now_ns();
+    uint64_t start, end, now = gt__cuda_now_ns();
+    if (item->stamp) {
+        set_stamp_clock(cuda, item->stamp, now);
+        start = item->stamp->start + (uint64_t)cuda->stamp_offset;
+        end = item->stamp->end + (uint64_t)cuda->stamp_offset;
+    } else {
+        start = time_of(cuda, item->start);
+        end = time_of(cuda, item->end);
+    }
     uint64_t least = item->queued_ns > cuda->last_end_ns ? item->queued_ns : cuda->last_end_ns;
     least = least < now ? least : now;
     start = start < least ? least : start > now ? now : start; /* the two clocks differ a little */
@@ -247,7 +264,7 @@ static bool settle_first(gt_cuda *cuda, gt_completion *completion)
             completion->text = completion->err ? (cuda->told ? cuda->told : "out of memory") : NULL;
             completion->step = item->step;
         }
-        if (item->start) {
+        if (item->start || item->stamp) {
             item_times(cuda, item, completion);
             timed = true;
         }
@@ -351,6 +368,7 @@ static gt_err mark_new(gt_cuda *cuda, gt_cuda_mark **out)
         }
     }
     mark->references = 1;
+    gt__cuda_resident_leave(cuda);
     int result = cuda->driver->event_record(mark->event, cuda->stream);
     if (result != CUDA_SUCCESS) {
         mark_release(cuda, mark);
@@ -368,6 +386,7 @@ static gt_err set_clock(gt_cuda *cuda)
         return GT_OK;
     if (!cuda->base)
         GT_CUDA_TRY(cuda, "an event", cuda->driver->event_new(&cuda->base, CU_EVENT_DEFAULT));
+    gt__cuda_resident_leave(cuda);
     GT_TRY(gt__cuda_queue_wait(cuda, cuda->last));
     GT_CUDA_TRY(cuda, "an event", cuda->driver->event_record(cuda->base, cuda->stream));
     GT_CUDA_TRY(cuda, "an event", cuda->driver->event_wait(cuda->base));
@@ -391,6 +410,15 @@ gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start)
         return GT_OK;
     }
     return mark_new(cuda, start);
+}
+
+gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns)
+{
+    gt_cuda_item *item;
+    GT_TRY(item_new(cuda, &item));
+    item->stamp = stamp;
+    item->queued_ns = queued_ns;
+    return GT_OK;
 }
 
 gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns)
@@ -427,7 +455,7 @@ static bool report_broken(gt_cuda *cuda, gt_completion *completion)
 
 bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completion)
 {
-    patience p = {0};
+    gt_cuda_patience p = {0};
     free(cuda->told);
     cuda->told = NULL;
     for (;;) {
@@ -449,26 +477,28 @@ bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completio
         if (!wait || cuda->given == cuda->known)
             return false;
         gt__cuda_queue_flush(cuda);
-        wait_a_little(cuda, &p);
+        gt__cuda_wait_a_little(cuda, &p);
     }
 }
 
 /* ---- opening and closing --------------------------------------------------------------------------------------------------- */
 
-static gt_err pinned(gt_cuda *cuda, size_t bytes, void **memory, CUdeviceptr *address)
+gt_err gt__cuda_pinned(gt_cuda *cuda, size_t bytes, bool zero, void **memory, CUdeviceptr *address)
 {
     GT_CUDA_TRY(cuda, "pinned memory",
                 cuda->driver->host_alloc(memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     GT_CUDA_TRY(cuda, "pinned memory", cuda->driver->host_address(address, *memory, 0));
-    memset(*memory, 0, bytes);
+    if (zero)
+        memset(*memory, 0, bytes);
     return GT_OK;
 }
 
 gt_err gt__cuda_queue_open(gt_cuda *cuda)
 {
     GT_CUDA_TRY(cuda, "a stream", cuda->driver->stream_new(&cuda->stream, CU_STREAM_NON_BLOCKING));
-    GT_TRY(pinned(cuda, sizeof *cuda->counter, (void **)&cuda->counter, &cuda->counter_address));
-    return pinned(cuda, GT_CUDA_ERROR_SLOTS * sizeof *cuda->errors, (void **)&cuda->errors, &cuda->errors_address);
+    GT_TRY(gt__cuda_pinned(cuda, sizeof *cuda->counter, true, (void **)&cuda->counter, &cuda->counter_address));
+    return gt__cuda_pinned(cuda, GT_CUDA_ERROR_SLOTS * sizeof *cuda->errors, true, (void **)&cuda->errors,
+                           &cuda->errors_address);
 }
 
 void gt__cuda_queue_close(gt_cuda *cuda)

@@ -3,10 +3,14 @@
  *
  * A transfer is cut into pieces, so that the host copies one piece while the card copies another. An upload is done with
  * the host's memory when it returns. A download's pieces lie in the ring until the stream has passed them and a drain
- * copies them out. Host memory that is pinned already is used directly.
+ * copies them out. Host memory that is pinned is used directly: memory that the worker pinned because clients use it
+ * again, as their shared segments.
  */
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "engines/cuda/cuda.h"
 
 enum {
@@ -18,11 +22,64 @@ enum {
     ALIGNMENT = 256,
 };
 
+enum { UP, DOWN };
+
+/* ---- pinned memory ---------------------------------------------------------------------------------------------- */
+
+/* Memory that is pinned in this process: the driver pins a place once for all contexts, and workers may share it. */
+typedef struct pinning {
+    void *memory;
+    unsigned references;
+    struct pinning *next;
+} pinning;
+
+static pthread_mutex_t pinnings_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pinning *pinnings;
+
+/* With the mutex: where the memory is, or would be, in the list. */
+static pinning **find_pinning(const void *memory)
+{
+    pinning **where = &pinnings;
+    while (*where && (*where)->memory != memory)
+        where = &(*where)->next;
+    return where;
+}
+
+bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes)
+{
+    pthread_mutex_lock(&pinnings_mutex);
+    pinning *p = *find_pinning(memory), *fresh = p ? NULL : malloc(sizeof *fresh);
+    uint64_t began_ns = gt__cuda_now_ns();
+    if (fresh && cuda->driver->host_register(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) {
+        *fresh = (pinning){.memory = memory, .next = pinnings};
+        pinnings = p = fresh;
+        gt__log(GT_LOG_STATUS, "cuda: pinned %zu MiB in %.1f ms", bytes >> 20,
+                (double)(gt__cuda_now_ns() - began_ns) / 1e6);
+    } else
+        free(fresh);
+    if (p)
+        p->references++;
+    pthread_mutex_unlock(&pinnings_mutex);
+    return p != NULL;
+}
+
+void gt__cuda_unpin(gt_cuda *cuda, void *memory)
+{
+    pthread_mutex_lock(&pinnings_mutex);
+    pinning **where = find_pinning(memory), *p = *where;
+    if (p && --p->references == 0) {
+        cuda->driver->host_unregister(memory);
+        *where = p->next;
+        free(p);
+    }
+    pthread_mutex_unlock(&pinnings_mutex);
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------- */
+
 gt_err gt__cuda_transfer_open(gt_cuda *cuda)
 {
-    GT_CUDA_TRY(cuda, "pinned memory",
-                cuda->driver->host_alloc((void **)&cuda->ring, RING, CU_MEMHOSTALLOC_PORTABLE));
-    return GT_OK;
+    return gt__cuda_pinned(cuda, RING, false, (void **)&cuda->ring, &cuda->ring_address);
 }
 
 void gt__cuda_transfer_close(gt_cuda *cuda)
@@ -31,11 +88,29 @@ void gt__cuda_transfer_close(gt_cuda *cuda)
         cuda->driver->host_free(cuda->ring);
 }
 
-static void copy_on_host(gt_cuda *cuda, void *to, const void *from, size_t bytes)
+void gt__cuda_transfer_report(const gt_cuda *cuda)
 {
-    if (bytes < SEVERAL_THREADS ||
-        cuda->host->ops->write(cuda->host, to, from, bytes, false, &(gt_token){0}) != GT_OK)
+    static const char *const names[] = {[UP] = "to", [DOWN] = "from"};
+    for (int k = UP; k <= DOWN; k++) {
+        const gt_cuda_traffic *t = &cuda->traffic[k];
+        if (t->direct_bytes + t->staged_bytes >= DIRECT)
+            gt__log(GT_LOG_STATUS,
+                    "cuda: %s the card: %llu MiB directly, %llu MiB through pinned memory, which took the host "
+                    "%.1f ms "
+                    "and %.1f ms of waiting",
+                    names[k], (unsigned long long)t->direct_bytes >> 20, (unsigned long long)t->staged_bytes >> 20,
+                    (double)t->staged_ns / 1e6, (double)t->waited_ns / 1e6);
+    }
+}
+
+static void copy_on_host(gt_cuda *cuda, int way, void *to, const void *from, size_t bytes)
+{
+    bool several = bytes >= SEVERAL_THREADS;
+    uint64_t began_ns = several ? gt__cuda_now_ns() : 0;
+    if (!several || cuda->host->ops->write(cuda->host, to, from, bytes, false, &(gt_token){0}) != GT_OK)
         memcpy(to, from, bytes);
+    cuda->traffic[way].staged_bytes += bytes;
+    cuda->traffic[way].staged_ns += several ? gt__cuda_now_ns() - began_ns : 0;
 }
 
 void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done)
@@ -43,7 +118,7 @@ void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done)
     while (cuda->piece_count && cuda->pieces[cuda->piece_first].token <= done) {
         const gt_cuda_piece *piece = &cuda->pieces[cuda->piece_first];
         if (piece->host)
-            copy_on_host(cuda, piece->host, piece->staged, piece->bytes);
+            copy_on_host(cuda, DOWN, piece->host, piece->staged, piece->bytes);
         cuda->ring_tail = piece->ring_end;
         cuda->piece_first = (cuda->piece_first + 1) % GT_CUDA_PIECES;
         cuda->piece_count--;
@@ -68,7 +143,7 @@ static gt_err drain_first(gt_cuda *cuda)
 }
 
 /* Room for a piece in the ring, which ends at *end. */
-static gt_err reserve(gt_cuda *cuda, size_t bytes, uint8_t **room, uint64_t *end)
+static gt_err reserve(gt_cuda *cuda, int way, size_t bytes, uint8_t **room, uint64_t *end)
 {
     for (;;) {
         if (!cuda->piece_count)
@@ -81,7 +156,10 @@ static gt_err reserve(gt_cuda *cuda, size_t bytes, uint8_t **room, uint64_t *end
             *end = start + bytes;
             return GT_OK;
         }
-        GT_TRY(drain_first(cuda));
+        uint64_t began_ns = gt__cuda_now_ns();
+        gt_err err = drain_first(cuda);
+        cuda->traffic[way].waited_ns += gt__cuda_now_ns() - began_ns;
+        GT_TRY(err);
     }
 }
 
@@ -110,21 +188,44 @@ static bool is_pinned(gt_cuda *cuda, const void *host, size_t bytes)
            type == CU_MEMORYTYPE_HOST;
 }
 
+/* By the resident kernel if that takes it, else by the driver. */
+static gt_err copy_piece(gt_cuda *cuda, int way, CUdeviceptr card, uint8_t *room, size_t bytes)
+{
+    CUdeviceptr staged = cuda->ring_address + (CUdeviceptr)(room - cuda->ring);
+    gt_err err =
+        gt__cuda_resident_copy(cuda, way == UP ? card : staged, way == UP ? staged : card, bytes, way == DOWN);
+    if (err != GT_ERR_UNSUPPORTED)
+        return err;
+    gt__cuda_launching(cuda);
+    if (way == UP)
+        GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(card, room, bytes, cuda->stream));
+    else
+        GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(room, card, bytes, cuda->stream));
+    return GT_OK;
+}
+
 gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes, gt_token *number)
 {
     const uint8_t *from = host;
     if (is_pinned(cuda, host, bytes)) {
+        gt__cuda_launching(cuda);
         GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to, host, bytes, cuda->stream));
         *number = gt__cuda_queue_number(cuda);
+        cuda->traffic[UP].direct_bytes += bytes;
         return GT_OK;
     }
+    gt_err err = bytes ? gt__cuda_resident_put(cuda, to, host, bytes) : GT_OK;
+    if (err == GT_OK && bytes)
+        *number = gt__cuda_queue_number(cuda);
+    if (err != GT_ERR_UNSUPPORTED)
+        return err;
     for (size_t at = 0, size = piece_size(bytes), part; at < bytes; at += part) {
         uint8_t *room;
         uint64_t end;
         part = bytes - at < size ? bytes - at : size;
-        GT_TRY(reserve(cuda, part, &room, &end));
-        copy_on_host(cuda, room, from + at, part);
-        GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to + at, room, part, cuda->stream));
+        GT_TRY(reserve(cuda, UP, part, &room, &end));
+        copy_on_host(cuda, UP, room, from + at, part);
+        GT_TRY(copy_piece(cuda, UP, to + at, room, part));
         *number = add_piece(cuda, NULL, room, part, end);
         if (bytes > size) /* so that its place is free as soon as possible */
             gt__cuda_queue_flush(cuda);
@@ -136,16 +237,18 @@ gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t byt
 {
     uint8_t *to = host;
     if (is_pinned(cuda, host, bytes)) {
+        gt__cuda_launching(cuda);
         GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(host, from, bytes, cuda->stream));
         *number = gt__cuda_queue_number(cuda);
+        cuda->traffic[DOWN].direct_bytes += bytes;
         return GT_OK;
     }
     for (size_t at = 0, size = piece_size(bytes), part; at < bytes; at += part) {
         uint8_t *room;
         uint64_t end;
         part = bytes - at < size ? bytes - at : size;
-        GT_TRY(reserve(cuda, part, &room, &end));
-        GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(room, from + at, part, cuda->stream));
+        GT_TRY(reserve(cuda, DOWN, part, &room, &end));
+        GT_TRY(copy_piece(cuda, DOWN, from + at, room, part));
         *number = add_piece(cuda, to + at, room, part, end);
         if (bytes > size)
             gt__cuda_queue_flush(cuda);

@@ -269,11 +269,14 @@ static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, in
 
 /* ---- elementwise: the loop ---------------------------------------------------------------------------------- */
 
-/* Operand k at `flat`, rounded to the dtype the op is computed in. */
-static double operand_real(const gt_call *call, const gt_view *from, int64_t flat)
+/* Operand k at `flat`, rounded to the dtype the op is computed in, or as gt__number_dtype says. */
+static double operand_real(const gt_call *call, unsigned k, const gt_view *from, int64_t flat)
 {
     double value;
-    gt_view rounded = {.data = &value, .meta = {.numel = 1, .dtype = (uint8_t)call->compute}};
+    gt_dtype dtype = call->in[k]->meta.numel == 1
+                         ? gt__number_dtype(call->op, k, call->literals >> k & 1, call->compute)
+                         : call->compute;
+    gt_view rounded = {.data = &value, .meta = {.numel = 1, .dtype = (uint8_t)dtype}};
     gt__reference_move(&rounded, 0, from, flat);
     return gt__reference_real(&rounded, 0);
 }
@@ -307,7 +310,7 @@ static gt_err elementwise(const gt_call *call)
         if (gt__dtype_is_float(call->compute)) {
             double x[GT_MAX_OPERANDS] = {0};
             for (unsigned k = 0; k < call->operands; k++)
-                x[k] = operand_real(call, &in[k], flat);
+                x[k] = operand_real(call, k, &in[k], flat);
             gt__reference_put_real(call->out, flat, real_compute(call->op, x[0], x[1], x[2], p, q));
         } else {
             int64_t x[GT_MAX_OPERANDS] = {0};

@@ -196,29 +196,29 @@ static void start_afresh(const gt_view *out, int64_t to, gt_scatter_kind kind)
                                                           : least[dtype]);
 }
 
-static gt_err divide(const gt_view *out, const int64_t *counts)
+/* Both rounded to the dtype. */
+static void divide(const gt_view *out, const int64_t *counts)
 {
+    double stored;
+    gt_view divisor = {.data = &stored, .meta = {.numel = 1, .dtype = out->meta.dtype}, .contiguous = true};
     for (int64_t k = 0; k < out->meta.numel; k++) {
         if (counts[k] < 2)
             continue;
         int64_t integer = gt__reference_integer(out, k);
-        if (gt__dtype_is_float(out->meta.dtype))
-            gt__reference_put_real(out, k, gt__reference_real(out, k) / (double)counts[k]);
-        else
+        if (gt__dtype_is_float(out->meta.dtype)) {
+            gt__reference_put_real(&divisor, 0, (double)counts[k]);
+            gt__reference_put_real(out, k, gt__reference_real(out, k) / gt__reference_real(&divisor, 0));
+        } else
             gt__reference_put_integer(out, k, integer / counts[k] - (integer % counts[k] < 0));
     }
-    return GT_OK;
 }
 
-static gt_err scatter_reduce(const gt_call *call, const gt_view *src)
+/* counts: how many met at each element. */
+static void scatter_into(const gt_call *call, const gt_view *out, const gt_view *src, gt_scatter_kind kind,
+                         bool alone, int64_t *counts)
 {
-    const gt_view *out = call->out, *index = call->in[1];
+    const gt_view *index = call->in[1];
     int64_t axis = call->ins->imm[0].i, position[GT_MAX_RANK];
-    bool alone = call->ins->imm[1].i & GT_SCATTER_WITHOUT_SELF;
-    gt_scatter_kind kind = (gt_scatter_kind)(call->ins->imm[1].i & ~GT_SCATTER_WITHOUT_SELF);
-    int64_t *counts = malloc((size_t)(out->meta.numel + 1) * sizeof *counts);
-    if (!counts)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
     for (int64_t k = 0; k < out->meta.numel; k++)
         counts[k] = !alone;
     for (int64_t flat = 0; alone && flat < index->meta.numel; flat++)
@@ -229,8 +229,35 @@ static gt_err scatter_reduce(const gt_call *call, const gt_view *src)
         combine(out, to, src, gt__reference_flat(&src->meta, position), kind);
         counts[to]++;
     }
-    gt_err err = kind == GT_SCATTER_MEAN ? divide(out, counts) : GT_OK;
+}
+
+/* Sums, products and means of halves are computed in float32 and rounded once, unless stepwise. */
+static gt_err scatter_reduce(const gt_call *call, const gt_view *src)
+{
+    const gt_view *out = call->out;
+    bool adds = call->op == GT_OP_scatter_add, alone = !adds && call->ins->imm[1].i & GT_SCATTER_WITHOUT_SELF;
+    gt_scatter_kind kind =
+        adds ? GT_SCATTER_SUM : (gt_scatter_kind)(call->ins->imm[1].i & ~GT_SCATTER_WITHOUT_SELF);
+    bool rounds = (adds && call->ins->imm[1].i & GT_SCATTER_STEPWISE) || kind > GT_SCATTER_MEAN ||
+                  !gt__dtype_is_half((gt_dtype)out->meta.dtype);
+    gt_view wide = *out;
+    int64_t *counts = malloc((size_t)(out->meta.numel + 1) * sizeof *counts);
+    if (!rounds) {
+        wide.meta.dtype = GT_FLOAT32;
+        wide.data = malloc((size_t)(out->meta.numel + 1) * sizeof(float));
+    }
+    gt_err err = counts && wide.data ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (int64_t flat = 0; err == GT_OK && !rounds && flat < out->meta.numel; flat++)
+        gt__reference_move(&wide, flat, out, flat);
+    if (err == GT_OK)
+        scatter_into(call, &wide, src, kind, alone, counts);
+    for (int64_t flat = 0; err == GT_OK && !rounds && flat < out->meta.numel; flat++)
+        gt__reference_move(out, flat, &wide, flat);
+    if (err == GT_OK && kind == GT_SCATTER_MEAN)
+        divide(out, counts);
     free(counts);
+    if (!rounds)
+        free(wide.data);
     return err;
 }
 
@@ -250,16 +277,12 @@ gt_err gt__reference_scatter(const gt_call *call)
     }
     if (src.meta.rank == 0)
         src = gt__reference_broadcast(&src, &index->meta);
-    if (call->op == GT_OP_scatter_reduce)
+    if (call->op != GT_OP_scatter)
         return scatter_reduce(call, &src);
     for (int64_t flat = 0; flat < index->meta.numel; flat++) {
-        int64_t to = named_element(&out->meta, index, flat, axis);
         gt__reference_index(&index->meta, flat, position);
-        int64_t from = gt__reference_flat(&src.meta, position);
-        if (call->op == GT_OP_scatter)
-            gt__reference_move(out, to, &src, from);
-        else
-            combine(out, to, &src, from, GT_SCATTER_SUM);
+        gt__reference_move(out, named_element(&out->meta, index, flat, axis), &src,
+                           gt__reference_flat(&src.meta, position));
     }
     return GT_OK;
 }

@@ -42,8 +42,8 @@ typedef struct posting {
     uint64_t tag;
     gt_origin origin; /* of the send */
     gt_whole whole;
-    void *host; /* a copy of its bytes; NULL if other workers can read the engine's memory */
-    bool timed; /* the time of making that copy counts for the send */
+    void *host;      /* a copy of its bytes; NULL if other workers can read the engine's memory */
+    unsigned weight; /* the time of making that copy counts so often for the send; 0: it is not measured */
 } posting;
 
 /* The tensor is complete or has failed: post its bytes or the failure. Takes the posting. */
@@ -55,8 +55,8 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     gt_err err = poison ? poison->err : done ? done->err : GT_OK;
     const char *why = poison ? poison->text : done ? done->text : "";
     worker->late.posts--;
-    if (p->timed && done)
-        gt__timing_measured(worker, &p->origin, GT_OP_send, 1, true, done);
+    if (p->weight && done)
+        gt__timing_measured(worker, &p->origin, GT_OP_send, p->weight, true, done);
     worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
     gt_origin before = exchange->failed; /* of the current record, which may be another one */
     exchange->failed = poison ? poison->origin : p->origin;
@@ -95,7 +95,7 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
                                           gt__timing_on(&worker->timing), &token)
                       : gt__fail(GT_ERR_MEMORY, "out of memory");
         gt__late_given(&worker->late, token);
-        p->timed = token && gt__timing_on(&worker->timing);
+        p->weight = token && gt__timing_on(&worker->timing) ? worker->timing.weight : 0;
         worker->late.record_is_late |= token != 0;
     }
     if (err != GT_OK) {

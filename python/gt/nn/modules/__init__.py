@@ -14,7 +14,7 @@ _FILES = {
     'linear': ('layers', 'lazy'), 'loss': ('losses', 'distances', 'margins', 'ctc'), 'module': ('module', 'hooks', 'state'),
     'normalization': ('norm',), 'padding': ('padding',), 'pixelshuffle': ('layers',), 'pooling': ('pooling',),
     'rnn': ('recurrent',), 'sparse': ('embedding',), 'transformer': ('transformer',), 'upsampling': ('pooling',)}
-_NAMES = {'conv': {'_ConvNd': '_Conv', '_ConvTransposeNd': '_Transposed'}, 'module': {'_IncompatibleKeys': 'IncompatibleKeys'},
+_NAMES = {'conv': {'_ConvNd': '_Conv', '_ConvTransposeNd': '_Transposed'},
           'pooling': {'_MaxPoolNd': '_MaxPool', '_AvgPoolNd': '_AvgPool'}}
 
 

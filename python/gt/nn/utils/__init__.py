@@ -1,7 +1,7 @@
 """Tools for modules: clipping gradients, packed sequences, weight and spectral normalisation, parametrisations, pruning."""
 
 from gt import _help
-from gt.nn.utils import parametrizations, parametrize, rnn  # noqa: F401
+from gt.nn.utils import parametrizations, parametrize, rnn, stateless  # noqa: F401
 from gt.nn.utils.clip_grad import (  # noqa: F401
     clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm)
 from gt.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters  # noqa: F401

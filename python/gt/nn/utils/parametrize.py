@@ -12,6 +12,7 @@ import gt
 from gt import _help
 from gt import Tensor
 from gt.nn.containers import ModuleDict, ModuleList
+from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
 _cache = {}
@@ -125,14 +126,16 @@ def _inject_new_class(module):
     cls = module.__class__
 
     def getstate(self):
-        raise RuntimeError('Serialization of parametrized modules is only supported through state_dict().')
+        raise RuntimeError('Serialization of parametrized modules is only supported through state_dict(). See:\n'
+                           'https://pytorch.org/tutorials/beginner/saving_loading_models.html'
+                           '#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training')
 
     def deepcopy(self, memo):
         known = memo.get(id(self))
         if known is not None:
             return known
         replica = memo[id(self)] = self.__new__(self.__class__)
-        replica.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        replica.__dict__.update(copy.deepcopy(Module.__getstate__(self), memo))
         return replica
     methods = {'__getstate__': getstate}
     if not hasattr(cls, '__deepcopy__'):

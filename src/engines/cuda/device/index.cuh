@@ -191,9 +191,9 @@ template <class K> GT_F void gt_scatter_atomic(const gt_index_params &p)
 }
 
 /*
- * Sums of floats, in the order of their positions. index has the lines of indices without repeats, one after the other, and
- * in, int64, the positions of each line sorted by index. Threads are numbered by place in the sorted line, then by line; the
- * thread at the first of equal indices adds all of them.
+ * Sums, products and means of floats, in the order of their positions. index has the lines of indices without repeats, one after
+ * the other, and in, int64, the positions of each line sorted by index. Threads are numbered by place in the sorted line, then by
+ * line; the thread at the first of equal indices combines all of them, and rounds halves once, or after every step.
  */
 template <class K> GT_F void gt_scatter_sorted(const gt_index_params &p)
 {
@@ -208,14 +208,20 @@ template <class K> GT_F void gt_scatter_sorted(const gt_index_params &p)
         if (place > 0 && gt_index_read<K>(p, line + order[place - 1], &before) && before == index)
             continue;
         raw *to = (raw *)p.out + out + index * p.in_axis;
-        typename K::T sum = K::D0::load(*to);
-        for (int64_t k = place; k < p.length; k++) {
+        typename K::T sum = K::ALONE ? gt_scatter_first<K>() : K::D0::load(*to);
+        int64_t k = place;
+        for (; k < p.length; k++) {
             int64_t other = (int64_t)K::D1::load(((const typename K::D1::raw *)p.index)[line + order[k]]);
             if (other != index)
                 break;
-            /* rounded each time, as on the CPU */
-            sum = K::D0::load(K::D0::store(sum + gt_scatter_source<K>(p, src + order[k] * p.src_axis)));
+            typename K::T element = gt_scatter_source<K>(p, src + order[k] * p.src_axis);
+            sum = K::KIND == GT_SCATTER_PROD ? sum * element : sum + element;
+            if constexpr (K::STEPWISE)
+                sum = K::D0::load(K::D0::store(sum));
         }
+        if constexpr (K::KIND == GT_SCATTER_MEAN) /* both rounded, as in PyTorch */
+            sum = K::D0::load(K::D0::store(sum)) /
+                  K::D0::load(K::D0::store((typename K::T)(k - place + (K::ALONE ? 0 : 1))));
         *to = K::D0::store(sum);
     }
 }

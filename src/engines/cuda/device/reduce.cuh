@@ -5,14 +5,15 @@ R"cuda(
  * reproducible.
  *
  *   rows      `width` neighbouring threads, up to a warp, or a whole block for each result
- *   columns   neighbouring threads for neighbouring results, in blocks of 32 results by 8 shares of their elements
+ *   columns   neighbouring threads for neighbouring results, in blocks of 32 V results by 8 shares of their elements; with
+ *             V > 1 a thread reads the elements of V results at once
  *   finish    merges the states of parts, where the elements of a result were divided between blocks
  */
 
 struct gt_reduce_params {
     void *out;
     const void *in;
-    void *partial; /* states (results, parts) */
+    void *partial; /* states (parts, results) */
     int64_t results, elements;
     int64_t parts, share; /* elements in a part */
     int64_t width;
@@ -204,7 +205,7 @@ template <class R> GT_F typename R::S gt_merge_block(const gt_reduce_params &p, 
 template <class K> GT_F void gt_reduce_store(const gt_reduce_params &p, int64_t result, typename K::R::S s)
 {
     if constexpr (K::PARTIAL)
-        ((typename K::R::S *)p.partial)[result * p.parts + blockIdx.y] = s;
+        ((typename K::R::S *)p.partial)[blockIdx.y * p.results + result] = s;
     else
         ((typename K::DO::raw *)p.out)[result] = K::DO::store(K::R::finish(p, s));
 }
@@ -270,34 +271,91 @@ template <class K> GT_F void gt_reduce_rows(const gt_reduce_params &p)
     }
 }
 
+/* Merge the states of the 8 threads of each column; the threads of the first row have the results. */
+template <class R> GT_F typename R::S gt_merge_shares(typename R::S s)
+{
+    typedef typename R::S S;
+    __shared__ double room[256 * ((sizeof(S) + 7) / 8)];
+    S *state = (S *)room;
+    __syncthreads();
+    state[threadIdx.x] = s;
+    __syncthreads();
+    if (threadIdx.x < 32)
+        for (int k = 1; k < 8; k++)
+            s = R::merge(s, state[k * 32 + threadIdx.x]);
+    return s;
+}
+
+/* The share of one thread of V neighbouring columns, whose elements lie next to each other. */
+template <class K>
+GT_F void gt_reduce_column_share(const gt_reduce_params &p, const typename K::D::raw *from, int64_t begin, int64_t end,
+                                 typename K::R::S s[K::V])
+{
+    typedef gt_vector<typename K::D::raw, K::V> vector;
+    int64_t e = begin + threadIdx.x / 32;
+    if (p.reduced_rank == 1) {
+        int64_t stride = p.reduced_stride[0];
+#pragma unroll 4
+        for (; e < end; e += 8) {
+            vector v = *(const vector *)(from + e * stride);
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                K::R::add(p, s[j], gt_reduce_read<K>(v.at[j]), e);
+        }
+        return;
+    }
+    for (; e < end; e += 8) {
+        vector v = *(const vector *)(from + gt_walk<K::WIDE>((int)p.reduced_rank, p.reduced_shape, p.reduced_stride, e));
+#pragma unroll
+        for (int j = 0; j < K::V; j++)
+            K::R::add(p, s[j], gt_reduce_read<K>(v.at[j]), e);
+    }
+}
+
 template <class K> GT_F void gt_reduce_columns(const gt_reduce_params &p)
 {
     typedef typename K::R::S S;
-    __shared__ double room[256 * ((sizeof(S) + 7) / 8)];
-    S *state = (S *)room;
-    int x = threadIdx.x % 32, y = threadIdx.x / 32;
     int64_t begin = (int64_t)blockIdx.y * p.share, end = begin + p.share < p.elements ? begin + p.share : p.elements;
-    for (int64_t block = blockIdx.x; block * 32 < p.results; block += gridDim.x) {
-        int64_t result = block * 32 + x;
-        S s = K::R::first(p);
-        if (result < p.results) {
-            const typename K::D::raw *from =
-                (const typename K::D::raw *)p.in +
-                gt_walk<K::WIDE>((int)p.kept_rank, p.kept_shape, p.kept_stride, result);
-            s = gt_reduce_row_share<K>(p, from, begin, end, y, 8);
-        }
-        __syncthreads();
-        state[threadIdx.x] = s;
-        __syncthreads();
-        if (y == 0 && result < p.results) {
-            for (int k = 1; k < 8; k++)
-                s = K::R::merge(s, state[k * 32 + x]);
-            gt_reduce_store<K>(p, result, s);
+    for (int64_t block = blockIdx.x; block * 32 * K::V < p.results; block += gridDim.x) {
+        int64_t result = (block * 32 + threadIdx.x % 32) * K::V;
+        S s[K::V];
+#pragma unroll
+        for (int j = 0; j < K::V; j++)
+            s[j] = K::R::first(p);
+        if (result < p.results)
+            gt_reduce_column_share<K>(p,
+                                      (const typename K::D::raw *)p.in +
+                                          gt_walk<K::WIDE>((int)p.kept_rank, p.kept_shape, p.kept_stride, result),
+                                      begin, end, s);
+#pragma unroll
+        for (int j = 0; j < K::V; j++) {
+            s[j] = gt_merge_shares<typename K::R>(s[j]);
+            if (threadIdx.x < 32 && result < p.results)
+                gt_reduce_store<K>(p, result + j, s[j]);
         }
     }
 }
 
+/* 32 results by 8 shares of their parts. */
 template <class K> GT_F void gt_reduce_finish(const gt_reduce_params &p)
+{
+    typedef typename K::R::S S;
+    for (int64_t block = blockIdx.x; block * 32 < p.results; block += gridDim.x) {
+        int64_t result = block * 32 + threadIdx.x % 32;
+        S s = K::R::first(p);
+        if (result < p.results) {
+#pragma unroll 4
+            for (int64_t part = threadIdx.x / 32; part < p.parts; part += 8)
+                s = K::R::merge(s, ((const S *)p.partial)[part * p.results + result]);
+        }
+        s = gt_merge_shares<typename K::R>(s);
+        if (threadIdx.x < 32 && result < p.results)
+            ((typename K::DO::raw *)p.out)[result] = K::DO::store(K::R::finish(p, s));
+    }
+}
+
+/* The same for few results: a warp each. */
+template <class K> GT_F void gt_reduce_finish_few(const gt_reduce_params &p)
 {
     typedef typename K::R::S S;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -306,7 +364,7 @@ template <class K> GT_F void gt_reduce_finish(const gt_reduce_params &p)
         S s = K::R::first(p);
         if (result < p.results)
             for (int64_t part = lane; part < p.parts; part += 32)
-                s = K::R::merge(s, ((const S *)p.partial)[result * p.parts + part]);
+                s = K::R::merge(s, ((const S *)p.partial)[part * p.results + result]);
         s = gt_merge_lanes<typename K::R>(s, 32);
         if (lane == 0 && result < p.results)
             ((typename K::DO::raw *)p.out)[result] = K::DO::store(K::R::finish(p, s));

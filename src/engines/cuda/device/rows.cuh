@@ -2,7 +2,8 @@ R"cuda(
 /*
  * rows.cuh: softmax, layer norm and their gradients: operations on lines of n neighbouring elements. Each line is read once
  * into registers where it fits: by a warp, or by a block of WIDTH threads, ITEMS vectors of V elements a thread. Longer lines
- * (ITEMS is 0) are read again for each pass.
+ * (ITEMS is 0) are read once into shared memory where one of them fits and is enough (softmax and log_softmax, and the
+ * gradient of log_softmax), and else read again for each pass.
  */
 
 struct gt_rows_params {
@@ -242,6 +243,127 @@ template <class K> GT_F void gt_log_softmax_sparse_backward(const gt_rows_params
     }
 }
 
+/* Vectors of a line that a thread reads before it uses the first of them. */
+template <class K, class D> struct gt_batch {
+    typedef typename K::T T;
+    typedef typename D::raw raw;
+    enum { V = K::V, COUNT = 16 / V < 4 ? 16 / V < 1 ? 1 : 16 / V : 4, STEP = K::WIDTH * V };
+    gt_vector<raw, V> vector[COUNT];
+    GT_F void load(const raw *line, int64_t first, int64_t n)
+    {
+#pragma unroll
+        for (int u = 0; u < COUNT; u++)
+            if (first + u * STEP < n)
+                vector[u] = *(const gt_vector<raw, V> *)(line + first + u * STEP);
+    }
+    GT_F void get(int u, T *to) const
+    {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            to[j] = gt_convert<T>::from(D::load(vector[u].at[j]));
+    }
+};
+
+/* The vectors of a batch that begins at element `first` of a line. */
+#define GT_EACH_OF_BATCH(batch, first, n, u)                                                                          _Pragma("unroll") for (int u = 0; u < batch.COUNT; u++) if (first + u * batch.STEP < n)
+
+/* The maximum so far, and the sum of exponentials relative to it, for V more elements. */
+template <int V, class T> GT_F void gt_softmax_more(T *most, T *sum, const T *x)
+{
+    T largest = *most;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        largest = gt_maximum<T>(largest, x[j]);
+    T base = largest == gt_traits<T>::least() ? (T)0 : largest;
+    if (largest != *most)
+        *sum *= gt_exp(*most - base);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        *sum += gt_exp(x[j] - base);
+    *most = largest;
+}
+
+/* Lines in shared memory, by whole blocks. The next line's first vectors are on their way while a line is finished. */
+template <class K> GT_F void gt_softmax_long(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    typedef gt_batch<K, typename K::D0> batch;
+    GT_DYNAMIC_SHARED(T, kept);
+    const typename K::D0::raw *in = (const typename K::D0::raw *)p.in[0];
+    const int64_t begin = (int64_t)threadIdx.x * K::V;
+    batch x;
+    x.load(in + blockIdx.x * p.n, begin, blockIdx.x < p.lines ? p.n : 0);
+    for (int64_t line = blockIdx.x; line < p.lines; line += gridDim.x) {
+        T most = gt_traits<T>::least(), sum = 0;
+        for (int64_t first = begin; first < p.n; first += batch::COUNT * batch::STEP) {
+            GT_EACH_OF_BATCH(x, first, p.n, u)
+            {
+                gt_vector<T, K::V> y;
+                x.get(u, y.at);
+                gt_softmax_more<K::V, T>(&most, &sum, y.at);
+                *(gt_vector<T, K::V> *)(kept + first + u * batch::STEP) = y;
+            }
+            x.load(in + line * p.n, first + batch::COUNT * batch::STEP, p.n);
+        }
+        if (line + gridDim.x < p.lines)
+            x.load(in + (line + gridDim.x) * p.n, begin, p.n);
+        T total = gt_combine<gt_larger, K::WIDTH, T>(most, gt_traits<T>::least());
+        sum = gt_sum_threads<K::WIDTH, T>(sum == 0 ? (T)0 : sum * gt_exp(most - total));
+        T scale = K::LOGARITHM ? gt_log(sum) : (T)1 / sum;
+        for (int64_t first = begin; first < p.n; first += batch::STEP) {
+            gt_vector<T, K::V> y = *(const gt_vector<T, K::V> *)(kept + first);
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                y.at[j] = K::LOGARITHM ? y.at[j] - total - scale : gt_exp(y.at[j] - total) * scale;
+            gt_store_vector<K>(p, line, first, y.at);
+        }
+    }
+}
+
+/* Of log_softmax, where the sum is one of g alone: g is kept, and y comes after the sum. */
+template <class K> GT_F void gt_softmax_backward_long(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    typedef gt_batch<K, typename K::D0> batch;
+    typedef gt_batch<K, typename K::D1> batch_y;
+    GT_DYNAMIC_SHARED(T, kept);
+    const int64_t begin = (int64_t)threadIdx.x * K::V;
+    for (int64_t line = blockIdx.x; line < p.lines; line += gridDim.x) {
+        const typename K::D0::raw *from_g = (const typename K::D0::raw *)p.in[0] + line * p.n;
+        const typename K::D1::raw *from_y = (const typename K::D1::raw *)p.in[1] + line * p.n;
+        batch g;
+        batch_y y;
+        T sum = 0;
+        for (int64_t first = begin; first < p.n; first += batch::COUNT * batch::STEP) {
+            g.load(from_g, first, p.n);
+            GT_EACH_OF_BATCH(g, first, p.n, u)
+            {
+                gt_vector<T, K::V> a;
+                g.get(u, a.at);
+#pragma unroll
+                for (int j = 0; j < K::V; j++)
+                    sum += a.at[j];
+                *(gt_vector<T, K::V> *)(kept + first + u * batch::STEP) = a;
+            }
+        }
+        y.load(from_y, begin, p.n);
+        sum = gt_sum_threads<K::WIDTH, T>(sum);
+        for (int64_t first = begin; first < p.n; first += batch_y::COUNT * batch_y::STEP) {
+            GT_EACH_OF_BATCH(y, first, p.n, u)
+            {
+                T b[K::V];
+                gt_vector<T, K::V> a = *(const gt_vector<T, K::V> *)(kept + first + u * batch_y::STEP);
+                y.get(u, b);
+#pragma unroll
+                for (int j = 0; j < K::V; j++)
+                    a.at[j] -= gt_exp(b[j]) * sum;
+                gt_store_vector<K>(p, line, first + u * batch_y::STEP, a.at);
+            }
+            y.load(from_y, first + batch_y::COUNT * batch_y::STEP, p.n);
+        }
+    }
+}
+
 /* One thread a line; neighbouring threads have neighbouring lines. Not K::WIDTH, V, ITEMS. */
 template <class K> GT_F void gt_softmax_across(const gt_rows_params &p)
 {
@@ -393,45 +515,70 @@ template <class K> GT_F void gt_layer_norm_moments(const gt_rows_params &p)
     }
 }
 
-/* Sums over the lines of a part of g times the normalised x, for 32 positions a block, by 8 threads each. */
+/* The sum over the 8 threads of each column; those of the first 32 threads have the results. */
+template <class T> GT_F T gt_sum_shares(T sum)
+{
+    __shared__ T shares[256];
+    __syncthreads();
+    shares[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < 32)
+        for (int k = 1; k < 8; k++)
+            sum += shares[k * 32 + threadIdx.x];
+    return sum;
+}
+
+/* Sums over the lines of a part of g times the normalised x, for 32 V positions a block, by 8 threads each. */
 template <class K> GT_F void gt_layer_norm_columns(const gt_rows_params &p)
 {
     typedef typename K::T T;
     typedef typename K::D0 D0;
     typedef typename K::D1 D1;
-    __shared__ T shares[256];
-    const T *moments = (const T *)p.scratch;
-    T *sums = (T *)p.scratch + 2 * p.lines;
-    int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x % 32;
+    const gt_vector<T, 2> *moments = (const gt_vector<T, 2> *)p.scratch;
+    T *sums = (T *)p.scratch + 2 * p.lines, sum[K::V];
+    int64_t column = ((int64_t)blockIdx.x * 32 + threadIdx.x % 32) * K::V;
     int64_t begin = (int64_t)blockIdx.y * p.share, end = begin + p.share < p.lines ? begin + p.share : p.lines;
-    T sum = 0;
+#pragma unroll
+    for (int j = 0; j < K::V; j++)
+        sum[j] = 0;
     if (column < p.n) {
 #pragma unroll 4
         for (int64_t line = begin + threadIdx.x / 32; line < end; line += 8) {
-            T g = gt_convert<T>::from(D0::load(((const typename D0::raw *)p.in[0])[line * p.n + column]));
-            T x = gt_convert<T>::from(D1::load(((const typename D1::raw *)p.in[1])[line * p.n + column]));
-            sum += g * ((x - moments[2 * line]) * moments[2 * line + 1]);
+            typedef gt_vector<typename D0::raw, K::V> vector_g;
+            typedef gt_vector<typename D1::raw, K::V> vector_x;
+            vector_g g = *(const vector_g *)((const typename D0::raw *)p.in[0] + line * p.n + column);
+            vector_x x = *(const vector_x *)((const typename D1::raw *)p.in[1] + line * p.n + column);
+            gt_vector<T, 2> of = moments[line];
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                sum[j] += gt_convert<T>::from(D0::load(g.at[j])) *
+                          ((gt_convert<T>::from(D1::load(x.at[j])) - of.at[0]) * of.at[1]);
         }
     }
-    shares[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x < 32 && column < p.n) {
-        for (int k = 1; k < 8; k++)
-            sum += shares[k * 32 + threadIdx.x];
-        sums[(int64_t)blockIdx.y * p.n + column] = sum;
+#pragma unroll
+    for (int j = 0; j < K::V; j++) {
+        sum[j] = gt_sum_shares<T>(sum[j]);
+        if (threadIdx.x < 32 && column < p.n)
+            sums[(int64_t)blockIdx.y * p.n + column + j] = sum[j];
     }
 }
 
+/* 32 positions a block, by 8 threads each. */
 template <class K> GT_F void gt_layer_norm_finish(const gt_rows_params &p)
 {
     typedef typename K::T T;
     const T *sums = (const T *)p.scratch + 2 * p.lines;
-    for (int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; column < p.n;
-         column += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t block = blockIdx.x; block * 32 < p.n; block += gridDim.x) {
+        int64_t column = block * 32 + threadIdx.x % 32;
         T sum = 0;
-        for (int64_t part = 0; part < p.parts; part++)
-            sum += sums[part * p.n + column];
-        ((typename K::DO::raw *)p.out)[column] = K::DO::store(sum);
+        if (column < p.n) {
+#pragma unroll 4
+            for (int64_t part = threadIdx.x / 32; part < p.parts; part += 8)
+                sum += sums[part * p.n + column];
+        }
+        sum = gt_sum_shares<T>(sum);
+        if (threadIdx.x < 32 && column < p.n)
+            ((typename K::DO::raw *)p.out)[column] = K::DO::store(sum);
     }
 }
 )cuda"

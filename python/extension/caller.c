@@ -1,0 +1,268 @@
+/*
+ * caller.c: the base of gt.nn.Module. A call runs forward(), or the path with hooks; attributes that the module does not have are
+ * looked up among its parameters, buffers and children. The dictionaries of both are ordinary entries of the module's __dict__,
+ * as in PyTorch, so each call reads them anew: programs replace them and write into them. Read next: python/gt/nn/module.py.
+ */
+#include "extension.h"
+
+enum { HOOK_KINDS = 4, TABLES = 3 };
+
+static PyObject *hook_names[HOOK_KINDS]; /* the dictionaries of hooks that a call looks at */
+static PyObject *table_names[TABLES];    /* the dictionaries of members, in the order of the search */
+static PyObject *name_forward, *name_call_impl, *name_compiled, *name_getattr, *name_getattribute;
+static PyObject *caller_call_impl,
+    *caller_getattr; /* the methods of the type, to know whether a subclass has its own */
+static PyObject *object_getattribute;
+static PyObject *global_hooks[HOOK_KINDS]; /* dictionaries of hooks for every module */
+static PyTypeObject *table_type;           /* gt.nn.members.ParameterTable, a dict */
+static PyObject *call_with_hooks;          /* gt.nn.hooks.call(module, args, keywords) */
+
+/* ---- members ----------------------------------------------------------------------------------------------------- */
+
+/* Whether a dictionary finds its entries as dict does: one that a program put there may do so in its own way. */
+static bool is_plain(PyObject *table)
+{
+    return PyDict_CheckExact(table) || Py_IS_TYPE(table, table_type);
+}
+
+/* The entry of a mapping of members. NULL without exception: none. */
+static PyObject *mapping_find(PyObject *table, PyObject *name)
+{
+    Py_INCREF(table);
+    int known = PySequence_Contains(table, name);
+    PyObject *found = known > 0 ? PyObject_GetItem(table, name) : NULL;
+    Py_DECREF(table);
+    return found;
+}
+
+/* The parameter, buffer or child of that name. NULL without exception: none. */
+static PyObject *member_find(PyObject *values, PyObject *name)
+{
+    for (int k = 0; k < TABLES; k++) {
+        PyObject *table = PyDict_GetItemWithError(values, table_names[k]), *found = NULL;
+        if (LIKELY(table && is_plain(table))) {
+            if (PyDict_GET_SIZE(table) && (found = PyDict_GetItemWithError(table, name)))
+                return Py_NewRef(found);
+        } else if (table && ((found = mapping_find(table, name)) || PyErr_Occurred())) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* The __dict__ of a module, borrowed; NULL with an exception. */
+static PyObject *module_values(PyObject *self)
+{
+    PyObject **place = _PyObject_GetDictPtr(self);
+    if (UNLIKELY(!place || !*place)) {
+        PyObject *values = PyObject_GenericGetDict(self, NULL); /* makes an empty one */
+        Py_XDECREF(values);
+        return values;
+    }
+    return *place;
+}
+
+static PyObject *missing(PyObject *self, PyObject *name)
+{
+    return PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", Py_TYPE(self)->tp_name,
+                        name);
+}
+
+/* module.__getattr__(name), also for super().__getattr__(name) of a subclass that has its own. */
+static PyObject *caller_member(PyObject *self, PyObject *name)
+{
+    PyObject *values = module_values(self), *found = values ? member_find(values, name) : NULL;
+    return found || PyErr_Occurred() ? found : missing(self, name);
+}
+
+/*
+ * An attribute of a module: what Python does with __getattr__, without the exception between both searches. For classes that
+ * have no __getattr__ or __getattribute__ of their own.
+ */
+static PyObject *caller_getattro(PyObject *self, PyObject *name)
+{
+    PyObject *values = module_values(self);
+    PyObject *found = values ? _PyObject_GenericGetAttrWithDict(self, name, values, 1) : NULL;
+    if (LIKELY(found != NULL))
+        return found;
+    found = PyErr_Occurred() ? NULL : member_find(values, name);
+    return found || PyErr_Occurred() ? found : missing(self, name);
+}
+
+/* _fast_attributes(cls): let instances of this class of modules find their members without __getattr__, if it may. */
+static PyObject *py_fast_attributes(PyObject *module, PyObject *object)
+{
+    (void)module;
+    PyTypeObject *type = (PyTypeObject *)object;
+    if (!PyType_Check(object))
+        return PyErr_Format(PyExc_TypeError, "_fast_attributes() takes a class");
+    if (_PyType_Lookup(type, name_getattr) == caller_getattr &&
+        _PyType_Lookup(type, name_getattribute) == object_getattribute) {
+        /* A later assignment of either method to the class, or to a base of it, makes Python set the slot anew. */
+        type->tp_getattro = caller_getattro;
+        PyType_Modified(type);
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+static PyObject *forward_call(PyObject *self, PyObject *values, PyObject *args, PyObject *keywords)
+{
+    enum { ROOM = 8 };
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    PyTypeObject *type = Py_TYPE(self);
+    if (LIKELY(type->tp_getattro == caller_getattro && count < ROOM) &&
+        !PyDict_GetItemWithError(values, name_forward)) {
+        PyObject *function = _PyType_Lookup(type, name_forward);
+        if (LIKELY(function && PyType_HasFeature(Py_TYPE(function), Py_TPFLAGS_METHOD_DESCRIPTOR))) {
+            PyObject *stack[ROOM] = {self};
+            for (Py_ssize_t k = 0; k < count; k++)
+                stack[k + 1] = PyTuple_GET_ITEM(args, k);
+            Py_INCREF(function);
+            PyObject *result = PyObject_VectorcallDict(function, stack, (size_t)count + 1, keywords);
+            Py_DECREF(function);
+            return result;
+        }
+    }
+    PyObject *forward = PyErr_Occurred() ? NULL : PyObject_GetAttr(self, name_forward);
+    PyObject *result = forward ? PyObject_Call(forward, args, keywords) : NULL;
+    Py_XDECREF(forward);
+    return result;
+}
+
+/* Whether a call must look at hooks: 1, 0, or -1 with an exception. */
+static int has_hooks(PyObject *self, PyObject *values)
+{
+    for (int k = 0; k < HOOK_KINDS; k++)
+        if (UNLIKELY(PyDict_GET_SIZE(global_hooks[k]) > 0))
+            return 1;
+    for (int k = 0; k < HOOK_KINDS; k++) {
+        PyObject *hooks = PyDict_GetItemWithError(values, hook_names[k]);
+        if (LIKELY(hooks && PyDict_Check(hooks))) {
+            if (UNLIKELY(PyDict_GET_SIZE(hooks) > 0))
+                return 1;
+            continue;
+        }
+        /* No dictionary: __init__() was not called, or the class has an attribute of that name. */
+        hooks = PyErr_Occurred() ? NULL : PyObject_GetAttr(self, hook_names[k]);
+        int some = hooks ? PyObject_IsTrue(hooks) : -1;
+        Py_XDECREF(hooks);
+        if (some)
+            return some;
+    }
+    return 0;
+}
+
+/* module._call_impl(...): module.forward(...), with hooks if there are any. */
+static PyObject *caller_call_hooked(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    PyObject *values = module_values(self), *result = NULL;
+    int hooked = values ? has_hooks(self, values) : -1;
+    if (LIKELY(hooked == 0)) {
+        result = forward_call(self, values, args, keywords);
+    } else if (hooked > 0) {
+        PyObject *given = keywords ? Py_NewRef(keywords) : PyDict_New();
+        result = given ? PyObject_CallFunctionObjArgs(call_with_hooks, self, args, given, NULL) : NULL;
+        Py_XDECREF(given);
+    }
+    return result;
+}
+
+/* module(...): module._compiled_call_impl(...) if that is set, else module._call_impl(...). */
+static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    if (LIKELY(_PyType_Lookup(Py_TYPE(self), name_call_impl) == caller_call_impl)) {
+        PyObject *values = module_values(self);
+        bool own = !values || PyDict_GetItemWithError(values, name_compiled);
+        if (LIKELY(!own))
+            return caller_call_hooked(self, args, keywords);
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    PyObject *function = PyObject_GetAttr(self, name_compiled);
+    if (function == Py_None)
+        Py_SETREF(function, PyObject_GetAttr(self, name_call_impl));
+    PyObject *result = function ? PyObject_Call(function, args, keywords) : NULL;
+    Py_XDECREF(function);
+    return result;
+}
+
+/* _module_hooks(call, table, ...): the function for calls with hooks, the type of the dictionary of parameters, and the dictionaries of hooks for every module. */
+static PyObject *py_module_hooks(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *call, *table, *hooks[HOOK_KINDS];
+    if (!PyArg_ParseTuple(args, "OO!O!O!O!O!", &call, &PyType_Type, &table, &PyDict_Type, &hooks[0], &PyDict_Type,
+                          &hooks[1], &PyDict_Type, &hooks[2], &PyDict_Type, &hooks[3]))
+        return NULL;
+    Py_XSETREF(call_with_hooks, Py_NewRef(call));
+    Py_XSETREF(table_type, (PyTypeObject *)Py_NewRef(table));
+    for (int k = 0; k < HOOK_KINDS; k++)
+        Py_XSETREF(global_hooks[k], Py_NewRef(hooks[k]));
+    Py_RETURN_NONE;
+}
+
+/* ---- the type ---------------------------------------------------------------------------------------------------- */
+
+PyMethodDef gt__py_caller_functions[] = {
+    {.ml_name = "_fast_attributes", .ml_meth = py_fast_attributes, .ml_flags = METH_O},
+    {.ml_name = "_module_hooks", .ml_meth = py_module_hooks, .ml_flags = METH_VARARGS},
+    {.ml_name = NULL},
+};
+
+static int names_make(void)
+{
+    static const struct {
+        PyObject **place;
+        const char *text;
+    } names[] = {
+        {.place = &hook_names[0], .text = "_backward_hooks"},
+        {.place = &hook_names[1], .text = "_backward_pre_hooks"},
+        {.place = &hook_names[2], .text = "_forward_hooks"},
+        {.place = &hook_names[3], .text = "_forward_pre_hooks"},
+        {.place = &table_names[0], .text = "_parameters"},
+        {.place = &table_names[1], .text = "_buffers"},
+        {.place = &table_names[2], .text = "_modules"},
+        {.place = &name_forward, .text = "forward"},
+        {.place = &name_call_impl, .text = "_call_impl"},
+        {.place = &name_compiled, .text = "_compiled_call_impl"},
+        {.place = &name_getattr, .text = "__getattr__"},
+        {.place = &name_getattribute, .text = "__getattribute__"},
+    };
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (!(*names[k].place = PyUnicode_InternFromString(names[k].text)))
+            return -1;
+    return 0;
+}
+
+int gt__py_caller_init(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {.ml_name = "_call_impl",
+         .ml_meth = (PyCFunction)(void (*)(void))caller_call_hooked,
+         .ml_flags = METH_VARARGS | METH_KEYWORDS},
+        {.ml_name = "__getattr__", .ml_meth = caller_member, .ml_flags = METH_O},
+        {.ml_name = NULL},
+    };
+    static PyType_Slot slots[] = {
+        SLOT(Py_tp_call, caller_call),
+        SLOT(Py_tp_methods, methods),
+        SLOT(Py_tp_doc, "The base of gt.nn.Module that calls forward() and finds members."),
+        {.slot = 0},
+    };
+    static PyType_Spec spec = {
+        .name = "gt._gt._Caller",
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    PyObject *type = names_make() == 0 ? PyType_FromSpec(&spec) : NULL;
+    int status = type ? PyModule_AddObjectRef(module, "_Caller", type) : -1;
+    if (status == 0) { /* borrowed: the type lives as long as the module */
+        caller_call_impl = _PyType_Lookup((PyTypeObject *)type, name_call_impl);
+        caller_getattr = _PyType_Lookup((PyTypeObject *)type, name_getattr);
+        object_getattribute = _PyType_Lookup(&PyBaseObject_Type, name_getattribute);
+    }
+    Py_XDECREF(type);
+    return status;
+}
