@@ -161,7 +161,8 @@ static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
     const gt_plan_value *value = &f->plan->values[step->operand[k]];
     const gt_meta *over = m->kind == GT_CHAIN_MOVE ? &value->view.meta : &f->plan->values[step->result].view.meta;
     operand->dtype = (gt_dtype)value->view.meta.dtype;
-    operand->rounds = m->kind == GT_CHAIN_EXPRESSION && gt__cuda_rounds(step->op, k, &value->view.meta, m->compute);
+    operand->rounds =
+        m->kind == GT_CHAIN_EXPRESSION && gt__cuda_rounds(step->op, k, &value->view.meta, m->compute);
     gt__access_find(&value->view, over, &access);
     uint16_t made = f->member[value->buffer];
     if (made == LATER)

@@ -197,7 +197,7 @@ void gt__cuda_merge_states(gt_cuda_work *work, gt_opcode op, gt_dtype in, const 
     launch->key.op = (uint16_t)op;
     launch->key.in[0] = (uint8_t)in;
     launch->key.out = out->meta.dtype;
-    launch->key.variant = FINISH;
+    launch->key.variant = FINISH_FEW;
     launch->key.vector = 1;
     gt__cuda_bind(launch, offsetof(params, partial), states);
 }
