@@ -3,7 +3,6 @@
  * transfers through pinned memory, tokens, failures, times, products, recorded programs, a card that breaks. What kernels
  * compute is not tested here. On a machine with a card, and without the fake driver, the same tests run on the card.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -11,12 +10,10 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "engine_calls.h"
+#include "cuda_calls.h"
 #include "engines/cuda/heap.h"
 #include "engines/plan.h"
 #include "worker_fixture.h"
-
-enum { SIZE = 1000, BYTES = SIZE * (int)sizeof(float) };
 
 /* ---- the heap ------------------------------------------------------------------------------------------------- */
 
@@ -115,41 +112,6 @@ static void test_heap_asks_rarely(const void *argument)
 
 /* ---- calls ----------------------------------------------------------------------------------------------------- */
 
-static gt_view vector(void *data)
-{
-    return vector_view(data, GT_FLOAT32, SIZE);
-}
-
-static gt_token put(gt_engine *engine, void *to, const void *host, size_t bytes)
-{
-    gt_token token = 0;
-    CHECK_EQ(engine->ops->write(engine, to, host, bytes, false, &token), GT_OK);
-    return token;
-}
-
-static void *filled(gt_engine *engine, float number)
-{
-    float host[SIZE];
-    void *memory = take_memory(engine, BYTES);
-    for (int k = 0; k < SIZE; k++)
-        host[k] = number;
-    put(engine, memory, host, BYTES);
-    /* Not pinned, so it was copied already: it may change now. */
-    memset(host, 0, sizeof host);
-    return memory;
-}
-
-static gt_token add_number(gt_engine *engine, void *out, void *a, double number, bool timed)
-{
-    vector_call c;
-    gt_token token = 0;
-    vector_call_literal(&c, GT_OP_add, vector(out), vector(a), number);
-    c.call.timed = timed;
-    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
-    memset(&c, 0xee, sizeof c);
-    return token;
-}
-
 static gt_token take_beyond(gt_engine *engine, void *out, void *a, void *index)
 {
     vector_call c;
@@ -157,31 +119,6 @@ static gt_token take_beyond(gt_engine *engine, void *out, void *a, void *index)
     vector_call_set(&c, GT_OP_take, vector_view(out, GT_FLOAT32, 1), vector(a), vector_view(index, GT_INT64, 1));
     CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
     return token;
-}
-
-static void wait_for(gt_engine *engine, gt_token token)
-{
-    for (gt_completion c = {0}; c.token < token;) {
-        if (!CHECK(engine->ops->completed(engine, true, &c)))
-            return;
-        CHECK_EQ(c.err, GT_OK);
-    }
-}
-
-static void get(gt_engine *engine, const void *from, void *host, size_t bytes)
-{
-    gt_token token = 0;
-    CHECK_EQ(engine->ops->read(engine, from, host, bytes, false, &token), GT_OK);
-    wait_for(engine, token);
-}
-
-static void check_vector(gt_engine *engine, const void *from, float number)
-{
-    float host[SIZE];
-    get(engine, from, host, BYTES);
-    for (int k = 0; k < SIZE; k++)
-        if (!CHECK(host[k] == number))
-            return;
 }
 
 static void test_order(const void *argument)
@@ -419,182 +356,6 @@ static void test_pinned_segments(const void *argument)
     gt__segment_release(segment);
     engine->ops->release(engine, memory, LARGE);
     worker_close(&worker);
-}
-
-/* How often the fake driver was called; of a real one, 0. */
-static uint64_t driver_calls(void)
-{
-    uint64_t (*calls)(void) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library)
-        *(void **)&calls = dlsym(library, "fake_driver_calls");
-    return calls ? calls() : 0;
-}
-
-static gt_engine *open_resident(const char *mode)
-{
-    setenv("GT_CUDA_RESIDENT", mode, true);
-    gt_engine *engine = open_engine("cuda");
-    unsetenv("GT_CUDA_RESIDENT");
-    return engine;
-}
-
-/* Without the resident kernel a small operation is one call of the driver: its launch. */
-static void test_one_call_each(const void *argument)
-{
-    (void)argument;
-    enum { ADDS = 16 };
-    gt_engine *engine = open_resident("0");
-    if (!engine)
-        return;
-    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
-    check_vector(engine, a, 1);
-    wait_for(engine, add_number(engine, b, a, 1, false)); /* the kernel is made */
-    uint64_t before = driver_calls();
-    for (int k = 0; k < ADDS; k++)
-        add_number(engine, b, a, k, false);
-    CHECK_EQ(driver_calls() - before, ADDS);
-    check_vector(engine, b, ADDS);
-    engine->ops->release(engine, a, BYTES);
-    engine->ops->release(engine, b, BYTES);
-    engine->ops->close(engine);
-}
-
-/* With it, a chain of small operations and reads needs hardly any. */
-static void test_resident_chain(const void *argument)
-{
-    (void)argument;
-    enum { ADDS = 3000, ROUNDS = 20 };
-    gt_engine *engine = open_resident("always");
-    if (!engine)
-        return;
-    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
-    check_vector(engine, a, 1);
-    uint64_t before = driver_calls();
-    for (int k = 0; k < ADDS; k++)
-        add_number(engine, k % 2 ? a : b, k % 2 ? b : a, 1, false);
-    check_vector(engine, a, ADDS + 1);
-    for (int k = 0; k < ROUNDS; k++) {
-        add_number(engine, a, a, 1, false);
-        check_vector(engine, a, (float)(ADDS + 2 + k));
-    }
-    if (!CHECK(driver_calls() - before < ADDS / 2)) /* the kernel may have left now and then */
-        fprintf(stderr, "%llu calls\n", (unsigned long long)(driver_calls() - before));
-    engine->ops->release(engine, a, BYTES);
-    engine->ops->release(engine, b, BYTES);
-    engine->ops->close(engine);
-}
-
-/* Small and large work in one order, with pauses in which the kernel leaves by itself. */
-static void test_resident_order(const void *argument)
-{
-    (void)argument;
-    enum { LARGE = 6000, SMALL = 100, STEPS = 2000 };
-    gt_engine *engine = open_resident("always");
-    if (!engine)
-        return;
-    static float expected[LARGE], back[LARGE];
-    float *memory = take_memory(engine, sizeof expected), *other = take_memory(engine, sizeof expected);
-    uint64_t random = 4711;
-    put(engine, memory, expected, sizeof expected);
-    for (int step = 0; step < STEPS; step++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        unsigned what = (unsigned)(random >> 40) % 16, at = (unsigned)(random >> 44) % (LARGE - SMALL);
-        gt_token token = 0;
-        vector_call c;
-        if (what == 0) { /* large: by a launch */
-            gt_view view = vector_view(memory, GT_FLOAT32, LARGE);
-            vector_call_literal(&c, GT_OP_add, view, view, 2);
-            for (int k = 0; k < LARGE; k++)
-                expected[k] += 2;
-        } else {
-            gt_view view = vector_view(memory + at, GT_FLOAT32, SMALL);
-            vector_call_literal(&c, GT_OP_add, view, view, what);
-            for (unsigned k = 0; k < SMALL; k++)
-                expected[at + k] += (float)what;
-        }
-        c.call.timed = step % 97 == 0;
-        CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
-        if (what == 1) {
-            float number = 1;
-            put(engine, memory + at, &number, sizeof number);
-            expected[at] = number;
-        }
-        if (what == 2) {
-            float number;
-            get(engine, memory + at, &number, sizeof number);
-            CHECK(number == expected[at]);
-        }
-        if (what == 3) { /* memory changes hands in the same order */
-            engine->ops->release(engine, other, sizeof expected);
-            other = take_memory(engine, sizeof expected);
-        }
-        if (step % 100 == 0)
-            nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
-    }
-    get(engine, memory, back, sizeof back);
-    CHECK(memcmp(expected, back, sizeof back) == 0);
-    engine->ops->release(engine, memory, sizeof expected);
-    engine->ops->release(engine, other, sizeof expected);
-    engine->ops->close(engine);
-}
-
-/* A call on the host: operands come down, some after a kernel has gathered them. */
-static void test_resident_and_gathered(const void *argument)
-{
-    (void)argument;
-    enum { COUNT = 8, APART = 40000, LARGE = COUNT * APART * 8 };
-    gt_engine *engine = open_resident("always");
-    if (!engine)
-        return;
-    float back[2 * COUNT];
-    gt_token token = 0;
-    vector_call c;
-    char *memory = take_memory(engine, LARGE), *few = take_memory(engine, sizeof back);
-    for (int k = 0; k < COUNT; k++) {
-        float base[] = {(float)(k + 1), 0}, exponent[] = {2, 0};
-        put(engine, memory + k * APART * 8, base, sizeof base);
-        put(engine, few + 8 * k, exponent, sizeof exponent);
-    }
-    gt_view bases = vector_view(memory, GT_COMPLEX64, COUNT), exponents = vector_view(few, GT_COMPLEX64, COUNT);
-    bases.stride[0] = APART;
-    bases.contiguous = false;
-    vector_call_set(&c, GT_OP_div, exponents, exponents, bases); /* the kernel of the card: 2 / (k + 1) */
-    c.call.compute = GT_COMPLEX64;
-    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
-    vector_call_set(&c, GT_OP_pow, exponents, exponents, bases); /* on the host */
-    c.call.compute = GT_COMPLEX64;
-    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
-    CHECK(engine->ops->host_calls(engine, GT_OP_pow) == 1);
-    get(engine, few, back, sizeof back);
-    for (int k = 0; k < COUNT; k++)
-        CHECK(fabs(back[2 * k] - pow(2.0 / (k + 1), k + 1)) < 1e-4);
-    engine->ops->release(engine, memory, LARGE);
-    engine->ops->release(engine, few, sizeof back);
-    engine->ops->close(engine);
-}
-
-/* Two workers in one process, each with a kernel. */
-static void test_two_resident(const void *argument)
-{
-    (void)argument;
-    enum { ADDS = 300 };
-    gt_engine *engines[] = {open_resident("always"), open_resident("always")};
-    void *memory[2];
-    for (int k = 0; k < 2; k++) {
-        if (!engines[k])
-            return;
-        memory[k] = filled(engines[k], (float)k);
-    }
-    for (int round = 0; round < ADDS; round++)
-        for (int k = 0; k < 2; k++)
-            add_number(engines[k], memory[k], memory[k], 1 + k, round % 50 == 7);
-    for (int k = 0; k < 2; k++) {
-        check_vector(engines[k], memory[k], (float)(k + ADDS * (1 + k)));
-        engines[k]->ops->release(engines[k], memory[k], BYTES);
-    }
-    engines[0]->ops->close(engines[0]);
-    engines[1]->ops->close(engines[1]);
 }
 
 static void test_close_finishes(const void *argument)
@@ -1007,14 +768,6 @@ int main(int argc, char **argv)
     check_run("transfers", test_transfers, NULL);
     check_run("pinned memory", test_pinned, NULL);
     check_run("pinned segments", test_pinned_segments, NULL);
-    if (getenv("FAKE_CUDA_KERNELS"))
-        check_run("one call each", test_one_call_each, NULL);
-    if (getenv("FAKE_CUDA_KERNELS") || !getenv("FAKE_CUDA_MEMORY")) {
-        check_run("a resident chain", test_resident_chain, NULL);
-        check_run("resident and launched work", test_resident_order, NULL);
-        check_run("resident and gathered", test_resident_and_gathered, NULL);
-        check_run("two resident kernels", test_two_resident, NULL);
-    }
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);

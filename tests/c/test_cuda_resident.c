@@ -1,0 +1,203 @@
+/*
+ * test_cuda_resident.c: small operations on the CUDA engine: calls of the driver, and the resident kernel. On the fake driver of
+ * tests/cuda with kernels that run there, or on a card.
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <time.h>
+
+#include "check.h"
+#include "cuda_calls.h"
+
+/* How often the fake driver was called; of a real one, 0. */
+static uint64_t driver_calls(void)
+{
+    uint64_t (*calls)(void) = NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library)
+        *(void **)&calls = dlsym(library, "fake_driver_calls");
+    return calls ? calls() : 0;
+}
+
+static gt_engine *open_resident(const char *mode)
+{
+    setenv("GT_CUDA_RESIDENT", mode, true);
+    gt_engine *engine = open_engine("cuda");
+    unsetenv("GT_CUDA_RESIDENT");
+    return engine;
+}
+
+/* Without the resident kernel a small operation is one call of the driver: its launch. */
+static void test_one_call_each(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 16 };
+    gt_engine *engine = open_resident("0");
+    if (!engine)
+        return;
+    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
+    check_vector(engine, a, 1);
+    wait_for(engine, add_number(engine, b, a, 1, false)); /* the kernel is made */
+    uint64_t before = driver_calls();
+    for (int k = 0; k < ADDS; k++)
+        add_number(engine, b, a, k, false);
+    CHECK_EQ(driver_calls() - before, ADDS);
+    check_vector(engine, b, ADDS);
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, b, BYTES);
+    engine->ops->close(engine);
+}
+
+/* With it, a chain of small operations and reads needs hardly any. */
+static void test_resident_chain(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 3000, ROUNDS = 20 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
+    check_vector(engine, a, 1);
+    uint64_t before = driver_calls();
+    for (int k = 0; k < ADDS; k++)
+        add_number(engine, k % 2 ? a : b, k % 2 ? b : a, 1, false);
+    check_vector(engine, a, ADDS + 1);
+    for (int k = 0; k < ROUNDS; k++) {
+        add_number(engine, a, a, 1, false);
+        check_vector(engine, a, (float)(ADDS + 2 + k));
+    }
+    if (!CHECK(driver_calls() - before < ADDS / 2)) /* the kernel may have left now and then */
+        fprintf(stderr, "%llu calls\n", (unsigned long long)(driver_calls() - before));
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, b, BYTES);
+    engine->ops->close(engine);
+}
+
+/* Small and large work in one order, with pauses in which the kernel leaves by itself. */
+static void test_resident_order(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 6000, SMALL = 100, STEPS = 2000 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    static float expected[LARGE], back[LARGE];
+    float *memory = take_memory(engine, sizeof expected), *other = take_memory(engine, sizeof expected);
+    uint64_t random = 4711;
+    put(engine, memory, expected, sizeof expected);
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        unsigned what = (unsigned)(random >> 40) % 16, at = (unsigned)(random >> 44) % (LARGE - SMALL);
+        gt_token token = 0;
+        vector_call c;
+        if (what == 0) { /* large: by a launch */
+            gt_view view = vector_view(memory, GT_FLOAT32, LARGE);
+            vector_call_literal(&c, GT_OP_add, view, view, 2);
+            for (int k = 0; k < LARGE; k++)
+                expected[k] += 2;
+        } else {
+            gt_view view = vector_view(memory + at, GT_FLOAT32, SMALL);
+            vector_call_literal(&c, GT_OP_add, view, view, what);
+            for (unsigned k = 0; k < SMALL; k++)
+                expected[at + k] += (float)what;
+        }
+        c.call.timed = step % 97 == 0;
+        CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+        if (what == 1) {
+            float number = 1;
+            put(engine, memory + at, &number, sizeof number);
+            expected[at] = number;
+        }
+        if (what == 2) {
+            float number;
+            get(engine, memory + at, &number, sizeof number);
+            CHECK(number == expected[at]);
+        }
+        if (what == 3) { /* memory changes hands in the same order */
+            engine->ops->release(engine, other, sizeof expected);
+            other = take_memory(engine, sizeof expected);
+        }
+        if (step % 100 == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+    }
+    get(engine, memory, back, sizeof back);
+    CHECK(memcmp(expected, back, sizeof back) == 0);
+    engine->ops->release(engine, memory, sizeof expected);
+    engine->ops->release(engine, other, sizeof expected);
+    engine->ops->close(engine);
+}
+
+/* A call on the host: operands come down, some after a kernel has gathered them. */
+static void test_resident_and_gathered(const void *argument)
+{
+    (void)argument;
+    enum { COUNT = 8, APART = 40000, LARGE = COUNT * APART * 8 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    float back[2 * COUNT];
+    gt_token token = 0;
+    vector_call c;
+    char *memory = take_memory(engine, LARGE), *few = take_memory(engine, sizeof back);
+    for (int k = 0; k < COUNT; k++) {
+        float base[] = {(float)(k + 1), 0}, exponent[] = {2, 0};
+        put(engine, memory + k * APART * 8, base, sizeof base);
+        put(engine, few + 8 * k, exponent, sizeof exponent);
+    }
+    gt_view bases = vector_view(memory, GT_COMPLEX64, COUNT), exponents = vector_view(few, GT_COMPLEX64, COUNT);
+    bases.stride[0] = APART;
+    bases.contiguous = false;
+    vector_call_set(&c, GT_OP_div, exponents, exponents, bases); /* the kernel of the card: 2 / (k + 1) */
+    c.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    vector_call_set(&c, GT_OP_pow, exponents, exponents, bases); /* on the host */
+    c.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    CHECK(engine->ops->host_calls(engine, GT_OP_pow) == 1);
+    get(engine, few, back, sizeof back);
+    for (int k = 0; k < COUNT; k++)
+        CHECK(fabs(back[2 * k] - pow(2.0 / (k + 1), k + 1)) < 1e-4);
+    engine->ops->release(engine, memory, LARGE);
+    engine->ops->release(engine, few, sizeof back);
+    engine->ops->close(engine);
+}
+
+/* Two workers in one process, each with a kernel. */
+static void test_two_resident(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 300 };
+    gt_engine *engines[] = {open_resident("always"), open_resident("always")};
+    void *memory[2];
+    for (int k = 0; k < 2; k++) {
+        if (!engines[k])
+            return;
+        memory[k] = filled(engines[k], (float)k);
+    }
+    for (int round = 0; round < ADDS; round++)
+        for (int k = 0; k < 2; k++)
+            add_number(engines[k], memory[k], memory[k], 1 + k, round % 50 == 7);
+    for (int k = 0; k < 2; k++) {
+        check_vector(engines[k], memory[k], (float)(k + ADDS * (1 + k)));
+        engines[k]->ops->release(engines[k], memory[k], BYTES);
+    }
+    engines[0]->ops->close(engines[0]);
+    engines[1]->ops->close(engines[1]);
+}
+
+int main(int argc, char **argv)
+{
+    const gt_engine_ops *ops;
+    check_begin(argc, argv);
+    if (gt__engine_find("cuda", &ops) != GT_OK) {
+        printf("skipped: %s\n", gt_error_text());
+        return check_end();
+    }
+    if (getenv("FAKE_CUDA_KERNELS"))
+        check_run("one call each", test_one_call_each, NULL);
+    check_run("a resident chain", test_resident_chain, NULL);
+    check_run("resident and launched work", test_resident_order, NULL);
+    check_run("resident and gathered", test_resident_and_gathered, NULL);
+    check_run("two resident kernels", test_two_resident, NULL);
+    return check_end();
+}
