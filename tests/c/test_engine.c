@@ -156,8 +156,14 @@ static void reduce_case(gt_opcode op, const tensor *a)
 
 static void generate_reduce(gt_opcode op)
 {
+    static const shape images = {4, 3, 5, 4, 8}; /* lines that engines may read by vectors */
     each_tensor(op, op == GT_OP_prod ? NEAR_ONE : PLAIN, reduce_case);
     each_tensor(op, FEW, reduce_case);
+    for (int k = 0; k < 2 && (op == GT_OP_sum || op == GT_OP_var); k++) {
+        tensor a = tensor_new(k ? GT_BFLOAT16 : GT_FLOAT32, images, (layout)0, PLAIN);
+        reduce_case(op, &a);
+        tensor_free(&a);
+    }
 }
 
 static void argreduce_case(gt_opcode op, const tensor *a)
