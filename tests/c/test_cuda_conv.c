@@ -88,10 +88,10 @@ static double load(gt_dtype dtype, const void *from, int64_t at)
 static double tolerance(gt_dtype dtype, bool fast)
 {
     return dtype == GT_FLOAT64    ? 1e-12
-           : dtype == GT_BFLOAT16 ? 8e-3
-           : dtype == GT_FLOAT16  ? 1e-3
+           : dtype == GT_BFLOAT16 ? 1.2e-2
+           : dtype == GT_FLOAT16  ? 2e-3
            : fast                 ? 2e-3
-                                  : 1e-6;
+                                  : 1e-5;
 }
 
 /* ---- calls -------------------------------------------------------------------------------------------------------- */

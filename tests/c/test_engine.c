@@ -154,8 +154,21 @@ static void reduce_case(gt_opcode op, const tensor *a)
     }
 }
 
+/* Lines that engines may read by vectors, of several images. */
+static void reduce_images(gt_opcode op)
+{
+    static const shape images = {4, 3, 5, 4, 8};
+    for (int k = 0; k < 2; k++) {
+        tensor a = tensor_new(k ? GT_BFLOAT16 : GT_FLOAT32, images, (layout)0, PLAIN);
+        reduce_case(op, &a);
+        tensor_free(&a);
+    }
+}
+
 static void generate_reduce(gt_opcode op)
 {
+    if (op == GT_OP_sum || op == GT_OP_var)
+        reduce_images(op);
     each_tensor(op, op == GT_OP_prod ? NEAR_ONE : PLAIN, reduce_case);
     each_tensor(op, FEW, reduce_case);
     if (op != GT_OP_prod) /* of so many it is 0 or infinite */

@@ -284,7 +284,7 @@ static void shim_make_fibers(unsigned threads)
 
 // `waits`: its threads use barriers or shuffles; else they are a plain loop.
 SHIM_API void shim_run(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
-                         const void *param, bool waits)
+                       const void *param, bool waits)
 {
     static thread_local std::vector<double> memory;
     memory.resize((shared + 127) / 8);

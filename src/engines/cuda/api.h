@@ -93,6 +93,7 @@
     X(CUDNN_HEUR_MODE_A, 3)                                                                                       \
     X(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                                                        \
     X(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                                                \
+    X(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)                                                        \
     X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                                                                   \
     X(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                                                      \
     X(CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                                                                      \

@@ -336,14 +336,28 @@ typedef struct contest {
     float best_ms;
 } contest;
 
+static void tell(const gt_cuda_conv *c, const candidate *how, float ms)
+{
+    static const char *const kinds[] = {"forward", "input", "weight"};
+    static const char *const ways[] = {"generated", "as it is", "channels last", "product"};
+    const int64_t *x = c->shape[GT_CUDA_CONV_X], *w = c->shape[GT_CUDA_CONV_W];
+    gt__log(
+        GT_LOG_COMPILE,
+        "cuda: convolution, %s, %s, x (%lld, %lld, %lld, %lld), weight (%lld, %lld, %lld, %lld), stride %lld: %s, "
+        "workspace %zu, %.3f ms",
+        kinds[c->kind], gt__dtype_name((gt_dtype)c->dtype), (long long)x[0], (long long)x[1], (long long)x[2],
+        (long long)x[3], (long long)w[0], (long long)w[1], (long long)w[2], (long long)w[3],
+        (long long)c->stride[0], ways[how->way], how->plan.workspace, (double)ms);
+}
+
 /* A candidate: the best so far? The one that is not is freed. */
 static void enter(gt_cuda *cuda, contest *t, candidate how)
 {
     const gt_cuda_dnn *dnn = cuda->convolutions->dnn;
     float ms = t->measures ? measure(cuda, t->r, &how, t->start, t->end) : 0;
     bool better = ms >= 0 && (t->best_ms < 0 || ms < t->best_ms);
-    gt__log(GT_LOG_COMPILE, "cuda: a convolution, way %d, workspace %zu: %.3f ms", (int)how.way,
-            how.plan.workspace, (double)ms);
+    if (t->measures && gt__log_on(GT_LOG_COMPILE))
+        tell(&t->r->conv, &how, ms);
     gt__cuda_dnn_plan_free(dnn, better ? &t->best.plan : &how.plan);
     if (better) {
         t->best = how;

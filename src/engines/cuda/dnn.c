@@ -179,14 +179,16 @@ static uint32_t notes_of(const gt_cuda_dnn *dnn, cudnnBackendDescriptor_t config
     return notes;
 }
 
-/* May results have these properties? Sums in a fixed order are wanted, but not at any price. */
-static bool acceptable(const gt_cuda_conv *conv, uint32_t notes, bool any_order)
+/* May results have these properties? Sums in a fixed order, and in float32, are wanted, but not at any price. */
+static bool acceptable(const gt_cuda_conv *conv, uint32_t notes, bool any_sum)
 {
+    const uint32_t sums =
+        1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC | 1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
     bool rounds = notes >> CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS & 1;
     bool tensor_core = notes >> CUDNN_NUMERICAL_NOTE_TENSOR_CORE & 1;
     if (conv->dtype == GT_FLOAT32 && (rounds || (conv->exact && tensor_core)))
         return false;
-    return any_order || !(notes >> CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC & 1);
+    return any_sum || !(notes & sums);
 }
 
 static bool build(const gt_cuda_dnn *dnn, cudnnHandle_t handle, gt_cuda_dnn_plan *p)
@@ -223,14 +225,14 @@ static int64_t list_configs(const gt_cuda_dnn *dnn, const gt_cuda_dnn_graph *g, 
 }
 
 static unsigned propose(const gt_cuda_dnn *dnn, cudnnHandle_t handle, const gt_cuda_conv *conv,
-                        const gt_cuda_dnn_graph *g, int32_t mode, bool any_order, size_t workspace, unsigned most,
+                        const gt_cuda_dnn_graph *g, int32_t mode, bool any_sum, size_t workspace, unsigned most,
                         gt_cuda_dnn_plan *plans)
 {
     cudnnBackendDescriptor_t heuristics = NULL, configs[CONFIGS] = {NULL};
     int64_t listed = list_configs(dnn, g, mode, &heuristics, configs);
     unsigned count = 0;
     for (int64_t k = 0; k < listed && count < most; k++) {
-        if (!acceptable(conv, notes_of(dnn, configs[k]), any_order))
+        if (!acceptable(conv, notes_of(dnn, configs[k]), any_sum))
             continue;
         gt_cuda_dnn_plan p = {.config = configs[k]};
         configs[k] = NULL;
@@ -251,9 +253,9 @@ unsigned gt__cuda_dnn_propose(const gt_cuda_dnn *dnn, cudnnHandle_t handle, cons
 {
     static const int32_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     unsigned count = 0;
-    for (int any_order = 0; any_order < 2; any_order++)
+    for (int any_sum = 0; any_sum < 2; any_sum++)
         for (int m = 0; m < 2 && count == 0; m++)
-            count = propose(dnn, handle, conv, graph, modes[m], any_order, workspace, most, plans);
+            count = propose(dnn, handle, conv, graph, modes[m], any_sum, workspace, most, plans);
     return count;
 }
 

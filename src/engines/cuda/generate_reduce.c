@@ -113,12 +113,18 @@ static bool by_column(const gt_loop *kept, const gt_loop *reduced, int64_t eleme
 static unsigned row_vector(const gt_view *in, const gt_loop *kept, const gt_loop *reduced)
 {
     size_t size = gt__dtype_size((gt_dtype)in->meta.dtype);
-    int64_t vector = 16 / (int64_t)size;
-    if (reduced->rank != 1 || reduced->stride[0][0] != 1 || (uintptr_t)in->data % 16 || reduced->shape[0] < vector)
+    int last = reduced->rank - 1;
+    int64_t vector = 16 / (int64_t)size, odd = (int64_t)((uintptr_t)in->data / size);
+    if (reduced->stride[0][last] != 1 || reduced->shape[last] < vector)
         return 1;
     for (int axis = 0; axis < kept->rank; axis++)
-        if (kept->stride[0][axis] % vector != 0)
-            return 1;
+        odd |= kept->stride[0][axis];
+    for (int axis = 0; axis < last; axis++)
+        odd |= reduced->stride[0][axis];
+    if (last > 0) /* vectors lie within a line of the last axis */
+        odd |= reduced->shape[last];
+    while (odd & (vector - 1))
+        vector /= 2;
     return (unsigned)vector;
 }
 

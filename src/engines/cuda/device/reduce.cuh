@@ -222,7 +222,16 @@ GT_F typename K::R::S gt_reduce_row_share(const gt_reduce_params &p, const typen
 {
     typedef typename K::D::raw raw;
     typename K::R::S s = K::R::first(p);
-    if constexpr (K::V > 1) {
+    if (K::V > 1 && p.reduced_rank > 1) {
+#pragma unroll 4
+        for (int64_t e = begin + (int64_t)lane * K::V; e < end; e += (int64_t)width * K::V) {
+            gt_vector<raw, K::V> v = *(const gt_vector<raw, K::V> *)(from + gt_walk<K::WIDE>((int)p.reduced_rank, p.reduced_shape,
+                                                                                              p.reduced_stride, e));
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                K::R::add(p, s, gt_reduce_read<K>(v.at[j]), e + j);
+        }
+    } else if constexpr (K::V > 1) {
         int64_t vectors = begin + (end - begin) / K::V * K::V;
 #pragma unroll 4
         for (int64_t e = begin + (int64_t)lane * K::V; e < vectors; e += (int64_t)width * K::V) {
