@@ -27,7 +27,7 @@ static unsigned char *shim_dynamic;
 #define __forceinline__ inline
 #define __shared__ static
 #define __restrict__
-#define GT_ENTRY(threads) extern "C" void
+#define GT_ENTRY(...) extern "C" void
 #define GT_PARAM(type) const type &
 #define GT_DYNAMIC_SHARED(type, name) type *name = (type *)shim_dynamic
 #define GT_NAN ((double)NAN)

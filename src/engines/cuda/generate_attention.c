@@ -13,19 +13,21 @@ enum { WIDEST = 128, MMA_THREADS = 128, MMA_TILE = 64, LONGEST_ROW = 1 << 24 };
 
 /* How a kernel for tensor cores divides its work; the words of attention_mma.cuh. */
 typedef struct mma_shape {
-    unsigned rows;  /* MR: 16 rows each for a warp */
-    unsigned tiles; /* N: columns at a time, in tiles of 8 */
-    bool held;      /* the rows' own tiles are in registers */
+    unsigned rows;   /* MR: 16 rows each for a warp */
+    unsigned tiles;  /* N: columns at a time, in tiles of 8 */
+    bool held;       /* the rows' own tiles are in registers */
+    unsigned blocks; /* on a processor, as far as registers go */
 } mma_shape;
 
 /* As much in registers as there is room for. */
 static mma_shape choose_shape(unsigned variant, unsigned width)
 {
-    if (width > 64)
-        return (mma_shape){.rows = 1,
-                           .tiles = variant == QUERIES || (variant == KEYS && width > 96) ? 4 : 8,
-                           .held = variant <= MOMENTS};
-    return (mma_shape){.rows = variant <= MOMENTS ? 2 : 1, .tiles = 8, .held = true};
+    bool wide = width > 64;
+    if (variant <= MOMENTS)
+        return (mma_shape){.rows = wide ? 1 : 2, .tiles = 8, .held = true, .blocks = 2};
+    if (variant == QUERIES)
+        return (mma_shape){.rows = 1, .tiles = 4, .held = !wide, .blocks = 3};
+    return (mma_shape){.rows = 1, .tiles = width > 96 ? 4 : 8, .held = !wide, .blocks = 2};
 }
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -43,9 +45,9 @@ void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_
                  key->option[2], key->variant == MOMENTS);
     gt__cuda_add(text, "enum { HD = %u, MR = %u, N = %u, HELD = %u };\n};\n", key->option[3], shape.rows,
                  shape.tiles, shape.held);
-    gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
-                 key->option[3] ? MMA_THREADS : GT_CUDA_BLOCK, name, key->option[3] ? "mma_" : "",
-                 functions[key->variant], name);
+    gt__cuda_add(text, "GT_ENTRY(%u, %u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
+                 key->option[3] ? MMA_THREADS : GT_CUDA_BLOCK, key->option[3] ? shape.blocks : 1, name,
+                 key->option[3] ? "mma_" : "", functions[key->variant], name);
 }
 
 /* ---- launches ----------------------------------------------------------------------------------------------- */
@@ -131,7 +133,8 @@ static bool has_tensor_cores(const gt_call *call, const attention *a, const gt_c
     gt_dtype out = (gt_dtype)call->out->meta.dtype;
     bool serves = (out == GT_FLOAT16 || out == GT_BFLOAT16) && (uintptr_t)call->out->data % 16 == 0;
     for (unsigned k = 0; k < 3; k++)
-        serves &= call->in[k]->meta.dtype == out && (!call->in[k]->contiguous || (uintptr_t)call->in[k]->data % 16 == 0);
+        serves &=
+            call->in[k]->meta.dtype == out && (!call->in[k]->contiguous || (uintptr_t)call->in[k]->data % 16 == 0);
     return serves && device->capability >= 80 && a->p.width == a->p.value_width && a->p.width % 16 == 0 &&
            a->p.width > 0 && a->p.scale > 0 && a->p.keys < INT32_MAX / 2 && a->p.queries < INT32_MAX / 2 &&
            mma_shared_bytes(a->p.width, KEYS) <= device->shared_limit;
