@@ -190,7 +190,8 @@ struct shim_copy {
     unsigned size;
     bool inside;
 };
-static std::vector<std::vector<std::vector<shim_copy>>> shim_copies; // by thread: groups; the last is not committed
+static std::vector<std::vector<std::vector<shim_copy>>>
+    shim_copies; // by thread: groups; the last is not committed
 static std::vector<std::vector<shim_copy>> &shim_groups()
 {
     if (shim_copies.size() < shim_fibers.size())
@@ -201,7 +202,8 @@ static std::vector<std::vector<shim_copy>> &shim_groups()
 }
 static void shim_copy_begin(void *to, const void *from, unsigned size, bool inside)
 {
-    shim_expect(((uintptr_t)to | (uintptr_t)from) % size == 0, "cp.async: an address is not a multiple of the size");
+    shim_expect(((uintptr_t)to | (uintptr_t)from) % size == 0,
+                "cp.async: an address is not a multiple of the size");
     shim_groups().back().push_back({to, from, size, inside});
 }
 static void shim_copy_commit()
