@@ -220,6 +220,28 @@ static void generate_matmul(gt_opcode op)
     }
 }
 
+static void attention_case(gt_opcode op, const tensor *q, const tensor *k, const tensor *v, int64_t period)
+{
+    operation o = operation_new(op, 3, q, k, v);
+    o.ins.imm[0].f = 0.5;
+    o.ins.imm[1].i = period;
+    o.terms =
+        16 * (double)(q->view.meta.shape[q->view.meta.rank - 2] + k->view.meta.shape[k->view.meta.rank - 2] + 16);
+    run_case(&o);
+}
+
+/* (2, heads, length, width), where the heads of a position lie side by side, as a model's projection makes them. */
+static tensor tensor_of_heads(gt_dtype dtype, int64_t length, int64_t heads, int64_t width)
+{
+    tensor t = tensor_new(dtype, (shape){4, 2, length, heads, width}, CONTIGUOUS, NEAR_ONE);
+    t.view.meta.shape[1] = heads;
+    t.view.meta.shape[2] = length;
+    t.view.stride[1] = width;
+    t.view.stride[2] = heads * width;
+    t.view.contiguous = heads == 1;
+    return t;
+}
+
 static void generate_attention(gt_opcode op)
 {
     static const struct {
@@ -253,15 +275,24 @@ static void generate_attention(gt_opcode op)
                 tensor a = tensor_new((gt_dtype)dtype, q, (layout)how, NEAR_ONE);
                 tensor b = tensor_new((gt_dtype)dtype, cases[k].k, (layout)((how + 1) % LAYOUTS), NEAR_ONE);
                 tensor c = tensor_new((gt_dtype)dtype, cases[k].v, (layout)((how + 2) % LAYOUTS), NEAR_ONE);
-                operation o = operation_new(op, 3, &a, &b, &c);
-                o.ins.imm[0].f = 0.5;
-                o.ins.imm[1].i = cases[k].period;
-                o.terms = 16 * (double)(q[q[0] - 1] + cases[k].k[cases[k].k[0] - 1] + 16);
-                run_case(&o);
+                attention_case(op, &a, &b, &c, cases[k].period);
                 tensor_free(&a);
                 tensor_free(&b);
                 tensor_free(&c);
             }
+    for (int dtype = GT_FLOAT16; dtype <= GT_FLOAT32; dtype++)
+        for (int64_t heads = 1; heads <= 3; heads++) {
+            tensor a = tensor_of_heads((gt_dtype)dtype, 70, heads, op == GT_OP_attention ? 32 : 64);
+            tensor b = tensor_of_heads((gt_dtype)dtype, 65, heads, 32);
+            tensor c = tensor_of_heads((gt_dtype)dtype, 65, heads, 32);
+            attention_case(op, &a, &b, &c, heads == 2 ? 0 : 70);
+            b.view.contiguous = c.view.contiguous = false;
+            b.view.stride[1] = c.view.stride[1] = 0; /* one head of keys and values for all */
+            attention_case(op, &a, &b, &c, 35);
+            tensor_free(&a);
+            tensor_free(&b);
+            tensor_free(&c);
+        }
 }
 
 /* ---- normalisation ------------------------------------------------------------------------------------------ */

@@ -31,7 +31,7 @@ static thread_local unsigned char *shim_dynamic;
 #define __noinline__ __attribute__((noinline))
 #define __restrict__
 #define SHIM_API extern "C" __attribute__((visibility("default")))
-#define GT_ENTRY(threads) SHIM_API void
+#define GT_ENTRY(...) SHIM_API void
 #define GT_PARAM(type) const type &
 #define GT_DYNAMIC_SHARED(type, name) type *name = (type *)shim_dynamic
 #define GT_NAN ((double)NAN)
@@ -194,7 +194,8 @@ struct shim_copy {
     unsigned size;
     bool inside;
 };
-static std::vector<std::vector<std::vector<shim_copy>>> shim_copies; // by thread: groups; the last is not committed
+static std::vector<std::vector<std::vector<shim_copy>>>
+    shim_copies; // by thread: groups; the last is not committed
 static std::vector<std::vector<shim_copy>> &shim_groups()
 {
     if (shim_copies.size() < shim_fibers.size())
@@ -205,7 +206,8 @@ static std::vector<std::vector<shim_copy>> &shim_groups()
 }
 static void shim_copy_begin(void *to, const void *from, unsigned size, bool inside)
 {
-    shim_expect(((uintptr_t)to | (uintptr_t)from) % size == 0, "cp.async: an address is not a multiple of the size");
+    shim_expect(((uintptr_t)to | (uintptr_t)from) % size == 0,
+                "cp.async: an address is not a multiple of the size");
     shim_groups().back().push_back({to, from, size, inside});
 }
 static void shim_copy_commit()

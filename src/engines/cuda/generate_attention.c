@@ -9,23 +9,25 @@
 #include "engines/cuda/generate_family.h"
 
 enum { FORWARD, MOMENTS, QUERIES, KEYS };
-enum { WIDEST = 128, MMA_THREADS = 128, MMA_TILE = 64 };
+enum { WIDEST = 128, MMA_THREADS = 128, MMA_TILE = 64, LONGEST_ROW = 1 << 24 };
 
 /* How a kernel for tensor cores divides its work; the words of attention_mma.cuh. */
 typedef struct mma_shape {
-    unsigned rows;  /* MR: 16 rows each for a warp */
-    unsigned tiles; /* N: columns at a time, in tiles of 8 */
-    bool held;      /* the rows' own tiles are in registers */
+    unsigned rows;   /* MR: 16 rows each for a warp */
+    unsigned tiles;  /* N: columns at a time, in tiles of 8 */
+    bool held;       /* the rows' own tiles are in registers */
+    unsigned blocks; /* on a processor, as far as registers go */
 } mma_shape;
 
 /* As much in registers as there is room for. */
 static mma_shape choose_shape(unsigned variant, unsigned width)
 {
-    if (width > 64)
-        return (mma_shape){.rows = 1,
-                           .tiles = variant == QUERIES || (variant == KEYS && width > 96) ? 4 : 8,
-                           .held = variant <= MOMENTS};
-    return (mma_shape){.rows = variant <= MOMENTS ? 2 : 1, .tiles = 8, .held = true};
+    bool wide = width > 64;
+    if (variant <= MOMENTS)
+        return (mma_shape){.rows = wide ? 1 : 2, .tiles = 8, .held = true, .blocks = 2};
+    if (variant == QUERIES)
+        return (mma_shape){.rows = 1, .tiles = 4, .held = !wide, .blocks = 3};
+    return (mma_shape){.rows = 1, .tiles = width > 96 ? 4 : 8, .held = !wide, .blocks = 2};
 }
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -43,9 +45,9 @@ void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_
                  key->option[2], key->variant == MOMENTS);
     gt__cuda_add(text, "enum { HD = %u, MR = %u, N = %u, HELD = %u };\n};\n", key->option[3], shape.rows,
                  shape.tiles, shape.held);
-    gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
-                 key->option[3] ? MMA_THREADS : GT_CUDA_BLOCK, name, key->option[3] ? "mma_" : "",
-                 functions[key->variant], name);
+    gt__cuda_add(text, "GT_ENTRY(%u, %u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
+                 key->option[3] ? MMA_THREADS : GT_CUDA_BLOCK, key->option[3] ? shape.blocks : 1, name,
+                 key->option[3] ? "mma_" : "", functions[key->variant], name);
 }
 
 /* ---- launches ----------------------------------------------------------------------------------------------- */
@@ -59,6 +61,8 @@ typedef struct params {
     int64_t result;
     int64_t period;
     double scale;
+    int64_t row[3], step[3], leap[3];
+    int64_t inner;
 } params;
 
 typedef struct attention {
@@ -111,17 +115,48 @@ static void launch_attention(gt_cuda_work *work, const attention *a, unsigned va
         gt__cuda_bind(launch, offsetof(params, moments), &a->moments);
 }
 
-/* Whether the kernels for tensor cores serve: halves of one dtype, rows of 16-byte pieces, sizes in 32 bits. */
-static bool has_tensor_cores(const attention *a, const gt_cuda_device *device)
+/* Whether the kernels for tensor cores can read an operand where it lies: rows of 16-byte pieces, at most two axes before
+ * them. */
+static bool lies_well(const gt_view *view)
 {
-    bool halves = a->key.out == GT_FLOAT16 || a->key.out == GT_BFLOAT16, aligned = (uintptr_t)a->p.out % 16 == 0;
-    for (unsigned k = 0; k < 3; k++) {
-        halves &= a->key.in[k] == a->key.out;
-        aligned &= a->in[k].address % 16 == 0;
+    unsigned rank = view->meta.rank;
+    bool well = rank <= 4 && (uintptr_t)view->data % 16 == 0 && view->stride[rank - 1] == 1 &&
+                view->stride[rank - 2] < LONGEST_ROW && view->stride[rank - 2] > -LONGEST_ROW;
+    for (unsigned axis = 0; axis + 1 < rank; axis++)
+        well &= view->stride[axis] % 8 == 0;
+    return well;
+}
+
+/* Whether they serve: halves of one dtype and one width, sizes in 32 bits. What does not lie well they read from a copy. */
+static bool has_tensor_cores(const gt_call *call, const attention *a, const gt_cuda_device *device)
+{
+    gt_dtype out = (gt_dtype)call->out->meta.dtype;
+    bool serves = (out == GT_FLOAT16 || out == GT_BFLOAT16) && (uintptr_t)call->out->data % 16 == 0;
+    for (unsigned k = 0; k < 3; k++)
+        serves &=
+            call->in[k]->meta.dtype == out && (!call->in[k]->contiguous || (uintptr_t)call->in[k]->data % 16 == 0);
+    return serves && device->capability >= 80 && a->p.width == a->p.value_width && a->p.width % 16 == 0 &&
+           a->p.width > 0 && a->p.scale > 0 && a->p.keys < INT32_MAX / 2 && a->p.queries < INT32_MAX / 2 &&
+           mma_shared_bytes(a->p.width, KEYS) <= device->shared_limit;
+}
+
+/* Operand k for tensor cores, in place or as a copy. */
+static void place_operand(gt_cuda_work *work, attention *a, const gt_view *view, unsigned k)
+{
+    unsigned rank = view->meta.rank;
+    int64_t rows = k == 0 ? a->p.queries : a->p.keys, row = k == 0 ? a->p.q_row : a->p.width;
+    a->p.inner = rank > 2 ? view->meta.shape[rank - 3] : 1;
+    if (lies_well(view)) {
+        a->in[k] = (gt_cuda_operand){.address = (uintptr_t)view->data};
+        a->p.row[k] = view->stride[rank - 2];
+        a->p.step[k] = rank > 2 ? view->stride[rank - 3] : 0;
+        a->p.leap[k] = rank > 3 ? view->stride[rank - 4] : 0;
+    } else {
+        a->in[k] = gt__cuda_operand(work, view, (gt_dtype)view->meta.dtype);
+        a->p.row[k] = row;
+        a->p.step[k] = rows * row;
+        a->p.leap[k] = a->p.inner * rows * row;
     }
-    return halves && aligned && device->capability >= 80 && a->p.width == a->p.value_width &&
-           a->p.width % 16 == 0 && a->p.width > 0 && a->p.scale > 0 && a->p.keys < INT32_MAX / 2 &&
-           a->p.queries < INT32_MAX / 2 && mma_shared_bytes(a->p.width, KEYS) <= device->shared_limit;
 }
 
 gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
@@ -150,11 +185,15 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
     a.key.option[0] = (uint32_t)a.tile;
     a.key.option[1] = column_count(n.width);
     a.key.option[2] = column_count(n.value_width);
+    bool tensor_cores = has_tensor_cores(call, &a, device);
     for (unsigned k = 0; k < 3; k++) {
-        a.in[k] = gt__cuda_operand(work, call->in[k], (gt_dtype)call->in[k]->meta.dtype);
         a.key.in[k] = call->in[k]->meta.dtype;
+        if (tensor_cores)
+            place_operand(work, &a, call->in[k], k);
+        else
+            a.in[k] = gt__cuda_operand(work, call->in[k], (gt_dtype)call->in[k]->meta.dtype);
     }
-    if (has_tensor_cores(&a, device)) {
+    if (tensor_cores) {
         a.key.option[0] = a.key.option[1] = a.key.option[2] = 1; /* not used */
         a.key.option[3] = (uint32_t)n.width;
     }

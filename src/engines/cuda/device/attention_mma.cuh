@@ -92,6 +92,12 @@ template <int LATER> void gt_copy_wait() { shim_copy_wait(LATER); }
 inline float gt_exp2_fast(float x) { return exp2f(x); }
 #endif
 
+/* The first row of a batch of operand k. */
+GT_F const uint16_t *gt_batch_of(const gt_attention_params &p, int k, const void *operand, int64_t batch)
+{
+    return (const uint16_t *)operand + batch / p.inner * p.leap[k] + batch % p.inner * p.step[k];
+}
+
 /* Begin to copy ROWS rows of HD halves; rows from `last` on become 0. */
 template <int HD, int ROWS> GT_F void gt_copy_tile(uint16_t *tile, const uint16_t *from, int first, int last, int row)
 {
@@ -274,14 +280,14 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
         int64_t batch = work % p.batches;
         int first = (int)(tiles - 1 - work / p.batches) * ROWS, row = first + warp * 16 * MR; /* the longest first */
         int last = first + ROWS < sizes.queries ? first + ROWS : sizes.queries, end = sizes.most_seen(first, last);
-        const uint16_t *from_q = (const uint16_t *)p.q + batch * p.queries * p.q_row;
-        const uint16_t *from_k = (const uint16_t *)p.k + batch * p.keys * HD;
-        const uint16_t *from_v = (const uint16_t *)p.v + batch * p.keys * HD;
+        const uint16_t *from_q = gt_batch_of(p, 0, p.q, batch);
+        const uint16_t *from_k = gt_batch_of(p, 1, p.k, batch);
+        const uint16_t *from_v = gt_batch_of(p, 2, p.v, batch);
         __syncthreads();
-        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.q_row);
+        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.row[0]);
         gt_copy_commit();
-        gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, HD);
-        gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, HD);
+        gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, (int)p.row[1]);
+        gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, (int)p.row[2]);
         gt_copy_commit();
         gt_mma_rows_seen<MR> rows;
         rows.open(sizes, row);
@@ -304,8 +310,8 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
             gt_copy_wait<0>();
             __syncthreads();
             if (key + GT_TILE < end) {
-                gt_copy_tile<HD, GT_TILE>(next, from_k, key + GT_TILE, sizes.keys, HD);
-                gt_copy_tile<HD, GT_TILE>(next + ROOM, from_v, key + GT_TILE, sizes.keys, HD);
+                gt_copy_tile<HD, GT_TILE>(next, from_k, key + GT_TILE, sizes.keys, (int)p.row[1]);
+                gt_copy_tile<HD, GT_TILE>(next + ROOM, from_v, key + GT_TILE, sizes.keys, (int)p.row[2]);
                 gt_copy_commit();
             }
             if (key >= rows.most)
@@ -355,7 +361,7 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
 #pragma unroll
             for (int i = 0; i < 2 * MR; i++) {
                 int query = row + g + 8 * i;
-                const uint16_t *gradient = from_q + (query < sizes.queries ? query * p.q_row : 0) + HD + 2 * t;
+                const uint16_t *gradient = from_q + (query < sizes.queries ? query * p.row[0] : 0) + HD + 2 * t;
                 float product = 0;
 #pragma unroll
                 for (int n = 0; n < HD / 8; n++) {
@@ -394,16 +400,16 @@ template <class K> GT_F void gt_attention_mma_queries(const gt_attention_params 
         int64_t batch = work % p.batches;
         int first = (int)(tiles - 1 - work / p.batches) * ROWS, row = first + warp * 16 * MR;
         int last = first + ROWS < sizes.queries ? first + ROWS : sizes.queries, end = sizes.most_seen(first, last);
-        const uint16_t *from_q = (const uint16_t *)p.q + batch * p.queries * p.q_row;
-        const uint16_t *from_k = (const uint16_t *)p.k + batch * p.keys * HD;
-        const uint16_t *from_v = (const uint16_t *)p.v + batch * p.keys * HD;
+        const uint16_t *from_q = gt_batch_of(p, 0, p.q, batch);
+        const uint16_t *from_k = gt_batch_of(p, 1, p.k, batch);
+        const uint16_t *from_v = gt_batch_of(p, 2, p.v, batch);
         const float *moments = (const float *)p.moments + 2 * batch * p.queries;
         __syncthreads();
-        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.q_row);
-        gt_copy_tile<HD, ROWS>(g_tile, from_q + HD, first, sizes.queries, (int)p.q_row);
+        gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.row[0]);
+        gt_copy_tile<HD, ROWS>(g_tile, from_q + HD, first, sizes.queries, (int)p.row[0]);
         gt_copy_commit();
-        gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, HD);
-        gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, HD);
+        gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, (int)p.row[1]);
+        gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, (int)p.row[2]);
         gt_copy_commit();
         gt_mma_rows_seen<MR> rows;
         rows.open(sizes, row);
@@ -428,8 +434,8 @@ template <class K> GT_F void gt_attention_mma_queries(const gt_attention_params 
             gt_copy_wait<0>();
             __syncthreads();
             if (key + GT_TILE < end) {
-                gt_copy_tile<HD, GT_TILE>(next, from_k, key + GT_TILE, sizes.keys, HD);
-                gt_copy_tile<HD, GT_TILE>(next + ROOM, from_v, key + GT_TILE, sizes.keys, HD);
+                gt_copy_tile<HD, GT_TILE>(next, from_k, key + GT_TILE, sizes.keys, (int)p.row[1]);
+                gt_copy_tile<HD, GT_TILE>(next + ROOM, from_v, key + GT_TILE, sizes.keys, (int)p.row[2]);
                 gt_copy_commit();
             }
 #pragma unroll 1
@@ -479,8 +485,8 @@ GT_F int gt_next_queries(const gt_mma_sizes &sizes, int first, int key)
 template <int HD>
 GT_F void gt_copy_queries(uint16_t *stage, const uint16_t *from_q, const float *moments, const gt_attention_params &p, int first)
 {
-    gt_copy_tile<HD, GT_TILE>(stage, from_q, first, (int)p.queries, (int)p.q_row);
-    gt_copy_tile<HD, GT_TILE>(stage + GT_TILE * (HD + 8), from_q + HD, first, (int)p.queries, (int)p.q_row);
+    gt_copy_tile<HD, GT_TILE>(stage, from_q, first, (int)p.queries, (int)p.row[0]);
+    gt_copy_tile<HD, GT_TILE>(stage + GT_TILE * (HD + 8), from_q + HD, first, (int)p.queries, (int)p.row[0]);
     if (threadIdx.x < GT_TILE) {
         int query = first + threadIdx.x;
         bool inside = query < (int)p.queries;
@@ -503,12 +509,12 @@ template <class K> GT_F void gt_attention_mma_keys(const gt_attention_params &p)
     for (int64_t work = blockIdx.x; work < tiles * p.batches; work += gridDim.x) {
         int64_t batch = work % p.batches;
         int first_key = (int)(work / p.batches) * ROWS, row = first_key + warp * 16 * MR; /* the longest first */
-        const uint16_t *from_q = (const uint16_t *)p.q + batch * p.queries * p.q_row;
+        const uint16_t *from_q = gt_batch_of(p, 0, p.q, batch);
         const float *moments = (const float *)p.moments + 2 * batch * p.queries;
         int first = gt_next_queries(sizes, 0, first_key);
         __syncthreads();
-        gt_copy_tile<HD, ROWS>(shared, (const uint16_t *)p.k + batch * p.keys * HD, first_key, sizes.keys, HD);
-        gt_copy_tile<HD, ROWS>(v_tile, (const uint16_t *)p.v + batch * p.keys * HD, first_key, sizes.keys, HD);
+        gt_copy_tile<HD, ROWS>(shared, gt_batch_of(p, 1, p.k, batch), first_key, sizes.keys, (int)p.row[1]);
+        gt_copy_tile<HD, ROWS>(v_tile, gt_batch_of(p, 2, p.v, batch), first_key, sizes.keys, (int)p.row[2]);
         gt_copy_commit();
         gt_copy_queries<HD>(stages, from_q, moments, p, first);
         float of_keys[MR][HD / 8][4], of_values[MR][HD / 8][4];

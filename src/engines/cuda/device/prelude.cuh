@@ -15,7 +15,8 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define HUGE_VAL __longlong_as_double(0x7ff0000000000000LL)
 #define GT_NAN __longlong_as_double(0x7ff8000000000000LL)
-#define GT_ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads)
+/* Threads in a block and, if that is to be ensured, blocks on a processor. */
+#define GT_ENTRY(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define GT_PARAM(type) const __grid_constant__ type
 #define GT_DYNAMIC_SHARED(type, name)                                                                             \
     extern __shared__ __align__(16) unsigned char gt_dynamic_shared[];                                            \
