@@ -82,11 +82,17 @@ static PyObject *caller_member(PyObject *self, PyObject *name)
  */
 static PyObject *caller_getattro(PyObject *self, PyObject *name)
 {
-    PyObject *values = module_values(self);
-    PyObject *found = values ? _PyObject_GenericGetAttrWithDict(self, name, values, 1) : NULL;
-    if (LIKELY(found != NULL))
-        return found;
-    return PyErr_Occurred() ? NULL : caller_member(self, name);
+    PyObject *values = module_values(self), *found;
+    if (UNLIKELY(!values))
+        return NULL;
+    if (_PyType_Lookup(Py_TYPE(self), name)) { /* a method, a property, or a value that the instance may hide */
+        found = _PyObject_GenericGetAttrWithDict(self, name, values, 1);
+        return found || PyErr_Occurred() ? found : caller_member(self, name);
+    }
+    if ((found = PyDict_GetItemWithError(values, name)))
+        return Py_NewRef(found);
+    found = member_find(values, name);
+    return found || PyErr_Occurred() ? found : missing(self, name);
 }
 
 /* _fast_attributes(cls): let instances of this class of modules find their members without __getattr__, if it may. */
