@@ -16,6 +16,7 @@ static PyObject *object_getattribute;
 static PyObject *global_hooks[HOOK_KINDS]; /* dictionaries of hooks for every module */
 static PyTypeObject *table_type;           /* gt.nn.members.ParameterTable, a dict */
 static PyObject *call_with_hooks;          /* gt.nn.hooks.call(module, args, keywords) */
+static PyTypeObject *caller_type;
 
 /* ---- members ----------------------------------------------------------------------------------------------------- */
 
@@ -81,11 +82,17 @@ static PyObject *caller_member(PyObject *self, PyObject *name)
  */
 static PyObject *caller_getattro(PyObject *self, PyObject *name)
 {
-    PyObject *values = module_values(self);
-    PyObject *found = values ? _PyObject_GenericGetAttrWithDict(self, name, values, 1) : NULL;
-    if (LIKELY(found != NULL))
-        return found;
-    return PyErr_Occurred() ? NULL : caller_member(self, name);
+    PyObject *values = module_values(self), *found;
+    if (UNLIKELY(!values))
+        return NULL;
+    if (_PyType_Lookup(Py_TYPE(self), name)) { /* a method, a property, or a value that the instance may hide */
+        found = _PyObject_GenericGetAttrWithDict(self, name, values, 1);
+        return found || PyErr_Occurred() ? found : caller_member(self, name);
+    }
+    if ((found = PyDict_GetItemWithError(values, name)))
+        return Py_NewRef(found);
+    found = member_find(values, name);
+    return found || PyErr_Occurred() ? found : missing(self, name);
 }
 
 /* _fast_attributes(cls): let instances of this class of modules find their members without __getattr__, if it may. */
@@ -102,6 +109,39 @@ static PyObject *py_fast_attributes(PyObject *module, PyObject *object)
         PyType_Modified(type);
     }
     Py_RETURN_NONE;
+}
+
+/* Whether the name is free to be a plain attribute: 1, or 0, also when the module's __init__() has yet to be called. */
+static int is_plain_name(PyObject *values, PyObject *name)
+{
+    for (int k = 0; k < TABLES; k++) {
+        PyObject *table = PyDict_GetItemWithError(values, table_names[k]);
+        if (!table || !is_plain(table) || (PyDict_GET_SIZE(table) && PyDict_GetItemWithError(table, name)))
+            return 0;
+    }
+    return PyUnicode_Compare(name, table_names[0]) != 0; /* a list may be assigned to _parameters (members.py) */
+}
+
+/*
+ * _set_plain(module, name, value): whether module.name = value has been done. It has if that is a plain attribute: the value is no
+ * member, and the name that of none.
+ */
+static PyObject *py_set_plain(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    if (nargs != 3 || kwnames || !PyObject_TypeCheck(args[0], caller_type))
+        return PyErr_Format(PyExc_TypeError, "_set_plain() takes a module, a name and a value");
+    PyObject *mro = Py_TYPE(args[0])->tp_mro, *value = args[2];
+    /* A class behind this one and before object may have its own way to set attributes. */
+    bool last = PyTuple_GET_ITEM(mro, PyTuple_GET_SIZE(mro) - 2) == (PyObject *)caller_type;
+    if (UNLIKELY(!last || gt__py_is_tensor(value) || PyObject_TypeCheck(value, caller_type)))
+        Py_RETURN_FALSE;
+    PyObject *values = module_values(args[0]);
+    if (!values)
+        return NULL;
+    if (is_plain_name(values, args[1]))
+        return PyObject_GenericSetAttr(args[0], args[1], value) < 0 ? NULL : Py_NewRef(Py_True);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
@@ -207,6 +247,7 @@ static PyObject *py_module_hooks(PyObject *module, PyObject *args)
 
 PyMethodDef gt__py_caller_functions[] = {
     {.ml_name = "_fast_attributes", .ml_meth = py_fast_attributes, .ml_flags = METH_O},
+    FAST("_set_plain", py_set_plain, "_set_plain(module, name, value): whether it has been set."),
     {.ml_name = "_module_hooks", .ml_meth = py_module_hooks, .ml_flags = METH_VARARGS},
     {.ml_name = NULL},
 };
@@ -248,7 +289,7 @@ int gt__py_caller_init(PyObject *module)
     static PyType_Slot slots[] = {
         SLOT(Py_tp_call, caller_call),
         SLOT(Py_tp_methods, methods),
-        SLOT(Py_tp_doc, "The base of gt.nn.Module that calls forward() and finds members."),
+        SLOT(Py_tp_doc, "The base of gt.nn.Module that calls forward() and keeps members."),
         {.slot = 0},
     };
     static PyType_Spec spec = {
@@ -259,6 +300,7 @@ int gt__py_caller_init(PyObject *module)
     PyObject *type = names_make() == 0 ? PyType_FromSpec(&spec) : NULL;
     int status = type ? PyModule_AddObjectRef(module, "_Caller", type) : -1;
     if (status == 0) { /* borrowed: the type lives as long as the module */
+        caller_type = (PyTypeObject *)type;
         caller_call_impl = _PyType_Lookup((PyTypeObject *)type, name_call_impl);
         caller_getattr = _PyType_Lookup((PyTypeObject *)type, name_getattr);
         object_getattribute = _PyType_Lookup(&PyBaseObject_Type, name_getattribute);

@@ -6,13 +6,10 @@
 
 #include "client/layers.h"
 
-/* _linear(input, weight, bias): input @ weight.T + bias, or None: the caller composes it. */
-static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+/* input @ weight.T + bias, or None: the caller composes it. */
+static PyObject *linear(gt_py_args args)
 {
-    (void)module;
     gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
-    if (nargs != 3 || kwnames)
-        return PyErr_Format(PyExc_TypeError, "_linear() takes input, weight and bias");
     Py_ssize_t count = args[2] == Py_None ? 2 : 3;
     for (Py_ssize_t k = 0; k < count; k++)
         if (!gt__py_is_tensor(args[k]))
@@ -31,6 +28,51 @@ static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
     if (!plain)
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     return gt__py_result(err, out);
+}
+
+/* _linear(input, weight, bias) */
+static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    return nargs == 3 && !kwnames ? linear(args)
+                                  : PyErr_Format(PyExc_TypeError, "_linear() takes input, weight and bias");
+}
+
+static PyObject *functions, *linear_function; /* of gt.nn.functional: its dictionary, and its own linear() */
+static PyObject *name_linear, *name_weight, *name_bias;
+
+/* _linear_layer_by(functions, linear): what _linear_layer computes in place of, while it is there. */
+static PyObject *py_linear_layer_by(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *dictionary, *function;
+    if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &dictionary, &function))
+        return NULL;
+    Py_XSETREF(functions, Py_NewRef(dictionary));
+    Py_XSETREF(linear_function, Py_NewRef(function));
+    if (!name_linear)
+        name_linear = PyUnicode_InternFromString("linear");
+    if (!name_weight)
+        name_weight = PyUnicode_InternFromString("weight");
+    if (!name_bias)
+        name_bias = PyUnicode_InternFromString("bias");
+    return name_linear && name_weight && name_bias ? Py_NewRef(Py_None) : NULL;
+}
+
+/* _linear_layer(layer, input): the output of nn.Linear, or None: the caller calls functional.linear, which may be a program's own. */
+static PyObject *py_linear_layer(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    if (nargs != 2 || kwnames || !functions)
+        return PyErr_Format(PyExc_TypeError, "_linear_layer() takes a layer and its input");
+    if (UNLIKELY(PyDict_GetItemWithError(functions, name_linear) != linear_function))
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *weight = PyObject_GetAttr(args[0], name_weight);
+    PyObject *bias = weight ? PyObject_GetAttr(args[0], name_bias) : NULL;
+    PyObject *result = bias ? linear((PyObject *[]){args[1], weight, bias}) : NULL;
+    Py_XDECREF(weight);
+    Py_XDECREF(bias);
+    return result;
 }
 
 /*
@@ -140,6 +182,8 @@ static PyObject *py_drop_gradients(PyObject *module, PyObject *parameters)
 
 PyMethodDef gt__py_training_functions[] = {
     FAST("_linear", py_linear, "_linear(input, weight, bias): input @ weight.T + bias, or None."),
+    FAST("_linear_layer", py_linear_layer, "_linear_layer(layer, input): the output of nn.Linear, or None."),
+    {.ml_name = "_linear_layer_by", .ml_meth = py_linear_layer_by, .ml_flags = METH_VARARGS},
     FAST("_nll", py_nll,
          "_nll(scores, target, ignore_index, reduction): the negative scores of classes, or None."),
     {.ml_name = "_gradients", .ml_meth = py_gradients, .ml_flags = METH_O},

@@ -367,6 +367,60 @@ nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2))
 say(seen)
 h.remove(); b.remove(); c.remove()
 ''',
+    'setting attributes': '''
+class Mixin:
+    def __setattr__(self, name, value):
+        seen.append(name)
+        super().__setattr__(name, value)
+class After(nn.Module, Mixin): pass
+class Before(Mixin, nn.Module): pass
+for cls in (After, Before):
+    seen = []
+    m = cls()
+    del seen[:]
+    m.plain, m.w, m.child = 1, nn.Parameter(T.ones(1)), nn.ReLU()
+    m.training = False
+    say([n for n in seen if not n.startswith('_')], list(m._parameters), list(m._modules), m.plain, m.training)
+class Own(nn.Module):
+    @property
+    def half(self): return self.__dict__['h'] / 2
+    @half.setter
+    def half(self, v): self.__dict__['h'] = v * 2
+    def __setattr__(self, name, value):
+        if name == 'double': value = value * 2
+        super().__setattr__(name, value)
+    def __delattr__(self, name):
+        if name == 'never': raise AttributeError('no')
+        super().__delattr__(name)
+o = Own()
+o.half = 4; o.double = 3; o.never = 1; o.w = nn.Parameter(T.ones(1)); o.m = nn.ReLU()
+say(o.half, o.double, sorted(k for k in vars(o) if not k.startswith('_')), list(o._parameters), list(o._modules))
+bad(delattr, o, 'never')
+del o.w, o.double, o.m
+bad(lambda: o.w); bad(lambda: delattr(o, 'w'))
+nn.Module.__setattr__(o, 'x', 5)
+object.__setattr__(o, 'y', 6)
+say(o.x, o.y)
+class RO(nn.Module):
+    @property
+    def ro(self): return 1
+bad(setattr, RO(), 'ro', 2)
+t = RO(); t.t = T.ones(1); t.n = None; t.l = [nn.Parameter(T.ones(1))]
+say(list(t.state_dict()), t.t, t.n)
+t._private = 1; t._buffers['k'] = T.ones(1); t.k = None
+say(t.k, t._buffers, list(t.state_dict()))
+old = nn.Module.__setattr__
+names = []
+def patched(self, name, value): names.append(name); old(self, name, value)
+nn.Module.__setattr__ = patched
+try:
+    z = nn.Module(); z.p = nn.Parameter(T.ones(1)); z.q = 1
+finally: nn.Module.__setattr__ = old
+say([n for n in names if n in 'pq'], list(z._parameters), z.q)
+class NoInit(nn.Module):
+    def __init__(self): self.before = 1; super().__init__(); self.after = 2
+say(NoInit().before, NoInit().after)
+''',
     'copies of tensors': '''
 x = T.arange(3.).requires_grad_()
 y = x * 2

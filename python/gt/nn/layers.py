@@ -10,7 +10,8 @@ from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
 
-_linear = F.linear
+_linear_layer = _gt._linear_layer
+_gt._linear_layer_by(vars(F), F.linear)
 
 
 class Identity(Module):
@@ -42,11 +43,8 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input):
-        if F.linear is _linear:  # and not a function that the program has put there: with one call less
-            output = _gt._linear(input, self.weight, self.bias)
-            if output is not None:
-                return output
-        return F.linear(input, self.weight, self.bias)
+        output = _linear_layer(self, input)  # F.linear, unless the program has put another function there: with one call less
+        return F.linear(input, self.weight, self.bias) if output is None else output
 
     def extra_repr(self):
         return f'in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}'

@@ -1,7 +1,7 @@
 """Module: the base class of layers and models.
 
 Attributes that are Parameters or Modules are its parameters and children; members.py says where they are kept, and
-python/extension/caller.c finds them. Hooks are in hooks.py, saving and loading in state.py. Names of GT's own that a module
+python/extension/caller.c finds them and sets other attributes. Hooks are in hooks.py, saving and loading in state.py. Names of GT's own that a module
 has beside PyTorch's begin with `_gt_`, so that they do not collide with those of users.
 """
 
@@ -16,6 +16,7 @@ from gt.nn.members import BUFFER, MODULE, PARAMETER, ParameterTable, typename
 from gt.nn.parameter import Buffer, Parameter, is_lazy, zero_in_place
 from gt.nn.state import State
 
+_set_plain = _gt._set_plain
 _HOOKS = ('_backward_pre_hooks', '_backward_hooks', '_forward_hooks', '_forward_hooks_with_kwargs',
           '_forward_hooks_always_called', '_forward_pre_hooks', '_forward_pre_hooks_with_kwargs', '_state_dict_hooks',
           '_state_dict_pre_hooks', '_load_state_dict_pre_hooks', '_load_state_dict_post_hooks')
@@ -36,6 +37,51 @@ def indented(text):
 
 def _to_dtype(module, dtype):
     return module._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+
+def _set_member(module, name, value):
+    """Assign a member, or another value under the name of one."""
+    values = module.__dict__
+    if isinstance(value, Parameter):
+        if '_parameters' not in values:
+            raise AttributeError('cannot assign parameters before Module.__init__() call')
+        members.clear_name(module, name, PARAMETER)
+        module.register_parameter(name, value)
+    elif name in values.get('_parameters', ()):
+        if value is not None:
+            raise TypeError(f"cannot assign '{typename(value)}' as parameter '{name}' (gt.nn.Parameter or None expected)")
+        module.register_parameter(name, value)
+    elif isinstance(value, Module):
+        if '_modules' not in values:
+            raise AttributeError('cannot assign module before Module.__init__() call')
+        members.clear_name(module, name, MODULE)
+        module._modules[name] = hooks.registered(hooks._global_module_registration_hooks, module, name, value)
+    elif name in values.get('_modules', ()):
+        if value is not None:
+            raise TypeError(f"cannot assign '{typename(value)}' as child module '{name}' (gt.nn.Module or None expected)")
+        module._modules[name] = hooks.registered(hooks._global_module_registration_hooks, module, name, value)
+    elif isinstance(value, Buffer) or name in values.get('_buffers', ()):
+        _set_buffer(module, name, value)
+    elif name == '_parameters' and not hasattr(value, 'items'):  # a list by hand, as in modules of the prototype
+        module._parameters.by_hand = list(value)
+    else:
+        super(Module, module).__setattr__(name, value)
+
+
+def _set_buffer(module, name, value):
+    """Assign a Buffer, or another value to a buffer."""
+    if not (value is None or isinstance(value, Tensor)):
+        raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (gt.nn.Buffer, gt.Tensor or None expected)")
+    persistent = value.persistent if isinstance(value, Buffer) else name not in module._non_persistent_buffers_set
+    register = module.register_buffer
+    if getattr(register, '__func__', None) is Module.register_buffer or (
+            'persistent' in inspect.signature(register).parameters):
+        register(name, value, persistent)
+    elif persistent:  # a subclass's own, without that argument
+        register(name, value)
+    else:
+        raise RuntimeError('Registering a non-persistent buffer on a Module subclass that implements register_buffer() '
+                           'without the persistent argument is not allowed.')
 
 
 class Module(State, _gt._Caller):
@@ -132,46 +178,8 @@ class Module(State, _gt._Caller):
     # ---- members -------------------------------------------------------------------------------------------
 
     def __setattr__(self, name, value):
-        values = self.__dict__
-        if isinstance(value, Parameter):
-            if '_parameters' not in values:
-                raise AttributeError('cannot assign parameters before Module.__init__() call')
-            members.clear_name(self, name, PARAMETER)
-            self.register_parameter(name, value)
-        elif name in values.get('_parameters', ()):
-            if value is not None:
-                raise TypeError(f"cannot assign '{typename(value)}' as parameter '{name}' (gt.nn.Parameter or None expected)")
-            self.register_parameter(name, value)
-        elif isinstance(value, Module):
-            if '_modules' not in values:
-                raise AttributeError('cannot assign module before Module.__init__() call')
-            members.clear_name(self, name, MODULE)
-            self._modules[name] = hooks.registered(hooks._global_module_registration_hooks, self, name, value)
-        elif name in values.get('_modules', ()):
-            if value is not None:
-                raise TypeError(f"cannot assign '{typename(value)}' as child module '{name}' (gt.nn.Module or None expected)")
-            self._modules[name] = hooks.registered(hooks._global_module_registration_hooks, self, name, value)
-        elif isinstance(value, Buffer) or name in values.get('_buffers', ()):
-            self._gt_set_buffer(name, value)
-        elif name == '_parameters' and not hasattr(value, 'items'):  # a list by hand, as in modules of the prototype
-            self._parameters.by_hand = list(value)
-        else:
-            super().__setattr__(name, value)
-
-    def _gt_set_buffer(self, name, value):
-        """Assign a Buffer, or another value to a buffer."""
-        if not (value is None or isinstance(value, Tensor)):
-            raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (gt.nn.Buffer, gt.Tensor or None expected)")
-        persistent = value.persistent if isinstance(value, Buffer) else name not in self._non_persistent_buffers_set
-        register = self.register_buffer
-        if getattr(register, '__func__', None) is Module.register_buffer or (
-                'persistent' in inspect.signature(register).parameters):
-            register(name, value, persistent)
-        elif persistent:  # a subclass's own, without that argument
-            register(name, value)
-        else:
-            raise RuntimeError('Registering a non-persistent buffer on a Module subclass that implements register_buffer() '
-                               'without the persistent argument is not allowed.')
+        if not _set_plain(self, name, value):
+            _set_member(self, name, value)
 
     def __delattr__(self, name):
         if name in self._parameters:
