@@ -28,7 +28,7 @@ def check(actual, expected, tolerance=None):
     assert actual.dtype.name == str(expected.dtype)[len("torch.") :]
     wide = expected.dtype in (torch.complex128, torch.float64)
     tolerance = tolerance or (1e-11 if wide else 2e-5)
-    np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(actual.detach().numpy(), expected.numpy(), rtol=tolerance, atol=tolerance)
 
 
 # ---- dtypes ---------------------------------------------------------------------------------------------------

@@ -102,8 +102,8 @@ def source_text(value):
 def arguments_text(signature, scopes):
     """The section with the parameters, or ''."""
     lines = []
-    for each in signature.parameters:
-        if each.name in ('self', 'cls') or each.name.startswith('_'):
+    for place, each in enumerate(signature.parameters):
+        if each.name == 'self' or (each.name == 'cls' and not place) or each.name.startswith('_'):
             continue
         entry = typed.known(scopes, each.name)
         if not entry:

@@ -37,7 +37,7 @@ COMMON = {
     'Dataset': 'gt.utils.data.dataset', 'Sampler': 'gt.utils.data.sampler', 'Constraint': 'gt.distributions.constraints',
     'Transform': 'gt.distributions.transforms', 'return_types': 'gt', 'ndarray': 'gt._typing'}
 # Modules whose source says enough.
-INLINE = {'gt._typing', 'gt.multiprocessing', 'gt.utils.data.dataset', 'gt.utils.data.sampler', 'gt.utils.tensorboard',
+INLINE = {'gt._typing', 'gt.multiprocessing', 'gt.nn.common_types', 'gt.types', 'gt.utils._pytree', 'gt.utils.benchmark', 'gt.utils.data.dataset', 'gt.utils.data.sampler', 'gt.utils.tensorboard',
           'gt.config', 'gt.version', 'gt._einops_layers'}
 # Modules whose functions return a tensor unless results.txt says otherwise.
 OF_TENSORS = ('gt', 'gt.client.', 'gt.fft', 'gt.linalg', 'gt.special', 'gt.masked', 'gt.nn.', 'gt.sparse')

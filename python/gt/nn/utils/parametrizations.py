@@ -201,7 +201,7 @@ def _reflections(matrix):
     """LAPACK's reflections below the diagonal, and on it the signs that make Q R's diagonal positive; by NumPy in this
     process."""
     import numpy
-    raw, tau = numpy.linalg.qr(matrix.numpy(), 'raw')
+    raw, tau = numpy.linalg.qr(matrix.detach().numpy(), 'raw')
     raw = raw.T.copy()
     diagonal = numpy.sign(numpy.diagonal(raw)) * numpy.where(tau == 0, -1, 1)
     numpy.fill_diagonal(raw, diagonal)
