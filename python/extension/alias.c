@@ -38,6 +38,12 @@ static void set_alias(TensorObject *object, gt_alias *alias)
     alias->owner = object;
     if (before && before->gradient_of && before->gradient_of->shared_gradient == before)
         gt__node_set_gradient(before->gradient_of, alias); /* x.grad.data = ... */
+    if (before && before->idle && !alias->idle) {          /* the object keeps its .grad */
+        alias->idle = before->idle;
+        before->idle = NULL;
+        if (alias->idle->leaf.view == before)
+            alias->idle->leaf.view = alias;
+    }
     if (before)
         gt__alias_disown(before);
     gt_tensor_release(tensor);

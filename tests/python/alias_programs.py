@@ -352,6 +352,8 @@ class Writer:
             return f"{self.new_name()} = lib.nn.Parameter({self.constant(self.shape())})"
         t = self.torch[leaf]
         computed = self.pick(lambda o: o.is_floating_point() and o.requires_grad and o.numel()) or leaf
+        # A gradient that is kept and has a graph itself would keep its tensor alive, and the tensor the gradient.
+        kept = any(isinstance(o, torch.Tensor) and o.retains_grad for o in self.torch.values())
         hooked = self.pick(lambda o: o._base is None and o.requires_grad)  # torch crashes on views without a history
         choices = [
             f"lib.optim.SGD([{leaf}], lr=0.5).step()", f"lib.optim.SGD([{leaf}], lr=0.5, momentum=0.9).zero_grad()",
@@ -359,7 +361,7 @@ class Writer:
             f"{self.new_name()} = lib.nn.Parameter({leaf}.detach())", f"{self.new_name()} = lib.nn.Parameter({leaf}.data, requires_grad=False)",
             f"{leaf}.data.copy_({self.constant(t.shape)})", f"{leaf}.detach_()", f"lib.nn.init.constant_({leaf}, 0.5)",
             *(f"{self.new_name()} = [g if g is None else g.clone() for g in lib.autograd.grad("  # torch's may be expanded
-              f"({computed} * {computed}).sum(), {leaf}, allow_unused=True, {option}=True)][0]" for option in ("retain_graph", "create_graph")),
+              f"({computed} * {computed}).sum(), {leaf}, allow_unused=True, {option}=True)][0]" for option in ("retain_graph", "retain_graph" if kept else "create_graph")),
             *([f"lib.nn.utils.clip_grad_norm_([{leaf}], 1.0)", f"lib.nn.utils.clip_grad_value_([{leaf}], 1.0)"] if t.grad is not None else []),
             f"{hooked}.register_hook({hook('add', 1)})", f"{hooked}.retain_grad()",
         ]
@@ -376,8 +378,9 @@ class Writer:
     def line(self):
         kinds = [self.view] * 6 + [self.compute] * 4 + [self.write] * 7 + [self.gradient] * 2 + [self.read] + [self.leaf] + [
             self.scattered, self.scattered, self.product, self.product, self.training, self.training, self.reshaped]
-        line = self.rng.choice(kinds)()
-        if self.rng.random() < 0.15:
+        kind = self.rng.choice(kinds)
+        line = kind()
+        if self.rng.random() < 0.15 and kind != self.product:  # torch's result may be a view, and refuse later writes
             line = f"with lib.no_grad(): {line}"
         return line
 

@@ -448,6 +448,9 @@ def test_other_writes_that_pytorch_allows_or_refuses(lines):
     "y.detach_()\ny.add_(1)\nr = [y, y.requires_grad]",
     "v = y[1:]\ny.detach_()\nv.sum().backward()\nr = [w.grad, v.requires_grad, y.requires_grad]",
     "w.detach_()\nw.detach_()\nr = [w.grad, w.requires_grad]",
+    "w.sum().backward()\nw.detach_()\nw.t_()\nr = w.grad",
+    "w.sum().backward()\nw.requires_grad_(False)\nw.set_(x)\nr = w.grad",
+    "w.sum().backward()\nw.requires_grad_(False)\nw.data = x\nr = [w, w.grad]",
 )
 def test_detach_in_place(lines):
     check(lines)
