@@ -13,7 +13,7 @@ from gt import _gt, _help
 from gt._gt import LinAlgError, Tensor, where  # noqa: F401
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
-from gt.client.halves import half_of as _half_of, in_float32 as _in_float32
+from gt.client.halves import HALVES as _HALVES, half_of as _half_of, in_float32 as _in_float32
 from gt.client.outputs import published_all
 from gt.client.registry import no_view as _no_view
 
@@ -567,7 +567,7 @@ def matmul(input, other):
 
 def vecdot(x, y, *, dim=-1):
     """vecdot(x, y, dim=-1): the products of vectors along a dimension."""
-    if _half_of(x, y):
+    if x.dtype in _HALVES and _half_of(x, y):
         return _in_float32(vecdot, x.dtype, x, y, dim=dim)
     return (x.conj() * y).sum(dim)
 

@@ -89,7 +89,7 @@ def addmv(self, mat, vec, *, beta=1, alpha=1):
 @method
 def addr(self, vec1, vec2, *, beta=1, alpha=1):
     """addr(vec1, vec2): beta * self + alpha * outer(vec1, vec2)."""
-    if half_of(self, vec1, vec2):
+    if self.dtype in HALVES and half_of(self, vec1, vec2):
         return in_float32(addr, self.dtype, self, vec1, vec2, beta=beta, alpha=alpha)
     return _scaled_sum(self, _checked('addr', vec1.outer(vec2), self), beta, alpha)
 
@@ -112,7 +112,7 @@ def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
 @method
 def addcmul(self, tensor1, tensor2, *, value=1):
     """addcmul(tensor1, tensor2, value=1): self + value * tensor1 * tensor2."""
-    if half_of(self, tensor1, tensor2):
+    if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcmul, self.dtype, self, tensor1, tensor2, value=value)
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * value)
@@ -121,7 +121,7 @@ def addcmul(self, tensor1, tensor2, *, value=1):
 @method
 def addcdiv(self, tensor1, tensor2, *, value=1):
     """addcdiv(tensor1, tensor2, value=1): self + value * tensor1 / tensor2."""
-    if half_of(self, tensor1, tensor2):
+    if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcdiv, self.dtype, self, tensor1, tensor2, value=value)
     quotient = tensor1 / tensor2
     return self + (quotient if value == 1 else quotient * value)

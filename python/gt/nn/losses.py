@@ -5,7 +5,7 @@ import warnings
 import gt
 from gt import _gt
 from gt.autograd import Function
-from gt.client.halves import half_of, in_float32
+from gt.client.halves import HALVES, half_of, in_float32
 from gt.nn import functional as F
 from gt.nn.module import Module
 
@@ -76,7 +76,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction='mean', wei
 
 def _once(losses, input, target, *options):
     """losses(input, target, ...), of halves in float32 and rounded once."""
-    dtype = half_of(input, target)
+    dtype = half_of(input, target) if input.dtype in HALVES else None
     return in_float32(losses, dtype, input, target, *options) if dtype else losses(input, target, *options)
 
 
