@@ -187,7 +187,7 @@ PROGRAM = """
     gt.save(model.state_dict(), sys.argv[1])
     other = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2))
     other.load_state_dict(gt.load(sys.argv[1]))
-    print(np.array_equal(other(inputs).numpy(), model(inputs).numpy()))
+    print(np.array_equal(other(inputs).detach().numpy(), model(inputs).detach().numpy()))
 """
 
 
