@@ -269,8 +269,9 @@ static inline gt_dtype gt__dtype_complex(gt_dtype dtype)
     return dtype == GT_FLOAT64 || dtype == GT_COMPLEX128 ? GT_COMPLEX128 : GT_COMPLEX64;
 }
 
-const char *gt__dtype_name(gt_dtype dtype);   /* "float32" */
-const char *gt__dtype_kind(gt_dtype dtype);   /* "Float", as in PyTorch's messages and the names of its typed tensors */
+const char *gt__dtype_name(gt_dtype dtype); /* "float32" */
+const char *
+gt__dtype_kind(gt_dtype dtype); /* "Float", as in PyTorch's messages and the names of its typed tensors */
 const char *gt__dtype_c_name(gt_dtype dtype); /* "float", as in some others of its messages */
 
 /* Can a number that the user wrote be an element of this dtype? GT_ERR_VALUE where an integer dtype would wrap it. As in
@@ -319,7 +320,8 @@ static inline bool gt__meta_same_shape(const gt_meta *a, const gt_meta *b)
 
 /* "(3,4)"; writes at most `size` bytes and returns `text`. */
 char *gt__shape_text(unsigned rank, const int64_t *shape, char *text, size_t size); /* "(2,3)" */
-char *gt__sizes_text(unsigned rank, const int64_t *shape, char *text, size_t size); /* "[2, 3]", as in PyTorch's messages */
+char *gt__sizes_text(unsigned rank, const int64_t *shape, char *text,
+                     size_t size); /* "[2, 3]", as in PyTorch's messages */
 
 /* Broadcast two shapes the NumPy way; numel is set, dtype is left alone. */
 gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out);

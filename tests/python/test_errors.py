@@ -125,7 +125,7 @@ def test_gather_and_scatter_shapes():
 
 
 def bad():
-    return gt.arange(5)[gt.tensor([1, 99]) + 0]
+    return gt.arange(5)[-(-gt.tensor([1, 99]))]
 
 
 def test_poison_reaches_dependents_and_only_those():
@@ -173,7 +173,7 @@ def test_poison_in_place():
     t.zero_()
     assert t.shape == (2,)
     t = gt.zeros(3)
-    t[gt.tensor([7]) + 0] = 1
+    t[-(-gt.tensor([7]))] = 1
     raises(IndexError, t.numpy)
 
 
@@ -184,7 +184,7 @@ def test_poison_does_not_leak():
 
 
 def test_every_index_op_checks_its_data():
-    table, index = gt.zeros(4, 3), gt.tensor([[4, 0, 0]]) + 0  # + 0: only the worker knows the values
+    table, index = gt.zeros(4, 3), -(-gt.tensor([[4, 0, 0]]))  # -(-x): only the worker knows the values
     for run in (
         lambda: table.gather(0, index),
         lambda: table.scatter(0, index, gt.ones(1, 3)),

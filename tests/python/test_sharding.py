@@ -598,7 +598,7 @@ def test_poison_travels(workers):
     """Every reader of the spread result gets the failure of the one worker; the session goes on."""
     workers(3)
     shard("rows", 0)
-    index = gt.signal.tensor(gt.tensor([0, 1, 99, 2, 1, 0]) + 0, name="rows")  # + 0: only the workers know the values
+    index = gt.signal.tensor(-(-gt.tensor([0, 1, 99, 2, 1, 0])), name="rows")  # -(-x): only the workers know the values
     bad = gt.tensor(A)[index].sum(dim=0)
     with pytest.raises(Exception, match="99"):
         (bad * 2).numpy()
