@@ -73,14 +73,14 @@ static void cuda_release(gt_engine *engine, void *memory, size_t bytes)
 
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
 
-gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing)
+gt_err gt__cuda_begin(gt_cuda *cuda, bool timed)
 {
-    *timing = (gt_cuda_timing){.before = cuda->last, .timed = timed};
+    cuda->running = (gt_cuda_timing){.before = cuda->last};
     if (__builtin_expect(cuda->broken, 0))
         return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
     if (timed) { /* it starts with the first work that is queued */
-        timing->queued_ns = gt__cuda_now_ns();
-        cuda->running = timing;
+        cuda->running.queued_ns = gt__cuda_now_ns();
+        cuda->running.timed = true;
         return GT_OK;
     }
     gt__cuda_mark_forget(cuda);
@@ -89,10 +89,9 @@ gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing)
 
 void gt__cuda_launching(gt_cuda *cuda)
 {
-    gt_cuda_timing *timing = cuda->running;
     gt__cuda_resident_leave(cuda);
-    if (__builtin_expect(timing && !timing->start, 0))
-        gt__cuda_item_start(cuda, &timing->start); /* a failure shows at the end of the call */
+    if (__builtin_expect(cuda->running.timed && !cuda->running.start, 0))
+        gt__cuda_item_start(cuda, &cuda->running.start); /* a failure shows at the end of the call */
 }
 
 /* A timed call is complete. */
@@ -105,42 +104,41 @@ static gt_err end_timing(gt_cuda *cuda, gt_cuda_timing *timing)
     return gt__cuda_item_end(cuda, timing->start, timing->queued_ns);
 }
 
-gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token number, gt_token *token)
+gt_err gt__cuda_end(gt_cuda *cuda, gt_err err, gt_token number, gt_token *token)
 {
-    cuda->running = NULL;
-    if (timing->timed) {
-        gt_err timed = end_timing(cuda, timing);
+    gt_cuda_timing timing = cuda->running;
+    cuda->running.timed = false;
+    if (timing.timed) {
+        gt_err timed = end_timing(cuda, &timing);
         err = err ? err : timed;
     }
     if (err != GT_OK) {
         gt__cuda_items_drop(cuda);
-        gt__cuda_transfer_forget(cuda, timing->before);
+        gt__cuda_transfer_forget(cuda, timing.before);
         if (number) /* the card may still copy from or to pinned memory of the caller */
             gt__cuda_queue_wait(cuda, cuda->last);
         return err;
     }
-    gt__cuda_queue_give(cuda, number && !timing->timed ? number : gt__cuda_queue_number(cuda), token);
+    gt__cuda_queue_give(cuda, number && !timing.timed ? number : gt__cuda_queue_number(cuda), token);
     return GT_OK;
 }
 
 static gt_err cuda_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
     gt_cuda *cuda = gt__cuda(engine);
-    gt_cuda_timing timing;
     gt_token number = 0;
-    GT_TRY(gt__cuda_begin(cuda, timed, &timing));
+    GT_TRY(gt__cuda_begin(cuda, timed));
     gt_err err = gt__cuda_upload(cuda, (CUdeviceptr)(uintptr_t)to, host, bytes, &number);
-    return gt__cuda_end(cuda, &timing, err, number, token);
+    return gt__cuda_end(cuda, err, number, token);
 }
 
 static gt_err cuda_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
     gt_cuda *cuda = gt__cuda(engine);
-    gt_cuda_timing timing;
     gt_token number = 0;
-    GT_TRY(gt__cuda_begin(cuda, timed, &timing));
+    GT_TRY(gt__cuda_begin(cuda, timed));
     gt_err err = gt__cuda_download(cuda, (CUdeviceptr)(uintptr_t)from, host, bytes, &number);
-    return gt__cuda_end(cuda, &timing, err, number, token);
+    return gt__cuda_end(cuda, err, number, token);
 }
 
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
@@ -163,10 +161,9 @@ gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
 static gt_err cuda_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     gt_cuda *cuda = gt__cuda(engine);
-    gt_cuda_timing timing;
-    GT_TRY(gt__cuda_begin(cuda, call->timed, &timing));
+    GT_TRY(gt__cuda_begin(cuda, call->timed));
     gt_err err = gt__cuda_execute(cuda, call, 0);
-    return gt__cuda_end(cuda, &timing, err, 0, token);
+    return gt__cuda_end(cuda, err, 0, token);
 }
 
 static bool cuda_completed(gt_engine *engine, bool wait, gt_completion *completion)

@@ -82,6 +82,15 @@ typedef struct gt_cuda_products gt_cuda_products;         /* product.c */
 typedef struct gt_cuda_resident gt_cuda_resident;         /* resident.c */
 typedef struct gt_cuda_convolutions gt_cuda_convolutions; /* convolution.c */
 
+/* The call that is being queued. */
+typedef struct gt_cuda_timing {
+    bool timed;
+    gt_cuda_mark *start;        /* NULL: not timed, or not by events */
+    const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
+    uint64_t queued_ns;
+    gt_token before; /* number of the last piece of work before the call */
+} gt_cuda_timing;
+
 typedef struct gt_cuda {
     gt_engine engine; /* first */
     const gt_cuda_driver *driver;
@@ -129,11 +138,11 @@ typedef struct gt_cuda {
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
     gt_cuda_convolutions *convolutions;
-    gt_cuda_resident *resident;     /* NULL: none */
-    struct gt_cuda_timing *running; /* the call that is being queued; NULL: none that is timed */
-    gt_cuda_work work;              /* of the running call */
-    bool capturing;                 /* program.c: the stream is recorded, not executed */
-    struct gt_program *recording;   /* program.c: takes over scratch memory and error slots */
+    gt_cuda_resident *resident; /* NULL: none */
+    gt_cuda_timing running;
+    gt_cuda_work work;            /* of the running call */
+    bool capturing;               /* program.c: the stream is recorded, not executed */
+    struct gt_program *recording; /* program.c: takes over scratch memory and error slots */
     uint64_t launches;
     uint32_t fallbacks[GT_OP_COUNT];
 } gt_cuda;
@@ -221,19 +230,11 @@ uint64_t gt__cuda_now_ns(void);
 /* Memory of the heap. GT_ERR_INTERNAL: the card is broken. */
 gt_err gt__cuda_take(gt_cuda *cuda, size_t bytes, uint64_t *address);
 
-typedef struct gt_cuda_timing {
-    bool timed;
-    gt_cuda_mark *start;        /* NULL: not timed, or not by events */
-    const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
-    uint64_t queued_ns;
-    gt_token before; /* number of the last piece of work before the call */
-} gt_cuda_timing;
-
 /* Before work that is not the resident kernel's is queued. */
 void gt__cuda_launching(gt_cuda *cuda);
-gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing);
+gt_err gt__cuda_begin(gt_cuda *cuda, bool timed);
 /* The call's result `err` and its token. `number`: of the last piece, if it has one. */
-gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token number, gt_token *token);
+gt_err gt__cuda_end(gt_cuda *cuda, gt_err err, gt_token number, gt_token *token);
 
 /* ---- transfer.c ------------------------------------------------------------------------------------------------ */
 

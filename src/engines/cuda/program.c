@@ -509,13 +509,12 @@ gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const 
                             unsigned *step, gt_token *token)
 {
     gt_cuda *cuda = gt__cuda(engine);
-    gt_cuda_timing timing;
     recording *used;
     *step = 0;
-    GT_TRY(gt__cuda_begin(cuda, timed, &timing));
+    GT_TRY(gt__cuda_begin(cuda, timed));
     gt__cuda_launching(cuda);
     gt_err err = run_whole(cuda, program, buffer, step, &used);
-    GT_TRY(gt__cuda_end(cuda, &timing, err, 0, token));
+    GT_TRY(gt__cuda_end(cuda, err, 0, token));
     if (used)
         used->token = *token;
     return GT_OK;

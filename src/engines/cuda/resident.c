@@ -174,11 +174,10 @@ static gt_err reserve(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot **slot)
 /* The slot's work is a whole call: if that is timed, the kernel measures it. */
 static void time_slot(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
 {
-    gt_cuda_timing *timing = cuda->running;
-    if (!timing || timing->start)
+    if (!cuda->running.timed || cuda->running.start)
         return;
     slot->stamp = 1 + (uint32_t)(slot - r->ring);
-    timing->stamp = &r->stamps[slot - r->ring];
+    cuda->running.stamp = &r->stamps[slot - r->ring];
     gt__cuda_mark_forget(cuda);
 }
 
