@@ -298,7 +298,7 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
 gt_err gt__cuda_resident_open(gt_cuda *cuda)
 {
     const char *text = getenv("GT_CUDA_RESIDENT");
-    if (text && strcmp(text, "0") == 0)
+    if (!text || !*text || strcmp(text, "0") == 0)
         return GT_OK;
     gt_cuda_resident *r = cuda->resident = calloc(1, sizeof *r);
     if (!r)
@@ -306,7 +306,7 @@ gt_err gt__cuda_resident_open(gt_cuda *cuda)
     r->cuda = cuda;
     r->card = cuda->card;
     r->card.processors = 1 << 20;
-    r->always = text && strcmp(text, "always") == 0;
+    r->always = strcmp(text, "always") == 0;
     is_ready(cuda, r); /* starts to make it */
     gt_cuda_patience p = {0};
     while (r->always && r->stage == MAKING && !is_ready(cuda, r))
