@@ -5,19 +5,29 @@ from works import inputs, repeat, work
 
 @work
 def relu_chain(lib):
-    """relu(x * 2 + 1) * x on 4 M floats."""
-    x, = map(lib.tensor, inputs(2048, 2048))
+    """x = relu(x * 2 + 1) * x on 4 M floats between -0.5 and 0, which stay there. Each result is used: none may be left out."""
+    x = lib.tensor(abs(inputs(2048, 2048)[0]) % 0.5 * -1)
     relu = lib.module.relu
-    return repeat(lib, lambda: relu(x * 2 + 1) * x)
+
+    def step():
+        nonlocal x
+        x = relu(x * 2 + 1) * x
+        return x
+    return repeat(lib, step)
 
 
 @work
 def gelu_block(lib):
-    """gelu(x @ W + b), 512x1024 and 1024x1024."""
+    """x = gelu(x @ W + b), 512x1024 and 1024x1024."""
     x, bias = map(lib.tensor, (inputs(512, 1024)[0], inputs(1024)[0]))
     weight = lib.tensor(inputs(1024, 1024)[0] * 0.03)
     gelu = lib.module.nn.functional.gelu
-    return repeat(lib, lambda: gelu(x @ weight + bias))
+
+    def step():
+        nonlocal x
+        x = gelu(x @ weight + bias)
+        return x
+    return repeat(lib, step)
 
 
 @work
