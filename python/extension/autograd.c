@@ -256,7 +256,7 @@ static PyObject *get_retains_grad(PyObject *self, void *closure)
     const gt_node *node = gt__py_node(self);
     if (!node && PyErr_Occurred())
         return NULL;
-    return PyBool_FromLong(node && node->keeps_gradient && !gt__py_is_leaf(((TensorObject *)self)->tensor));
+    return PyBool_FromLong(node && node->keeps_gradient && node->op != GT_OP_INVALID);
 }
 
 /* PyTorch's graph saves a leaf itself, not its memory: after x.data = y it has saved y. */

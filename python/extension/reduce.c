@@ -171,7 +171,8 @@ static PyObject *std_of_halves(PyObject *self, gt_py_args args, Py_ssize_t nargs
     if (!a)
         return NULL;
     gt_dtype dtype = (gt_dtype)a->meta.dtype;
-    PyObject *widened = gt__py_result(gt_cast(a, GT_FLOAT32, &wide), wide);
+    gt_err cast = gt_cast(a, GT_FLOAT32, &wide);
+    PyObject *widened = gt__py_result(cast, wide);
     PyObject *variance = widened ? reduce(GT_OP_var, "std", widened, args, nargs, kwnames) : NULL;
     gt_tensor_release(a);
     Py_XDECREF(widened);
@@ -385,6 +386,10 @@ static PyObject *method_as_median(PyObject *self, PyObject *args)
         err = gt__autograd_record_reduce(GT_OP_amax, a, axes, skips_nan ? GT_NANMEDIAN_OF_ALL : GT_MEDIAN_OF_ALL,
                                          &out);
     gt_tensor_release(a);
+    if (err != GT_OK) {
+        gt_tensor_release(out);
+        out = NULL;
+    }
     return gt__py_result(err, out);
 }
 

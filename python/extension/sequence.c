@@ -145,7 +145,9 @@ static int infer_dtype(PyObject *object, Nest *nest)
     } else if (is_text(object)) {
         return refuse_text(object);
     } else if (!is_leaf(object)) {
-        int status = Py_EnterRecursiveCall(" while making a tensor") ? -1 : infer_items(object, nest);
+        if (Py_EnterRecursiveCall(" while making a tensor"))
+            return -1;
+        int status = infer_items(object, nest);
         Py_LeaveRecursiveCall();
         return status;
     } else {

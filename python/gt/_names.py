@@ -64,12 +64,6 @@ def get_device_module(device=None):
 
 
 @function
-def is_inference(input):
-    """is_inference(input): False; tensors that are made in inference mode are like others."""
-    return False
-
-
-@function
 def to_dlpack(tensor):
     """to_dlpack(tensor): a DLPack capsule of the elements, in host memory; waits for them."""
     return tensor.__dlpack__()

@@ -1,6 +1,8 @@
 /* bounds.c: see bounds.h. Read next: emit.c, which asks before it emits an indexing op. */
 #include "client/bounds.h"
 
+#include <math.h>
+
 #include "client/signals.h"
 
 /* Elements of an upload that are worth a look: about 0.3 ms. */
@@ -150,7 +152,7 @@ static void infer_arithmetic(const gt_instruction *ins, gt_tensor *const *in, gt
     else if (ins->op == GT_OP_sub)
         far = __builtin_sub_overflow(c, x->low, &low) | __builtin_sub_overflow(c, x->high, &high);
     else { /* floor_divide */
-        far = other == 0 || c == 0 || c == -1;
+        far = other == 0 || c == 0 || c == -1 || result->meta.dtype != x->meta.dtype || in[other];
         low = far ? 0 : floor_quotient(x->low, c);
         high = far ? 0 : floor_quotient(x->high, c);
     }
@@ -169,6 +171,8 @@ static int64_t clamped(int64_t x, double low, double high)
 static void infer_clamp(const gt_instruction *ins, const gt_tensor *x, gt_tensor *result)
 {
     double low = ins->imm[0].f, high = ins->imm[1].f;
+    if (!((low == -INFINITY || fabs(low) < 0x1p62) && (high == INFINITY || fabs(high) < 0x1p62)))
+        return;
     if (x->bounded)
         set_fitting(result, (gt_bounds_kind)x->bounded, clamped(x->low, low, high), clamped(x->high, low, high));
     else if (low > -0x1p62 && high < 0x1p62 && low <= high)

@@ -264,11 +264,12 @@ static bool is_wired_the_same(const gt_template *a, const gt_template *b)
 {
     for (uint32_t k = 0; k < a->count; k++) {
         gt_record_ids ours = gt__record_ids(a->records + a->at[k]), theirs = gt__record_ids(b->records + b->at[k]);
-        bool more;
-        while ((more = gt__record_ids_next(&ours)) == gt__record_ids_next(&theirs) && more)
-            if (*ours.id != *theirs.id)
-                return false;
-        if (more)
+        bool more = gt__record_ids_next(&ours), more_theirs = gt__record_ids_next(&theirs);
+        while (more && more_theirs && *ours.id == *theirs.id) {
+            more = gt__record_ids_next(&ours);
+            more_theirs = gt__record_ids_next(&theirs);
+        }
+        if (more || more_theirs)
             return false;
     }
     return true;

@@ -322,6 +322,9 @@ static gt_err matmul_mismatch(const gt_meta *a, const gt_meta *b)
 static gt_err infer_matmul(inference *s)
 {
     const gt_meta *a = s->in[0], *b = s->in[1];
+    if (s->ins->imm[0].u > GT_PRODUCT_WIDE)
+        return gt__fail(GT_ERR_PROTOCOL, "matmul: %llu is no kind of product",
+                        (unsigned long long)s->ins->imm[0].u);
     if (a->dtype != b->dtype)
         return gt__fail(GT_ERR_TYPE, "expected m1 and m2 to have the same dtype, but got: %s != %s",
                         gt__dtype_c_name((gt_dtype)a->dtype), gt__dtype_c_name((gt_dtype)b->dtype));

@@ -261,6 +261,10 @@ gt_err gt__infer_window(gt_inference *s)
     GT_TRY(check_window(s->row, spatial, &w));
     if (s->in[0]->dtype == GT_BOOL && s->ins->op != GT_OP_im2col)
         return gt__fail(GT_ERR_TYPE, "%s is not supported for bool tensors", s->row->name);
+    bool product = s->row->form == GT_FORM_CONV || s->row->form == GT_FORM_CONV_WEIGHT;
+    if (product && s->ins->imm[0].u > GT_PRODUCT_FAST)
+        return gt__fail(GT_ERR_PROTOCOL, "%s: %llu is no kind of product", s->row->name,
+                        (unsigned long long)s->ins->imm[0].u);
     switch ((gt_form)s->row->form) {
     case GT_FORM_CONV:
         return infer_conv(s, &w, spatial);

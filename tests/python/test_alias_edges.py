@@ -492,3 +492,16 @@ def test_nothing_stays_on_the_tape():
         outcome(gt, lines)
     gc.collect()
     assert len(gt._gt._tape()) == before
+
+
+def test_retains_grad_of_views_and_their_bases():
+    def run(library):
+        x = library.tensor([1.0, 2.0], requires_grad=True)
+        y = x * 2
+        y.retain_grad()
+        v = y.view(-1)
+        v.retain_grad()
+        x.retain_grad()
+        return y.retains_grad, v.retains_grad, x.retains_grad, (x * 3).retains_grad
+
+    assert run(gt) == run(torch)

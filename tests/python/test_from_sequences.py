@@ -7,6 +7,20 @@ import torch
 import gt
 from both import outcome
 
+
+def test_a_list_in_itself_is_refused_each_time():
+    """Without using up the interpreter's limit, or lifting it."""
+    endless = [0]
+    endless.append(endless)
+    for _ in range(50):
+        with pytest.raises((RecursionError, ValueError)):
+            gt.tensor(endless)
+
+    def deep(count):
+        return deep(count - 1) if count else 0
+    with pytest.raises(RecursionError):
+        deep(100_000)
+
 f16, f32, f64, i32, i64, u8 = np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8
 
 CASES = {

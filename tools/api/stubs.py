@@ -354,6 +354,9 @@ class Stub:
     def plain_name_of(self, cls):
         if cls is typing.Generic:
             return 'Generic[_T]'
+        if cls is types.ModuleType:
+            self.imports.add(('types', 'ModuleType', '_ModuleType', False))
+            return '_ModuleType'
         if cls.__module__ == 'builtins':
             return typed.type_text(cls.__name__)
         found = self.where(cls, cls.__name__)

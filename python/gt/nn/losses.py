@@ -82,12 +82,12 @@ def _once(losses, input, target, *options):
 
 def _smooth_l1(input, target, beta):
     distance = (input - target).abs()
-    return gt.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
+    return gt.where(distance < beta, distance.clamp(max=beta).square() * (0.5 / beta), distance - 0.5 * beta)
 
 
 def _huber(input, target, delta):
     distance = (input - target).abs()
-    return gt.where(distance <= delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta)
+    return gt.where(distance <= delta, distance.clamp(max=delta).square() * 0.5, (distance - 0.5 * delta) * delta)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mean', beta=1.0):

@@ -490,6 +490,9 @@ static gt_err convolutions_open(gt_cuda *cuda)
             c->dnn = NULL;
         else if (c->dnn->handle_new(&c->handle) != CUDNN_STATUS_SUCCESS ||
                  c->dnn->set_stream(c->handle, cuda->stream) != CUDNN_STATUS_SUCCESS) {
+            if (c->handle)
+                c->dnn->handle_free(c->handle);
+            c->handle = NULL;
             c->dnn = NULL;
             gt__error_set("cudnnCreate failed");
         }

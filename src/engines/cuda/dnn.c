@@ -166,15 +166,17 @@ static uint32_t notes_of(const gt_cuda_dnn *dnn, cudnnBackendDescriptor_t config
     cudnnBackendDescriptor_t engine;
     int32_t note[NOTES];
     int64_t count = 0;
-    uint32_t notes = 0;
+    uint32_t notes = UINT32_MAX; /* unknown: nothing may be assumed */
     if (make(dnn, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) &&
         dnn->get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) ==
             CUDNN_STATUS_SUCCESS &&
         dnn->get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES, &count, note) ==
-            CUDNN_STATUS_SUCCESS)
+            CUDNN_STATUS_SUCCESS) {
+        notes = 0;
         for (int64_t k = 0; k < count && k < NOTES; k++)
             if (note[k] >= 0 && note[k] < 32)
                 notes |= UINT32_C(1) << note[k];
+    }
     descriptor_free(dnn, &engine);
     return notes;
 }

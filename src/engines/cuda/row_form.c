@@ -72,6 +72,15 @@ static void add(gt_cuda_rows *rows, gt_row_change change, uint32_t *last, uint32
     *last = reaches > *last ? reaches : *last;
 }
 
+/* Whether a step writes into the buffer in place, after `from` and not after `to`: what is read later would be another value. */
+static bool is_overwritten(const gt_plan *plan, uint32_t buffer, uint32_t from, uint32_t to)
+{
+    for (uint32_t k = from + 1; k <= to; k++)
+        if (plan->steps[k].kind == GT_STEP_IN_PLACE && result_of(plan, k)->buffer == buffer)
+            return true;
+    return false;
+}
+
 /* ---- casts --------------------------------------------------------------------------------------------------- */
 
 static void absorb_cast_before(const gt_plan *plan, uint32_t cast, uint32_t first, gt_cuda_rows *rows,
@@ -85,6 +94,8 @@ static void absorb_cast_before(const gt_plan *plan, uint32_t cast, uint32_t firs
         !is_inner(plan, to->buffer, first))
         return;
     uint32_t end = plan->buffers[to->buffer].last_use;
+    if (is_overwritten(plan, from->buffer, cast, end))
+        return;
     for (uint32_t k = cast + 1; k <= end; k++) {
         if (!reads(plan, k, to->buffer))
             continue;
@@ -180,7 +191,9 @@ static void absorb_scatter(const gt_plan *plan, uint32_t full, gt_cuda_rows *row
         operand_of(plan, row, 1)->buffer == gradient->buffer || !is_whole(operand_of(plan, row, 0)) ||
         plan->steps[row].record->ins.imm[0].i != gradient->view.meta.rank - 1 ||
         plan->steps[row].compute != GT_FLOAT32 ||
-        !gt__meta_same_shape(&operand_of(plan, row, 0)->view.meta, &gradient->view.meta))
+        !gt__meta_same_shape(&operand_of(plan, row, 0)->view.meta, &gradient->view.meta) ||
+        is_overwritten(plan, operand_of(plan, scatter, 1)->buffer, scatter, row) ||
+        is_overwritten(plan, operand_of(plan, scatter, 2)->buffer, scatter, row))
         return;
     add(rows, (gt_row_change){.kind = GT_ROW_ZEROS, .step = full, .of = plan->steps[full].result}, last, row);
     add(rows, (gt_row_change){.kind = GT_ROW_SPARSE, .step = scatter, .of = plan->steps[scatter].result}, last,
