@@ -74,7 +74,7 @@ int gt__py_dtype(PyObject *object, gt_dtype *dtype)
         found = 1;
     } else if (object == (PyObject *)&PyFloat_Type || object == (PyObject *)&PyLong_Type ||
                object == (PyObject *)&PyBool_Type) {
-        *dtype = object == (PyObject *)&PyFloat_Type  ? GT_FLOAT32
+        *dtype = object == (PyObject *)&PyFloat_Type  ? GT_FLOAT64
                  : object == (PyObject *)&PyLong_Type ? GT_INT64
                                                       : GT_BOOL;
         found = 1;

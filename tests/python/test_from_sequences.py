@@ -114,3 +114,23 @@ def test_a_list_that_changes_while_it_is_read():
     numbers = [Shrinking(), 2.0, 3.0]
     with pytest.raises(RuntimeError, match='changed size'):
         gt.tensor(numbers, dtype=gt.float32)
+
+
+def test_python_types_are_dtypes_of_pythons_precision():
+    for kind in (float, int, bool, complex):
+        for make in (lambda library: library.tensor([1, 0], dtype=kind), lambda library: library.ones(2).to(kind),
+                     lambda library: library.zeros(2, dtype=kind), lambda library: library.arange(2, dtype=kind) if kind in (float, int) else
+                     library.ones(1, dtype=kind)):
+            assert str(make(gt).dtype).removeprefix('gt.') == str(make(torch).dtype).removeprefix('torch.')
+    assert gt.tensor([16777217, 1], dtype=float).sum().item() == 16777218
+
+
+def test_classes_of_uint8_are_not_taken_for_ignore_index():
+    def run(library):
+        scores = library.arange(400.0).reshape(2, 200) / 100
+        target = library.tensor([156, 1], dtype=library.uint8)
+        loss = library.nn.functional.cross_entropy
+        return [loss(scores, target, reduction='none').tolist(), loss(scores, target, ignore_index=256 + 156).item(),
+                loss(scores, target, ignore_index=1).item()]
+    for ours, theirs in zip(run(gt), run(torch)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)

@@ -228,6 +228,7 @@ def _picked(scores, target, weight, ignore_index):
                            f'tensor of shape: {list(weight.shape)}')
     if target.dtype not in (gt.int64, gt.uint8):
         raise RuntimeError(f'expected scalar type Long but found {target.dtype._kind}')
+    target = target.long()  # ignore_index may be no uint8
     bad = target._outside(0, classes - 1, ignore_index)
     if bad is not None and bad != ignore_index:
         raise IndexError(f'Target {bad} is out of bounds.')
