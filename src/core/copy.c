@@ -1,6 +1,6 @@
 /*
  * copy.c: see copy.h. The threads live as long as the copy: making one takes some 20 us, and each copies for a millisecond. They
- * claim pieces in turn, so a thread that was delayed delays nobody.
+ * claim pieces in turn, so the others do the work of a thread that is delayed.
  */
 #include "core/copy.h"
 

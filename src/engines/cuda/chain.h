@@ -146,8 +146,8 @@ typedef struct gt_cuda_part {
     gt_cuda_rows *rows;   /* owned; NULL: all of them */
 } gt_cuda_part;
 
-/* Divide a plan into parts, in order. The plan does not change yet: what has no kernel may be dropped, and its steps run one
- * by one. */
+/* Divide a plan into parts, in order. The plan stays as it is: gt__cuda_part_drop gives up a part whose kernel cannot be made, and
+ * then its steps run one by one. */
 gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count);
 void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count);
 void gt__cuda_part_drop(gt_cuda_part *part);
