@@ -76,6 +76,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
     if input.ndim < 2 and not input.numel():
         return input.clone()
+    if (running_mean is None) != (running_var is None) and training:
+        raise ValueError('running_mean and running_var must either both be None or neither be None')
     _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         for name, tensor in (('running_mean', running_mean), ('running_var', running_var)):
