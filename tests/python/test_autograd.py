@@ -121,6 +121,9 @@ SPECIAL = {
         check(lambda a, b: a @ b, numbers(s, 1), numbers(t, 2))
         for s, t in [((2, 3), (3, 2)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)),
                      ((2, 1, 2, 3), (3, 3, 1)), ((2, 2, 3), (3,)), ((3,), (2, 3, 2))]],
+    'batch_norm': lambda: [
+        check(lambda x, w, b: x._batch_norm(x.detach()._batch_moments(), None, w, b, 0.1), numbers(shape, 1), numbers((3,), 2),
+              numbers((3,), 3)) for shape in ((4, 3), (2, 3, 2, 2))],
     'layer_norm': lambda: [
         check(lambda x, w, b: x._layer_norm(dims, w, b, 0.1), numbers((2, 2, 4), 1), numbers(shape, 2), numbers(shape, 3))
         for dims, shape in [(1, (4,)), (2, (2, 4)), (3, (2, 2, 4))]],

@@ -7,7 +7,7 @@ enum { PARTS = 8, LARGEST = 1 << 16 /* elements; above, a launch costs less than
 
 void gt__cuda_write_join(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
 {
-    gt__cuda_add(text, "GT_ENTRY(256) %s(GT_PARAM(gt_join_params) p)\n{\ngt_join<%s>(p);\n}\n", name,
+    gt__cuda_add(text, "GT_ENTRY(256) %s(GT_PARAM(gt_join_params) p)\n{\ngt_join_tensors<%s>(p);\n}\n", name,
                  gt__cuda_moved(key->option[0]));
 }
 

@@ -9,7 +9,7 @@ struct gt_join_params {
     int64_t end[GT_JOIN_PARTS]; /* of each part in the result; unused ones: of the last */
 };
 
-template <class D> GT_F void gt_join(const gt_join_params &p)
+template <class D> GT_F void gt_join_tensors(const gt_join_params &p)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.end[GT_JOIN_PARTS - 1];
          i += (int64_t)gridDim.x * blockDim.x) {
