@@ -40,6 +40,32 @@ def check_layer_norm(name, types, dtype, cases):
                            atol=atol * max(1.0, scale))
 
 
+def check_batch_norm(name, types, dtype, cases):
+    """All four rows: the two of the backward pass through gradients."""
+    if dtype not in FLOATS:
+        t = to_gt(values((3, 3), dtype))
+        raises(RuntimeError, lambda: gt.nn.functional.batch_norm(t, None, None, training=True), "not implemented for")
+        cases.true("refused", True)
+        return
+    rtol, atol = SUM_TOLERANCE[dtype]
+    for what, t, x in operands(dtype, 1):
+        if x.dim() < 2 or x.numel() <= x.shape[1]:
+            continue  # nothing to normalise
+        channels = x.shape[1]
+        arrays = [x.clone(), values((channels,), dtype, 2), values((channels,), dtype, 3)]
+        g = values(tuple(x.shape), dtype, 4)
+        theirs = [a.requires_grad_() for a in arrays]
+        ours = [t.detach().requires_grad_(), *(to_gt(a.detach()).requires_grad_() for a in arrays[1:])]
+        expected = torch.nn.functional.batch_norm(theirs[0], None, None, theirs[1], theirs[2], True, eps=0.01)
+        result = gt.nn.functional.batch_norm(ours[0], None, None, ours[1], ours[2], True, eps=0.01)
+        cases.same(f"batch_norm({what})", lambda: result.detach(), expected.detach(), rtol=rtol, atol=atol)
+        expected.backward(g)
+        result.backward(to_gt(g))
+        for which, got, wanted in zip(("input", "weight", "bias"), ours, theirs):
+            scale = float(wanted.grad.abs().max())
+            cases.same(f"gradient of {which}, {what}", lambda: got.grad, wanted.grad, rtol=rtol * 4, atol=atol * max(1.0, scale))
+
+
 # ---- products, views, data movement ---------------------------------------------------------------------------
 
 
@@ -552,6 +578,7 @@ def check_upload(name, types, dtype, cases):
 CHECKS = {
     **WINDOW_CHECKS,
     "matmul": check_matmul,
+    **dict.fromkeys(("batch_moments", "batch_norm", "batch_norm_backward", "batch_norm_backward_affine"), check_batch_norm),
     "layer_norm": check_layer_norm,
     "layer_norm_backward": check_layer_norm,
     "layer_norm_backward_weight": check_layer_norm,
