@@ -85,6 +85,7 @@ typedef struct gt_cuda_convolutions gt_cuda_convolutions; /* convolution.c */
 /* The call that is being queued. */
 typedef struct gt_cuda_timing {
     bool timed;
+    bool small;                 /* its last piece is one more small operation in a row: resident.c */
     gt_cuda_mark *start;        /* NULL: not timed, or not by events */
     const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
     uint64_t queued_ns;
@@ -189,6 +190,8 @@ void gt__cuda_queue_flush(gt_cuda *cuda);
 bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completion);
 /* An error that no later call can undo? Then the engine is broken, and says so from now on. */
 bool gt__cuda_queue_check(gt_cuda *cuda);
+/* From now on every call fails, since work whose token was given is lost. */
+void gt__cuda_queue_break(gt_cuda *cuda, const char *why);
 gt_token gt__cuda_queue_done(const gt_cuda *cuda);
 
 /* One turn of waiting for what the card writes: spin, yield, then sleep. Zero at first. */
