@@ -185,6 +185,7 @@ static bool define(gt_client *client, gt_template *template)
     if (hot->named[number])
         hot->named[number]->number = 0;
     hot->named[number] = NULL;
+    gt__path_mark(definition, template->at_leave || hot->recording.region);
     bool sent = send_definition(client, number, definition, slots);
     free(definition);
     if (!sent)

@@ -232,6 +232,7 @@ static bool tell_worker(gt_session *session, known_path *known)
         return false;
     gt__path_define(path->records, path->slots, path->count, path->offset, path->parameter, path->parameters,
                     definition);
+    gt__path_mark(definition, path->marked);
     bool sent = gt__worker_tell_path(worker, number, definition, slots);
     free(definition);
     if (!sent)
