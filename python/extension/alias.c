@@ -656,7 +656,19 @@ static PyObject *method_is_view(PyObject *self, PyObject *unused)
     return PyBool_FromLong(alias && !gt__alias_is_base(alias));
 }
 
+/* How many elements the memory has in which it lies. */
+static PyObject *get_room(PyObject *self, void *closure)
+{
+    (void)closure;
+    const gt_meta *meta = gt__py_meta(self);
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    const gt_meta *all = alias ? &alias->storage->root.shell.meta : meta;
+    return PyLong_FromLongLong(all->numel * (int64_t)gt__dtype_size((gt_dtype)all->dtype) /
+                               (int64_t)gt__dtype_size((gt_dtype)meta->dtype));
+}
+
 PyGetSetDef gt__py_alias_attributes[] = {
+    {.name = "_room", .get = get_room, .doc = "How many elements its memory has."},
     {.name = "_base", .get = get_base, .doc = "The tensor that this one is a view of; None: it is no view."},
     {.name = NULL},
 };

@@ -97,7 +97,7 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
         return -1;
     }
     if (view && !wanted) {
-        if (alias->known)
+        if (gt__alias_is_known(alias))
             return refuse_computed();
         return bare ? 0 : change_leaf(self, false);
     }
@@ -304,7 +304,7 @@ static int share_value(PyObject *self, PyObject *value)
     return status;
 }
 
-int gt__py_set_value(PyObject *self, PyObject *value)
+int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
 {
     gt_tensor *old = present_value(self);
     gt_alias *own = gt__py_alias(self);
@@ -314,13 +314,23 @@ int gt__py_set_value(PyObject *self, PyObject *value)
     }
     gt_versions *versions = gt__versions_retain(own->versions);
     int status = share_value(self, value);
+    if (status == 0)
+        versions->count += counted;
     if (status == 0 && ((TensorObject *)self)->alias)
         gt__alias_count_as(((TensorObject *)self)->alias, versions);
     gt__versions_release(versions);
-    if (status == 0 && old && gt__py_is_leaf(old))
+    if (status == 0 && old && gt__py_is_leaf(old) && !counted)
         status = replace_saved(self, old);
     gt_tensor_release(old);
     return status;
+}
+
+/* self._set(value): as self.data = value, but an in-place operation: set_(), resize_(). */
+static PyObject *method_set(PyObject *self, PyObject *value)
+{
+    if (!gt__py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
+    return gt__py_set_value(self, value, true) < 0 ? NULL : Py_NewRef(self);
 }
 
 static PyObject *method_detach(PyObject *self, PyObject *unused)
@@ -721,6 +731,7 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
+    {.ml_name = "_set", .ml_meth = method_set, .ml_flags = METH_O, .ml_doc = "_set(value): share its memory."},
     NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
     {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},

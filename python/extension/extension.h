@@ -102,7 +102,7 @@ int gt__py_refuse_overlap(PyObject *self);
  */
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held);
 /* `x.data = value`: x shares its memory from now on. A leaf keeps its node. */
-int gt__py_set_value(PyObject *self, PyObject *value);
+int gt__py_set_value(PyObject *self, PyObject *value, bool counted);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
 bool gt__py_requires_grad(PyObject *self);
 /* The node whose gradient x.grad is, borrowed; NULL: none, or an exception. */

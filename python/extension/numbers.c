@@ -169,6 +169,8 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
     gt_err err = GT_OK;
     if (found == 1)
         err = gt__emit_ternary(op, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1], &out);
+    if (found == 1 && err == GT_OK && op == GT_OP_lerp && !tensors[1])
+        gt__autograd_save_nothing(out->node, op);
     gt_tensor_release(a);
     gt_tensor_release(tensors[0]);
     gt_tensor_release(tensors[1]);

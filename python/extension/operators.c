@@ -282,6 +282,21 @@ static PyObject *rounded_alpha(PyObject *other, PyObject *alpha)
                                                   : gt__load_bfloat16(gt__store_bfloat16_from_double(number)));
 }
 
+/* alpha * other, as a part of an operation that saves nothing for its gradient. */
+static PyObject *scaled(PyObject *other, PyObject *factor)
+{
+    PyObject *result = PyNumber_Multiply(other, factor);
+    if (result && gt__py_is_tensor(result) && gt__py_requires_grad(result))
+        gt__autograd_save_nothing(gt__py_node(result), GT_OP_mul);
+    return result;
+}
+
+/* self._scaled(number): as above. */
+static PyObject *method_scaled(PyObject *self, PyObject *factor)
+{
+    return scaled(self, factor);
+}
+
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
 {
@@ -291,10 +306,10 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
                             alpha ? "alpha" : "rounding_mode");
     if (alpha) {
         PyObject *factor = rounded_alpha(other, alpha);
-        PyObject *scaled = factor ? PyNumber_Multiply(other, factor) : NULL;
+        PyObject *product = factor ? scaled(other, factor) : NULL;
         Py_XDECREF(factor);
-        PyObject *result = scaled ? binary(op, self, scaled) : NULL;
-        Py_XDECREF(scaled);
+        PyObject *result = product ? binary(op, self, product) : NULL;
+        Py_XDECREF(product);
         return result;
     }
     if (!rounding || rounding == Py_None)
@@ -427,6 +442,10 @@ PyMethodDef gt__py_operator_methods[] = {
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "core/ops.def"
     {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
+    {.ml_name = "_scaled",
+     .ml_meth = method_scaled,
+     .ml_flags = METH_O,
+     .ml_doc = "_scaled(number): times alpha."},
     {.ml_name = "_replace",
      .ml_meth = method_replace,
      .ml_flags = METH_O,

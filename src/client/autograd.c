@@ -320,6 +320,14 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
     return GT_OK;
 }
 
+void gt__autograd_save_nothing(gt_node *node, gt_opcode op)
+{
+    if (!node || node->op != op || !node->ins.literals)
+        return;
+    gt__node_drop_saved(node);
+    node->keeps_values = false;
+}
+
 /* ---- hooks ------------------------------------------------------------------------------------------------- */
 
 gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *), bool after,

@@ -54,6 +54,16 @@ void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
         gt__alias_stamp_object(tensor->base, versions);
 }
 
+/* The first stamp of a tensor. A saved result of which another object has a storage, too, belongs to that one. */
+static void stamp_first(gt_tensor *tensor, gt_versions *versions)
+{
+    const gt_versions *others = !tensor->versions && tensor->base ? tensor->base->versions : NULL;
+    if (__builtin_expect(others && others->references > 1, 0))
+        gt__alias_stamp_object(tensor, versions);
+    else
+        gt__alias_stamp(tensor, versions);
+}
+
 /* ---- making -------------------------------------------------------------------------------------------------- */
 
 /* What every alias begins with. The caller sets the rest. */
@@ -121,7 +131,7 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
     root->cut = tensor;
     root->shell.inference = tensor->inference;
     gt__strides_contiguous(&tensor->meta, &root->strides);
-    gt__alias_stamp(tensor, versions);
+    stamp_first(tensor, versions);
     *out = root;
     return GT_OK;
 }
@@ -299,8 +309,8 @@ void gt__alias_drop_cut(gt_alias *alias)
         return;
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
+    alias->known = gt__alias_is_known(alias);
     alias->cut = NULL;
-    alias->known = alias->known || (cut->node && cut->node != alias->node && cut->node->used);
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
     gt_tensor_release(cut); /* last: it may free hooks, which run user code, and other ghosts */
@@ -446,6 +456,12 @@ void gt__alias_follow(gt_alias *alias)
 {
     bool changed = alias->made_at != alias->versions->count;
     alias->known = alias->known || alias->tracked || (changed && gt__alias_node(alias->family));
+}
+
+bool gt__alias_is_known(const gt_alias *alias)
+{
+    return alias->known ||
+           (alias->cut && alias->cut->node && alias->cut->node != alias->node && alias->cut->node->used);
 }
 
 /* The views of a family are cut anew when it gets another node, unless they have a history of their own. */

@@ -134,6 +134,8 @@ bool gt__alias_requires_grad(const gt_alias *alias);
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
 /* PyTorch computes the grad_fn of a view whose base was written to now, since it is asked for. */
 void gt__alias_follow(gt_alias *alias);
+/* Whether it has computed it. */
+bool gt__alias_is_known(const gt_alias *alias);
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
 /* Whether PyTorch refuses to add to the gradient of a view that was made a leaf, since its base was written to. */

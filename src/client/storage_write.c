@@ -99,7 +99,7 @@ gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked)
             return gt__fail(
                 GT_ERR_VALUE,
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
-        if (requires_grad && !alias->known && !(alias->cut && alias->cut->node && alias->cut->node->used))
+        if (requires_grad && !gt__alias_is_known(alias))
             return gt__fail(GT_ERR_VALUE,
                             "a leaf Variable that requires grad is being used in an in-place operation.");
     } else if (requires_grad && gt__alias_base_is_leaf(alias->family)) {

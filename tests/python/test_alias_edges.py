@@ -465,6 +465,64 @@ def test_iteration_over_parameters(lines):
     check(lines)
 
 
+@programs(
+    "v = y[:]\ny.relu_()\ny.masked_scatter_(y > 0, x + 0)\ny.sum().backward()",
+    "y.relu_()\nv = y[:]\nwith n.no_grad(): y.masked_scatter_(y > 0, x + 0)\nv.sum().backward()",
+    "v = y[:]\ny.tanh_()\ntry: y.masked_scatter_(y > 0, x[0])\nexcept RuntimeError: pass\ny.add_(1)\ny.sum().backward()",
+    "x.add_(w, alpha=2)\n(x * 1).sum().backward()\n(x * 1).sum().backward()\nr = w.grad",
+    "z = x.sub(w, alpha=2)\nz.sum().backward()\nz.sum().backward()\nr = w.grad",
+    "z = n.rsub(w, x, alpha=3)\nz.sum().backward()\nz.sum().backward()\nr = w.grad",
+    "x.lerp_(w, 0.25)\nx.sum().backward()\nx.sum().backward()\nr = w.grad",
+    "z = n.lerp(x, w, x)\nz.sum().backward()\nz.sum().backward()",
+    "z = n.addmm(w, x[:, :3], x, beta=2)\nz.sum().backward()\nz.sum().backward()\nr = w.grad",
+    "z = w * 2\nz.sum().backward()\nz.sum().backward()",
+)
+def test_what_an_operation_saves(lines):
+    check(lines)
+
+
+@programs(
+    "z = w * x\nx.set_(x + 1)\nz.sum().backward()",
+    "z = w * x\nx.detach().set_(n.ones(2))\nz.sum().backward()",
+    "z = w * x\nx.data.set_(n.ones(2))\nz.sum().backward()\nr = w.grad",
+    "z = w * x\nx.resize_(3, 4)\nz.sum().backward()\nr = [w.grad, x._version]",
+    "z = w * x\nx.resize_(2, 4)\nz.sum().backward()",
+    "z = w * x\nx[0].resize_(2)\nz.sum().backward()",
+    "z = w * x\nn.add(n.ones(2), 1, out=x)\nz.sum().backward()",
+    "v, d, c = x[1], x.data, x.t()\nx.resize_(2, 2).add_(9)\nr = [x, v, d, c, x.stride(), x._version]",
+    "v, d, c = x[1], x.data, x.t()\nv.resize_(2, 3).add_(9)\nr = [x, v, d, c, v.storage_offset(), x._version]",
+    "v, c = x[1], x.t()\nc.resize_(2, 6).add_(9)\nr = [x, v, c, c.stride(), x._version]",
+    "v = x[1]\nx.resize_(0)\nx.resize_(3).add_(9)\nr = [x, v]",
+    "v = x[1]\nn.add(n.ones(2), 1, out=x)\nr = [x, v, x._version]",
+    "v = x[1]\nn.add(n.ones(2, 2), 1, out=v)\nr = [x, v, x._version, v.storage_offset()]",
+    "v = x[1].detach()\nn.add(n.ones(2, dtype=n.float64), 1, out=v)\nr = [x, v, x._version]",
+)
+def test_other_memory_and_other_sizes(lines):
+    check(lines)
+
+
+@programs(
+    "v = x.reshape(2, 6).flatten()\nx.t().copy_(w.t())\nv.sum()\nv.requires_grad_(False)",
+    "v = x.flatten()\nx.mul_(w)\nwith n.no_grad(): v.sum()\nv.requires_grad_(False)",
+)
+def test_a_view_with_a_known_history_is_no_leaf(lines):
+    check(lines)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 1), (2, 4, 1, 1), (4, 3, 1), (1, 4, 1, 1)])
+def test_the_format_of_an_einsum_over_one_element(shape):
+    def strides(n):
+        results = []
+        for axis in range(len(shape)):
+            sizes = [shape[-1 - k] if k in (axis, len(shape) - 1 - axis) else size for k, size in enumerate(shape)]
+            a = n.ones(sizes).transpose(axis, len(shape) - 1 - axis)
+            result = n.einsum("...i,ij->...j", a, n.ones(a.shape[-1], 2))
+            results.append([step for size, step in zip(result.shape, result.stride()) if size > 1])
+        return results
+
+    assert strides(gt) == strides(torch)
+
+
 def test_strided_views_of_expanded_leaves_are_refused():
     leaf = gt.arange(5.0).expand(3, 5).detach().requires_grad_()
     with pytest.raises(NotImplementedError, match="clone"):

@@ -165,7 +165,7 @@ def index_add(rows, self, dim, index, source, *, alpha=1):
     # PyTorch sums halves in float32 along the first or last of several dimensions only.
     wide = alpha == 1 and self.ndim > 1 and axis_of(self, dim) in (0, self.ndim - 1) and index.dtype == _gt.int64
     write = rows.scatter_add if wide else rows._add_stepwise
-    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, write)
+    return _indexed('index_add', self, dim, index, source if alpha == 1 else source._scaled(alpha), write)
 
 
 @_writes

@@ -59,10 +59,10 @@ def _scaled_sum(self, product, beta, alpha):
             product = product if alpha else _gt.zeros_like(product)
             return product | self if beta else product | _gt.zeros_like(self)
         beta, alpha = int(beta), int(alpha)
-    product = product if alpha == 1 else product * alpha
+    product = product if alpha == 1 else product._scaled(alpha)
     if beta == 0:  # beta 0 ignores self, even NaN
         return product
-    return (self if beta == 1 else self * beta) + product
+    return (self if beta == 1 else self._scaled(beta)) + product
 
 
 def _checked(name, product, self):
@@ -322,14 +322,17 @@ def _ordered(operand, labels, order):
 
 
 def _aligned(operand, labels, order):
-    """Permute dimensions into an order; missing ones get size 1."""
-    operand = _ordered(operand, labels, [n for n in order if n in labels])
-    sizes = iter(operand.shape)
-    return operand.reshape([next(sizes) if n in labels else 1 for n in order])
+    """Permute dimensions into an order; missing ones get size 1, and PyTorch's strides: the format of a product depends on them."""
+    missing = [n for n in order if n not in labels]
+    for _ in missing:
+        operand = operand.unsqueeze(-1)
+    return _ordered(operand, [*labels, *missing], order)
 
 
 def _contract(a, a_labels, b, b_labels, kept):
     """The product of two operands, summed over the labels that are not kept: (result, its labels)."""
+    whole = a, a_labels, b, b_labels
+    ones = [n for n, size in zip(a_labels, a.shape) if size == 1 and n not in kept and n in b_labels and b.shape[b_labels.index(n)] == 1]
     a, a_labels = _drop_ones(a, a_labels, b, b_labels)
     b, b_labels = _drop_ones(b, b_labels, a, a_labels)
     a, a_labels = _summed(a, a_labels, kept | set(b_labels))
@@ -338,6 +341,10 @@ def _contract(a, a_labels, b, b_labels, kept):
     inner = [n for n in a_labels if n in b_labels and n not in kept]
     rows, columns = [n for n in a_labels if n not in b_labels], [n for n in b_labels if n not in a_labels]
     labels = batch + rows + columns
+    if ones and not inner and len(labels) + len(ones) == len({*whole[1], *whole[3]}):
+        order = labels + ones
+        product = _aligned(*whole[:2], order) * _aligned(*whole[2:], order)
+        return product.squeeze(tuple(range(len(labels), len(order)))), labels
     if not inner:
         return _aligned(a, a_labels, labels) * _aligned(b, b_labels, labels), labels
     sizes = dict(zip(a_labels, a.shape)) | dict(zip(b_labels, b.shape))

@@ -232,8 +232,7 @@ def set_(self, source=None):
     tensor([1., 1., 1.])
     """
     self._check_write()
-    self.data = _gt.empty(0, dtype=self.dtype) if source is None else source
-    return self
+    return self._set(_gt.empty(0, dtype=self.dtype) if source is None else source)
 
 
 # ---- the rest ------------------------------------------------------------------------------------------------
