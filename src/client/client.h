@@ -85,6 +85,7 @@ struct gt_client {
     uint64_t work;   /* elements touched by instructions not flushed yet */
     uint64_t *frees; /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
+    size_t finish_at; /* a path is complete but for its last frees: it ends with so many; 0: none is */
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
     bool closed;

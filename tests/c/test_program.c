@@ -581,6 +581,8 @@ int main(int argc, char **argv)
         check_run(name, test_random, &variants[k]);
     }
     check_run("Adam's update is one pass", test_groups, &(expected){adam_sequence, 1, 10, true});
+    if (cpu)
+        check_run("Adam's update in another order", test_groups, &(expected){mixed_sequence, 1, 13, true});
     check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});

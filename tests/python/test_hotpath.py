@@ -277,6 +277,32 @@ def test_a_tape_of_paths_replays_record_by_record(tmp_path):
     assert records("hot", **HOT) >= records("cold", GT_AUTO_COMPILE="0") > 200
 
 
+LATE = """
+x, kept = gt.randn(40, 5), []
+for k in range(90):
+    y = gt.relu(x * 2 + 1)
+    z = y * x
+    x = z - x * 0.5
+    if k % 10 == 3:
+        kept.append(y if k % 20 == 3 else z)
+    if k % 7 == 2:
+        results.append(x.sum().item())
+    y = z = None
+keep(x, *kept)
+"""
+
+
+def test_what_dies_after_the_last_instruction_is_not_stored():
+    """Python frees the operands of a statement's last operation after it was issued."""
+    (paths,), _, _ = run("x = gt.randn(50, 50)\nfor k in range(200):\n    x = gt.relu(x * 2 + 1) * x\n"
+                         "results.append([(p['instructions'], p['intermediates']) for p in gt.debug.get_hot_paths()])", **HOT)
+    assert paths and all(intermediates == instructions - 1 for instructions, intermediates in paths)
+
+
+def test_values_kept_and_read_now_and_then():
+    check(LATE, least=0.2)
+
+
 def test_what_is_found_is_reported():
     _, hotpath, text = run(ELEMENTWISE, GT_DEBUG_COMPILE="1", **HOT)
     assert "[HotPath] Stream-based hot path detection enabled" in text
