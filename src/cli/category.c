@@ -27,6 +27,7 @@ static gt_category of_form(gt_form form)
     case GT_FORM_LAYER_NORM:
         return GT_CATEGORY_REDUCE;
     case GT_FORM_MATMUL:
+    case GT_FORM_LINEAR:
     case GT_FORM_SPARSE:
     case GT_FORM_ATTENTION:
     case GT_FORM_FFT:

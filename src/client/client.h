@@ -225,6 +225,8 @@ gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, do
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
 /* gt_matmul, but the product of halves is float32. */
 gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* a @ b + bias of one dtype, rounded once. */
+gt_err gt__emit_biased_product(gt_tensor *a, gt_tensor *b, gt_tensor *bias, gt_tensor **out);
 /* gt_take with indices of another kind. */
 gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */

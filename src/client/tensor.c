@@ -369,6 +369,12 @@ gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out)
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
+gt_err gt__emit_biased_product(gt_tensor *a, gt_tensor *b, gt_tensor *bias, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_linear, .imm = {imm_i(GT_PRODUCT_EXACT)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b, bias}, 3, out);
+}
+
 gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,
                     gt_tensor **out)
 {

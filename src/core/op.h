@@ -40,6 +40,7 @@ typedef enum gt_opcode {
  *   SOFTMAX     a             axis.i
  *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
  *   MATMUL      a b           gt_product_kind.i
+ *   LINEAR      a b bias      gt_product_kind.i                 b is a matrix
  *   SPARSE      index a b     rows.i (sparse_mm)  1 = the second index row names rows (sparse_mm); ops.def has the shapes
  *   ATTENTION   q k v         scale.f             period.i      (attention.h)
  *   FFT         a             (fft.h)             scale.f
@@ -102,6 +103,7 @@ typedef enum gt_form {
     GT_FORM_SOFTMAX,
     GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
+    GT_FORM_LINEAR,
     GT_FORM_SPARSE,
     GT_FORM_ATTENTION,
     GT_FORM_FFT,

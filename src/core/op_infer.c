@@ -352,6 +352,27 @@ static gt_err infer_matmul(inference *s)
     return gt__meta_set(s->out, wide ? GT_FLOAT32 : (gt_dtype)s->out->dtype, rank, shape);
 }
 
+/* The client checks what users give: these are errors of a record. */
+static gt_err infer_linear(inference *s)
+{
+    const gt_meta *a = s->in[0], *b = s->in[1], *bias = s->in[2];
+    if (s->ins->imm[0].u > GT_PRODUCT_FAST)
+        return gt__fail(GT_ERR_PROTOCOL, "linear: %llu is no kind of product",
+                        (unsigned long long)s->ins->imm[0].u);
+    if (!a || !b || !bias || !gt__dtype_is_float((gt_dtype)a->dtype) || b->dtype != a->dtype ||
+        bias->dtype != a->dtype)
+        return gt__fail(GT_ERR_TYPE, "linear: expected operands of one floating-point dtype");
+    if (a->rank == 0 || b->rank != 2 || bias->rank != 1 || bias->shape[0] != b->shape[1])
+        return gt__fail(GT_ERR_VALUE, "linear: expected a tensor, a matrix, and a bias as long as its rows");
+    if (a->shape[a->rank - 1] != b->shape[0])
+        return matmul_mismatch(a, b);
+    int64_t shape[GT_MAX_RANK];
+    memcpy(shape, a->shape, a->rank * sizeof shape[0]);
+    shape[a->rank - 1] = b->shape[1];
+    GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
+    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, a->rank, shape);
+}
+
 /* ---- normalisation ----------------------------------------------------------------------------------------- */
 
 /* The operand must have meta's dtype and shape. */
@@ -407,6 +428,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_SOFTMAX] = infer_scan,
     [GT_FORM_SOFTMAX_BACKWARD] = infer_softmax_backward,
     [GT_FORM_MATMUL] = infer_matmul,
+    [GT_FORM_LINEAR] = infer_linear,
     [GT_FORM_SPARSE] = gt__infer_sparse,
     [GT_FORM_ATTENTION] = gt__infer_attention,
     [GT_FORM_FFT] = gt__infer_fft,

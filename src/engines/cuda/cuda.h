@@ -290,6 +290,8 @@ gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 gt_err gt__cuda_run_chains(gt_cuda *cuda, const gt_cuda_part *parts, unsigned count, void *const *buffer);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
+/* a @ b + bias. */
+gt_err gt__cuda_linear(gt_cuda *cuda, const gt_call *call);
 void gt__cuda_convolutions_close(gt_cuda *cuda);
 gt_err gt__cuda_convolution(gt_cuda *cuda, const gt_call *call);
 /* Waits for queued work. A failure becomes that of an open item. */
