@@ -494,13 +494,18 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     gt_tensor *value = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
     if (PyErr_Occurred())
         return -1;
+    gt_node *retaining = value && value->node->keeps_gradient ? gt__node_retain(value->node) : NULL;
     gt_err err = gt__alias_touch(alias);
     if (err != GT_OK) {
+        gt__node_release(retaining);
         gt__py_raise(err);
         return -1;
     }
-    if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
+    if (value && !gt__grad_enabled()) { /* nothing is recorded: it keeps its node */
+        gt__node_release(retaining);
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
+    }
+    alias->retaining = retaining;
     if (object->alias)
         gt__alias_change_face(object->alias, alias);
     from->alias = NULL; /* it goes to the other object; the caller frees this one */

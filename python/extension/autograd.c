@@ -157,6 +157,8 @@ gt_node *gt__py_node(PyObject *self)
         return object->tensor->node;
     if (!gt__alias_requires_grad(object->alias))
         return object->alias->idle;
+    if (UNLIKELY(object->alias->retaining != NULL))
+        return object->alias->retaining; /* PyTorch moves it when the view is used */
     gt_tensor *tensor = gt__py_use(self);
     return tensor ? tensor->node : NULL;
 }

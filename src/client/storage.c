@@ -82,7 +82,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
-    alias->idle = alias->history = alias->kept = NULL;
+    alias->idle = alias->history = alias->kept = alias->retaining = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->face = NULL;
@@ -310,6 +310,8 @@ void gt__alias_drop_cut(gt_alias *alias)
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
     alias->known = gt__alias_is_known(alias);
+    if (__builtin_expect(cut->node && cut->node->keeps_gradient, 0) && alias->owner && alias->family != alias && !alias->retaining)
+        alias->retaining = gt__node_retain(cut->node);
     alias->cut = NULL;
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
@@ -389,8 +391,9 @@ void gt__alias_release(gt_alias *alias)
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept;
-        alias->node = alias->idle = alias->history = alias->kept = NULL;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept,
+                *retaining = alias->retaining;
+        alias->node = alias->idle = alias->history = alias->kept = alias->retaining = NULL;
         forget_view(node, alias);
         forget_view(idle, alias);
         if (alias->family->face == alias)
@@ -407,6 +410,7 @@ void gt__alias_release(gt_alias *alias)
         gt__node_release(idle);
         gt__node_release(history);
         gt__node_release(kept);
+        gt__node_release(retaining);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
@@ -416,16 +420,17 @@ void gt__alias_release(gt_alias *alias)
 void gt__alias_leave(gt_alias *alias)
 {
     gt_alias *family = alias->family;
-    gt_node *history = alias->history, *kept = alias->kept;
+    gt_node *history = alias->history, *kept = alias->kept, *retaining = alias->retaining;
     if (!alias->owner)
         return;
     alias->owner = NULL;
-    alias->history = alias->kept = NULL;
+    alias->history = alias->kept = alias->retaining = NULL;
     alias->storage->owners--;
     family->members -= family != alias;
     gt__alias_retain(alias); /* what is freed here may run user code */
     gt__node_release(history);
     gt__node_release(kept);
+    gt__node_release(retaining);
     forget_history(family);
     if (!alias->storage->owners)
         gt__ghost_end_all(alias->storage);
@@ -567,6 +572,21 @@ void gt__node_set_gradient(gt_node *node, gt_alias *alias)
     gt__node_drop_gradient(node);
     node->shared_gradient = alias;
     alias->gradient_of = node;
+}
+
+void gt__node_move_gradient(gt_node *from, gt_node *to)
+{
+    if (!from->keeps_gradient || from == to || from->op == GT_OP_INVALID)
+        return;
+    from->keeps_gradient = false;
+    to->keeps_gradient = true;
+    gt__node_drop_gradient(to);
+    to->gradient = from->gradient;
+    to->shared_gradient = from->shared_gradient;
+    from->gradient = NULL;
+    from->shared_gradient = NULL;
+    if (to->shared_gradient && to->shared_gradient->gradient_of == from)
+        to->shared_gradient->gradient_of = to;
 }
 
 gt_err gt__node_share_gradient(gt_node *node, gt_alias **out)

@@ -73,6 +73,7 @@ struct gt_alias {
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
     gt_node *kept; /* of a view whose cut a write has dropped that does not count for it: the cut's node */
+    gt_node *retaining; /* of a view whose cut was dropped: the cut's node, if it keeps its gradient */
     gt_node *idle; /* of a leaf that requires no gradient for now, and has one from before; else NULL */
     bool rebased;  /* STRIDED: was written to, so that its gradient is that of its base */
     bool ghost;    /* freed, but its cut is saved for a gradient (storage_saved.c) */
@@ -179,6 +180,8 @@ gt_err gt__node_gradient(gt_node *node, gt_tensor **out);
 gt_err gt__node_share_gradient(gt_node *node, gt_alias **out);
 void gt__node_set_gradient(gt_node *node, gt_alias *alias); /* retains the alias */
 void gt__node_drop_gradient(gt_node *node);
+/* An in-place operation gives a tensor another node: retain_grad() goes with the tensor, and so does .grad. */
+void gt__node_move_gradient(gt_node *from, gt_node *to);
 /* An alias without an owner gets one; an owner lets go of its alias, and keeps its reference. */
 void gt__alias_own(gt_alias *alias, void *owner);
 void gt__alias_leave(gt_alias *alias);

@@ -166,6 +166,13 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
     }
     gt__alias_link_cut(alias, cut);
     gt__alias_stamp(cut, alias->versions);
+    gt_node *retaining = alias->retaining;
+    if (__builtin_expect(retaining != NULL, 0)) {
+        alias->retaining = NULL;
+        if (cut->node)
+            gt__node_move_gradient(retaining, cut->node);
+        gt__node_release(retaining);
+    }
 }
 
 /*

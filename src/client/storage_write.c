@@ -469,6 +469,9 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         if (family->idle)
             family->idle->leaf.moved = true;
     }
+    gt_node *family_before = recorded ? gt__alias_node(family) : NULL;
+    if (__builtin_expect(family_before && value->node, 0))
+        gt__node_move_gradient(family_before, value->node);
     gt_err err = own_value(&value, node);
     if (err == GT_OK && root->versions != alias->versions && root->cut->id)
         err = gt__saved_note(root);
@@ -558,6 +561,8 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     family->node = own->node ? gt__node_retain(own->node) : NULL;
     mark_written_view(alias, family->node);
     alias->known = true;
+    if (before && family->node)
+        gt__node_move_gradient(before, family->node);
     gt__node_release(before);
     gt_tensor_release(own);
     return err;

@@ -10,7 +10,7 @@ import warnings
 from gt import _gt
 from gt._gt import Function, Tensor
 
-from .copies import resized
+from gt.client.copies import resized
 
 # Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
 _MAKERS = frozenset(('arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'normal', 'ones', 'rand', 'randint', 'randn', 'randperm',
