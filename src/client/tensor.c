@@ -248,8 +248,8 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_full, dtype, (int)rank, shape, &prototype, &tail));
-    if (kind == GT_LITERAL_FLOAT || dtype != GT_INT64)
-        GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? value.f : (double)value.i));
+    if (!gt__dtype_is_half(dtype)) /* PyTorch refuses them in some functions, and makes them infinite in others */
+        GT_TRY(gt__dtype_check_number(dtype, kind, value));
     /* The record carries a double for floats and an integer for the rest. */
     if (gt__dtype_is_inexact(dtype) && kind != GT_LITERAL_FLOAT)
         value.f = (double)value.i;

@@ -276,9 +276,7 @@ const char *
 gt__dtype_kind(gt_dtype dtype); /* "Float", as in PyTorch's messages and the names of its typed tensors */
 const char *gt__dtype_c_name(gt_dtype dtype); /* "float", as in some others of its messages */
 
-/* Can a number that the user wrote be an element of this dtype? GT_ERR_VALUE where an integer dtype would wrap it. As in
- * PyTorch -1 may be written for a uint8, and floats lose digits or become infinite. */
-gt_err gt__dtype_check_number(gt_dtype dtype, double number);
+const char *gt__dtype_scalar_name(gt_dtype dtype); /* "int8_t", as in those about numbers */
 
 /* PyTorch's promotion of two tensor dtypes (no dimension or scalar rules). */
 gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b);

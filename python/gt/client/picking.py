@@ -165,6 +165,7 @@ def index_add(rows, self, dim, index, source, *, alpha=1):
     # PyTorch sums halves in float32 along the first or last of several dimensions only.
     wide = alpha == 1 and self.ndim > 1 and axis_of(self, dim) in (0, self.ndim - 1) and index.dtype == _gt.int64
     write = rows.scatter_add if wide else rows._add_stepwise
+    alpha = self._fit(alpha)
     return _indexed('index_add', self, dim, index, source if alpha == 1 else source._scaled(alpha), write)
 
 
@@ -199,6 +200,8 @@ def index_fill(rows, self, dim, index, value):
             filled = where(chosen, value.to(self.dtype), self)
             return self._become(filled) if rows.scatter is Tensor.scatter_ else filled
         value = value.to(self.dtype).expand(shape)
+    else:
+        value = self._fit(value)
     if rows.in_place and self._overlaps():
         self[(slice(None),) * dim + (index,)] = value
         return self

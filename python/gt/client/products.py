@@ -54,11 +54,12 @@ def _scaled_sum(self, product, beta, alpha):
     if self.dtype in HALVES and product.dtype == _gt.float32:
         return in_float32(_scaled_sum, self.dtype, self, product, beta, alpha)
     if not self.is_floating_point() and not self.is_complex():
+        beta, alpha = product._fit(beta), product._fit(alpha)
         if self.dtype == _gt.bool:
-            beta, alpha = bool(beta), bool(alpha)
             product = product if alpha else _gt.zeros_like(product)
             return product | self if beta else product | _gt.zeros_like(self)
-        beta, alpha = int(beta), int(alpha)
+    else:
+        beta, alpha = product._fit(beta), product._fit(alpha)
     product = product if alpha == 1 else product._scaled(alpha)
     if beta == 0:  # beta 0 ignores self, even NaN
         return product
@@ -83,7 +84,9 @@ def addmm(self, mat1, mat2, *, beta=1, alpha=1):
 @method
 def addmv(self, mat, vec, *, beta=1, alpha=1):
     """addmv(mat, vec): beta * self + alpha * (mat @ vec)."""
-    return _scaled_sum(self, _checked('addmv', _product('mv', mat, vec), self), beta, alpha)
+    product = _checked('addmv', _product('mv', mat, vec), self)
+    self._fit(alpha), self._fit(beta)  # PyTorch refuses numbers that halves cannot hold, here only
+    return _scaled_sum(self, product, beta, alpha)
 
 
 @method
@@ -109,12 +112,23 @@ def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     return _scaled_sum(self, _checked('addbmm', product, self), beta, alpha)._packed()
 
 
+_ADDCDIV_OF_INTEGERS = (
+    'Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of '
+    'tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / '
+    'tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future '
+    'addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.')
+
+
 @method
 def addcmul(self, tensor1, tensor2, *, value=1):
     """addcmul(tensor1, tensor2, value=1): self + value * tensor1 * tensor2."""
     if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcmul, self.dtype, self, tensor1, tensor2, value=value)
     product = tensor1 * tensor2
+    dtype = self._result_dtype(product)
+    if dtype == _gt.bool:
+        raise NotImplementedError('"addcmul_cpu_out" not implemented for \'Bool\'')
+    value = product._fit(value, dtype)
     return self + (product if value == 1 else product * value)
 
 
@@ -123,7 +137,10 @@ def addcdiv(self, tensor1, tensor2, *, value=1):
     """addcdiv(tensor1, tensor2, value=1): self + value * tensor1 / tensor2."""
     if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcdiv, self.dtype, self, tensor1, tensor2, value=value)
+    if not (tensor1.is_floating_point() or tensor1.is_complex() or tensor2.is_floating_point() or tensor2.is_complex()):
+        raise RuntimeError(_ADDCDIV_OF_INTEGERS)
     quotient = tensor1 / tensor2
+    value = quotient._fit(value)
     return self + (quotient if value == 1 else quotient * value)
 
 
