@@ -149,6 +149,7 @@ void gt__detector_wake(gt_detector *d)
     uint64_t first = d->position - d->turn, phase = d->turn ? d->phase : 0;
     bool separator = d->separator, told = d->told;
     d->turn = 0;
+    d->idle = false;
     for (uint64_t k = 0; k < phase; k++) {
         struct gt_past record = *past(d, first + k);
         d->separator = record.separated;
@@ -158,16 +159,29 @@ void gt__detector_wake(gt_detector *d)
     d->told = told;
 }
 
+void gt__detector_idle(gt_detector *d)
+{
+    d->turn = d->period;
+    d->phase = 0;
+    d->idle = true;
+}
+
 bool gt__detector_follow_record(gt_detector *d, gt_canonical canonical)
 {
     if (!d->turn)
         return false;
     const struct gt_past *expected = last_turn(d);
-    if (expected->canonical.shape == canonical.shape && !expected->run) {
+    bool same = expected->canonical.shape == canonical.shape && !expected->run;
+    bool otherwise = d->idle && expected->separated != d->separator; /* it may be cut in another way now */
+    if (same && !otherwise) {
         advance(d, 1);
         return true;
     }
     gt__detector_wake(d);
+    if (otherwise) {
+        d->told = false;
+        d->matched = 0;
+    }
     return false;
 }
 

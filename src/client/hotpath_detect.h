@@ -49,6 +49,7 @@ typedef struct gt_detector {
     uint64_t separated_at; /* the position of the last record after a separator, */
     uint64_t stretch;      /* and the records between the last two of these */
     uint64_t turn, phase;  /* while it rests: records of a turn, and of the present one; turn 0: it does not */
+    bool idle;             /* it rests because nothing of the period can be a path */
     unsigned window, threshold, shortest;
 } gt_detector;
 
@@ -61,6 +62,8 @@ void gt__detector_free(gt_detector *detector);
 bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run);
 /* The last `count` records were a run of path `run`: rest if it ran at the same place of the last turn. */
 void gt__detector_rest(gt_detector *detector, uint32_t run, uint32_t count);
+/* Nothing of the hot period can be a path: rest until the stream goes on in another way, or is divided in another way. */
+void gt__detector_idle(gt_detector *detector);
 /* Rest no longer. */
 void gt__detector_wake(gt_detector *detector);
 /* While it rests: true: the stream goes on as in the last turn, with this single record or a run of so many. */

@@ -173,5 +173,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
         hot->segment_next = 0;
         if (hot->segments)
             hot->state = GT_HOT_LEARNING;
+        else
+            gt__detector_idle(&hot->detector);
     }
 }

@@ -38,7 +38,7 @@ def run(program, workers=1, **variables):
 def check(program, least=0.3, exact=True, **variables):
     """The program's results with hot paths are those without; at least this part of its instructions was in paths."""
     cold, _, _ = run(program, GT_AUTO_COMPILE="0")
-    hot, hotpath, _ = run(program, **HOT, **variables)
+    hot, hotpath, _ = run(program, **HOT | variables)
     if exact:
         assert hot == cold
     else:
@@ -458,6 +458,22 @@ for k in range(12):
     hot, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
     assert hotpath["runs"] == 10 and hotpath["hot_instructions"] == 40, hotpath
     assert hot == run(program.replace("compile=True", "compile=False"), GT_AUTO_COMPILE="0")[0]
+
+
+def test_a_loop_that_waits_too_often_becomes_a_path_when_it_no_longer_waits():
+    hotpath = check("""
+x = gt.arange(6) / 5
+def loop(count, waits):
+    for k in range(count):
+        y = (x * 2 + x).relu()
+        if waits:
+            keep(y)
+    keep(y)
+loop(100, True)
+loop(200, False)
+loop(20, True)
+""", least=0.4, GT_HOTPATH_MIN_SEQ="5")
+    assert hotpath["runs"] > 5
 
 
 SHARDED = """
