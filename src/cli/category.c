@@ -25,6 +25,8 @@ static gt_category of_form(gt_form form)
     case GT_FORM_SOFTMAX:
     case GT_FORM_SOFTMAX_BACKWARD:
     case GT_FORM_LAYER_NORM:
+    case GT_FORM_MOMENTS:
+    case GT_FORM_BATCH_NORM:
         return GT_CATEGORY_REDUCE;
     case GT_FORM_MATMUL:
     case GT_FORM_LINEAR:

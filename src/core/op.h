@@ -46,6 +46,13 @@ typedef enum gt_opcode {
  *   FFT         a             (fft.h)             scale.f
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
+ *   MOMENTS     x                                               float32 of halves
+ *   BATCH_NORM  x m w         1: m is of x        eps.f         (2,C), float32 for halves: batch_moments of x, or others;
+ *                                                               weight and bias, or a literal: 1 and 0
+ *               g x m                             eps.f         (batch_norm_backward_affine)
+ *               g x s         elements.i          eps.f         (batch_norm_backward) of a channel, or 0: m is not of x.
+ *                                                               s (2 to 6,C): m, then w unless it is a literal, then, if m is
+ *                                                               of x, what batch_norm_backward_affine gives
  *   CONV        x weight bias gt_product_kind.i                 window (window.h); rank spatial axes; x is (N,C,...), weight
  *                                                               (Cout,C/groups,...), bias (Cout) or a literal 0
  *   CONV_WEIGHT y x           gt_product_kind.i                 window; the result is a weight
@@ -108,6 +115,8 @@ typedef enum gt_form {
     GT_FORM_ATTENTION,
     GT_FORM_FFT,
     GT_FORM_LAYER_NORM,
+    GT_FORM_MOMENTS,
+    GT_FORM_BATCH_NORM,
     GT_FORM_CONV,
     GT_FORM_CONV_WEIGHT,
     GT_FORM_MAX_POOL,

@@ -435,7 +435,7 @@ static gt_err infer_linear(inference *s)
 /* ---- normalisation ----------------------------------------------------------------------------------------- */
 
 /* The operand must have meta's dtype and shape. */
-static gt_err check_layer_norm_operand(const inference *s, unsigned k, const gt_meta *meta)
+static gt_err check_norm_operand(const inference *s, unsigned k, const gt_meta *meta)
 {
     const gt_meta *operand = s->in[k];
     if (operand->dtype != meta->dtype)
@@ -461,12 +461,55 @@ static gt_err infer_layer_norm(inference *s)
     gt_meta line;
     GT_TRY(gt__meta_set(&line, (gt_dtype)x->dtype, x->rank - (unsigned)first, x->shape + first));
     if (!forward)
-        GT_TRY(check_layer_norm_operand(s, 0, x));
+        GT_TRY(check_norm_operand(s, 0, x));
     for (unsigned k = forward ? 1 : 2; k < 3; k++)
         if (s->in[k])
-            GT_TRY(check_layer_norm_operand(s, k, &line));
+            GT_TRY(check_norm_operand(s, k, &line));
     s->compute = (gt_dtype)x->dtype;
     *s->out = s->ins->op == GT_OP_layer_norm_backward_weight ? line : *x;
+    return GT_OK;
+}
+
+/* Tensors (rows, channels) that go with x (N, C, ...): float32 for halves. */
+static gt_err set_channels(const inference *s, const gt_meta *x, int64_t rows, gt_meta *channels)
+{
+    if (x->rank < 2)
+        return gt__fail(GT_ERR_VALUE, "%s: expected a tensor of at least 2 dimensions, but got one of %u",
+                        s->row->name, x->rank);
+    if (!gt__dtype_is_float((gt_dtype)x->dtype))
+        return gt__fail(GT_ERR_UNSUPPORTED, "\"batch_norm\" not implemented for '%s'",
+                        gt__dtype_kind((gt_dtype)x->dtype));
+    return gt__meta_set(channels, x->dtype == GT_FLOAT64 ? GT_FLOAT64 : GT_FLOAT32, 2,
+                        (int64_t[]){rows, x->shape[1]});
+}
+
+static gt_err infer_moments(inference *s)
+{
+    GT_TRY(set_channels(s, s->in[0], 2, s->out));
+    s->compute = (gt_dtype)s->out->dtype;
+    return GT_OK;
+}
+
+static gt_err infer_batch_norm(inference *s)
+{
+    bool forward = s->ins->op == GT_OP_batch_norm, backward = s->ins->op == GT_OP_batch_norm_backward;
+    const gt_meta *x = forward ? s->in[0] : s->in[1];
+    int64_t elements = s->ins->imm[0].i, rows = 2;
+    if (backward && s->in[2]->rank == 2) { /* with or without weight and bias */
+        int64_t least = elements ? 4 : 2;
+        rows = s->in[2]->shape[0] > least ? least + 2 : least;
+    }
+    if (elements < 0)
+        return gt__fail(GT_ERR_VALUE, "%s: %lld elements in a channel", s->row->name, (long long)elements);
+    gt_meta channels;
+    GT_TRY(set_channels(s, x, rows, &channels));
+    if (!forward)
+        GT_TRY(check_norm_operand(s, 0, x));
+    for (unsigned k = forward ? 1 : 2; k < 3; k++)
+        if (s->in[k])
+            GT_TRY(check_norm_operand(s, k, &channels));
+    s->compute = (gt_dtype)channels.dtype;
+    *s->out = forward || backward ? *x : channels;
     return GT_OK;
 }
 
@@ -492,6 +535,8 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_ATTENTION] = gt__infer_attention,
     [GT_FORM_FFT] = gt__infer_fft,
     [GT_FORM_LAYER_NORM] = infer_layer_norm,
+    [GT_FORM_MOMENTS] = infer_moments,
+    [GT_FORM_BATCH_NORM] = infer_batch_norm,
     [GT_FORM_CONV] = gt__infer_window,
     [GT_FORM_CONV_WEIGHT] = gt__infer_window,
     [GT_FORM_MAX_POOL] = gt__infer_window,
@@ -542,6 +587,8 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
         return k >= 1;
     case GT_FORM_LAYER_NORM:
         return row == &gt__op_table[GT_OP_layer_norm] ? k >= 1 : k == 2;
+    case GT_FORM_BATCH_NORM:
+        return row == &gt__op_table[GT_OP_batch_norm] && k == 2;
     case GT_FORM_SCATTER:
     case GT_FORM_CONV:
         return k == 2;

@@ -184,6 +184,18 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         ins->imm[0].i = 1;
         ins->imm[1].f = 1e-5;
         break;
+    case GT_FORM_MOMENTS:
+        META(&e->expected, GT_FLOAT32, 2, 3);
+        break;
+    case GT_FORM_BATCH_NORM:
+        META(b, GT_FLOAT32, 2, 3, 4);
+        META(c, GT_FLOAT32, 2, 3);
+        if (ins->op == GT_OP_batch_norm)
+            *b = *c;
+        if (ins->op == GT_OP_batch_norm_backward_affine)
+            expect_shape(e, dtype, c);
+        ins->imm[1].f = 1e-5;
+        break;
     case GT_FORM_SAMPLE:
         META(a, GT_FLOAT32, 3, 4);
         set_words(&e->record[1], 2, 0, 0);

@@ -79,7 +79,7 @@ def _run(function, name, arguments, options):
 
 
 # Normalisations compute half precision in float32; the result has the dtype of the input, whatever weight and bias have.
-_NORMS = {'batch_norm': 1, 'instance_norm': 1, 'group_norm': None, 'layer_norm': None}
+_NORMS = {'instance_norm': 1, 'group_norm': None, 'layer_norm': None}
 
 
 def _in_float32(function, first):

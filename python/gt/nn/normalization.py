@@ -12,12 +12,6 @@ def _affine(input, weight, bias):
     return input if bias is None else input + bias
 
 
-def _scaled(centered, variance, weight, bias):
-    """centered / sqrt(variance) * weight + bias. The factors of a channel become one first, which saves passes over the input."""
-    scale = variance.rsqrt()
-    return _affine(centered, scale if weight is None else scale * weight, bias)._packed()
-
-
 def _trailing(input, normalized_shape):
     shape = tuple(normalized_shape)
     if input.shape[input.ndim - len(shape):] != shape:
@@ -65,27 +59,39 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return _affine(groups.reshape(input.shape), _per_channel(_dense(weight), input), _per_channel(bias, input))
 
 
+def _check_channels(input, **tensors):
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.numel() != input.shape[1]:
+            raise RuntimeError(f'{name} should contain {input.shape[1]} elements not {tensor.numel()}')
+
+
+def _follow(running, value, momentum):
+    """Move running values towards those of a batch. The momentum may be a tensor."""
+    value = value if value.dtype == running.dtype else value.to(running.dtype)
+    running._become(running * (1 - momentum) + value * momentum if isinstance(momentum, gt.Tensor)
+                    else running.lerp(value, momentum))
+
+
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
     if input.ndim < 2 and not input.numel():
         return input.clone()
-    weight, bias = _per_channel(weight, input), _per_channel(bias, input)
+    _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
-        centered = input - _per_channel(running_mean, input)
-        return _scaled(centered, _per_channel(running_var, input) + eps, weight, bias)
-    count = input.numel() // input.shape[1]
+        for name, tensor in (('running_mean', running_mean), ('running_var', running_var)):
+            if tensor is None:
+                raise RuntimeError(f'{name} must be defined in evaluation mode')
+        return input._batch_norm(running_mean, running_var, weight, bias, eps)
+    count = input.numel() // max(input.shape[1], 1)
     if count == 1:
         raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
                          f'{list(input.shape)})')
-    dims = (0, *range(2, input.ndim))
-    mean = input.mean(dims, True)
-    centered = input - mean
-    variance = centered.square().mean(dims, True)
+    moments = input._batch_moments()
     if running_mean is not None:
-        running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
-        running_var._become(running_var * (1 - momentum)
-                            + variance.detach().flatten() * (momentum * (count / (count - 1))))
-    return _scaled(centered, variance + eps, weight, bias)
+        with gt.no_grad():
+            _follow(running_mean, moments[0], momentum)
+            _follow(running_var, moments[1] * (count / (count - 1)), momentum)
+    return input._batch_norm(moments, None, weight, bias, eps)
 
 
 def _check_instances(input):

@@ -10,6 +10,7 @@
  *     reduce        split along an axis that is kept: stays split; along a reduced one: sum, mean and var are partial,
  *                   the others reduce twice (reduce.c)
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
+ *     channels      batch norm: split along channels, or along another axis, and then moments and sums are partial
  *     window        convolutions and pooling: the batch is split, gradients of weights are partial
  *     matrix, solve split along the axes before the matrices
  *     attention     split along batches, heads and (forward) queries
@@ -346,6 +347,24 @@ static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
                          like->axis);
 }
 
+/* Channels may be split. If another axis is, the numbers of the channels are whole, and sums are partial. */
+static gt_err plan_channels(gt_task *task, gt_plan *plan)
+{
+    gt_opcode op = (gt_opcode)task->ins->op;
+    bool moments = op == GT_OP_batch_moments, sums = op == GT_OP_batch_norm_backward_affine;
+    unsigned whole = moments || op == GT_OP_batch_norm ? 1 : 2; /* operands with samples; the others are numbers */
+    int lead = gt__rule_lead(task);
+    if (lead < 0 || lead >= (int)whole)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    bool by_channel = like->axis == 1;
+    for (unsigned k = 0; k < task->count; k++)
+        GT_TRY(gt__rule_want(task, plan, k, like, k < whole ? like->axis : by_channel ? 1 : -1));
+    if (moments && !by_channel)
+        plan->combine = GT_COMBINE_MOMENTS;
+    return gt__rule_give(plan, like, (moments || sums) && !by_channel ? GT_PARTIAL : GT_SPLIT, like->axis);
+}
+
 /* Windows slide over the last axes; the batch axes before them may be split. Gradients of weights are sums over the
  * batch: partial. */
 static gt_err plan_window(gt_task *task, gt_plan *plan)
@@ -548,6 +567,8 @@ static gt_rule *const rules[] = {
     [GT_FORM_SOFTMAX] = plan_along,
     [GT_FORM_SOFTMAX_BACKWARD] = plan_alike,
     [GT_FORM_LAYER_NORM] = plan_layer_norm,
+    [GT_FORM_MOMENTS] = plan_channels,
+    [GT_FORM_BATCH_NORM] = plan_channels,
     [GT_FORM_CONV] = plan_window,
     [GT_FORM_CONV_WEIGHT] = plan_window,
     [GT_FORM_MAX_POOL] = plan_window,

@@ -111,6 +111,7 @@ typedef enum gt_combine {
     GT_COMBINE_NOTHING,
     GT_COMBINE_WEIGHED,
     GT_COMBINE_VARYING,
+    GT_COMBINE_MOMENTS,
     GT_COMBINE_AGAIN
 } gt_combine;
 

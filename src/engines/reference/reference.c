@@ -256,6 +256,8 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call, gt_token *to
         [GT_FORM_SPARSE] = gt__reference_sparse,
         [GT_FORM_FFT] = gt__reference_fft,
         [GT_FORM_LAYER_NORM] = gt__reference_layer_norm,
+        [GT_FORM_MOMENTS] = gt__reference_moments,
+        [GT_FORM_BATCH_NORM] = gt__reference_batch_norm,
         [GT_FORM_CONV] = gt__reference_conv,
         [GT_FORM_CONV_WEIGHT] = gt__reference_conv,
         [GT_FORM_MAX_POOL] = gt__reference_max_pool,

@@ -56,6 +56,10 @@ gt_err gt__reference_fft(const gt_call *call);
 /* engines/reference/attention.c */
 gt_err gt__reference_attention(const gt_call *call);
 
+/* engines/reference/channels.c: normalisation of channels */
+gt_err gt__reference_moments(const gt_call *call);
+gt_err gt__reference_batch_norm(const gt_call *call);
+
 /* engines/reference/lines.c: ops along one axis, and products with sparse matrices */
 gt_err gt__reference_scan(const gt_call *call);
 gt_err gt__reference_softmax(const gt_call *call);
