@@ -480,6 +480,51 @@ static void test_programs(const void *argument)
     engine->ops->close(engine);
 }
 
+/* The layers of a model are one sequence that runs at many places in turn: each place has its recording. */
+static void test_programs_at_many_places(const void *argument)
+{
+    (void)argument;
+    enum { PLACES = 40, ROUNDS = 4 };
+    products_plan p;
+    float ones[SQUARE], back[SQUARE];
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    gt_program *program = NULL;
+    void *inputs[3], *results[PLACES];
+    plan_products(&p);
+    if (!CHECK_EQ(engine->ops->compile(engine, &p.plan, &program), GT_OK))
+        return;
+    for (int k = 0; k < 3; k++)
+        inputs[k] = take_memory(engine, sizeof ones);
+    for (int k = 0; k < SQUARE; k++)
+        ones[k] = 1;
+    put(engine, inputs[0], ones, sizeof ones);
+    put(engine, inputs[1], ones, sizeof ones);
+    for (int k = 0; k < PLACES; k++)
+        results[k] = take_memory(engine, sizeof ones);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t before = driver_calls();
+        for (int k = 0; k < PLACES; k++) {
+            unsigned step;
+            gt_token token = 0;
+            void *addresses[] = {inputs[0], inputs[1], inputs[2], results[k]};
+            CHECK_EQ(engine->ops->run_program(engine, program, addresses, false, &step, &token), GT_OK);
+        }
+        if (before &&
+            round == ROUNDS - 1) /* a launch of a graph each; products by themselves are no calls of the driver */
+            CHECK(driver_calls() - before >= PLACES);
+        get(engine, results[PLACES - 1], back, sizeof back);
+        CHECK(back[0] == (float)SQUARE);
+    }
+    engine->ops->free_program(engine, program);
+    for (int k = 0; k < 3; k++)
+        engine->ops->release(engine, inputs[k], sizeof ones);
+    for (int k = 0; k < PLACES; k++)
+        engine->ops->release(engine, results[k], sizeof ones);
+    engine->ops->close(engine);
+}
+
 /* t = a + number; out = t[index]: the number changes from run to run, and some runs have an index that does not exist. */
 typedef struct picks_plan {
     gt_plan plan;
@@ -771,6 +816,7 @@ int main(int argc, char **argv)
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);
+    check_run("programs at many places", test_programs_at_many_places, NULL);
     check_run("programs with numbers", test_programs_with_numbers, NULL);
     if (getenv("FAKE_CUDA_MEMORY")) {
         check_run("products after memory ran out", test_products_after_memory_ran_out, NULL);
