@@ -327,6 +327,30 @@ static void test_pinned(const void *argument)
     free(host);
 }
 
+/* Memory that only another worker has pinned is staged: that worker may unpin it while the copy is queued. */
+static void test_pinned_elsewhere(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 6 << 20 };
+    gt_engine *engine = open_engine("cuda"), *other = open_engine("cuda");
+    if (!engine || !other)
+        return;
+    uint8_t *host = aligned_alloc(4096, LARGE), *memory = take_memory(other, LARGE);
+    gt_token token = 0;
+    CHECK(engine->ops->pin(engine, host, LARGE));
+    memset(host, 7, LARGE);
+    put(other, memory, host, LARGE);
+    memset(host, 0, LARGE); /* a staged write is done with it */
+    engine->ops->unpin(engine, host);
+    CHECK_EQ(other->ops->read(other, memory, host, LARGE, false, &token), GT_OK);
+    wait_for(other, token);
+    CHECK(host[0] == 7 && host[LARGE - 1] == 7);
+    other->ops->release(other, memory, LARGE);
+    engine->ops->close(engine);
+    other->ops->close(other);
+    free(host);
+}
+
 /* A worker pins a segment that is used a second time. When its client forgets it, queued transfers may still use it. */
 static void test_pinned_segments(const void *argument)
 {
@@ -812,6 +836,7 @@ int main(int argc, char **argv)
     check_run("release while in use", test_release_while_in_use, NULL);
     check_run("transfers", test_transfers, NULL);
     check_run("pinned memory", test_pinned, NULL);
+    check_run("pinned elsewhere", test_pinned_elsewhere, NULL);
     check_run("pinned segments", test_pinned_segments, NULL);
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
