@@ -2,22 +2,11 @@
  * test_cuda_resident.c: small operations on the CUDA engine: calls of the driver, and the resident kernel. On the fake driver of
  * tests/cuda with kernels that run there, or on a card.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <time.h>
 
 #include "check.h"
 #include "cuda_calls.h"
-
-/* How often the fake driver was called; of a real one, 0. */
-static uint64_t driver_calls(void)
-{
-    uint64_t (*calls)(void) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library)
-        *(void **)&calls = dlsym(library, "fake_driver_calls");
-    return calls ? calls() : 0;
-}
 
 static gt_engine *open_resident(const char *mode)
 {

@@ -290,10 +290,15 @@ def linear(input, weight, bias=None):
     if output is not None:
         return output
     _check_linear(input, weight, bias)
-    output = input @ weight.t()
-    if bias is None:
+    return input @ weight.t() if bias is None else _biased(input, weight, bias)
+
+
+def _biased(input, weight, bias):
+    """linear() with a bias, after autocast: halves are rounded once, as in PyTorch."""
+    output = _gt._linear(input, weight, bias) if _autocasting else None
+    if output is not None:
         return output
-    bias = bias.to(output.dtype) if _autocasting else bias
+    output = input @ weight.t()
     return output + (bias if bias.shape == output.shape[-1:] else bias.expand(output.shape))
 
 

@@ -65,6 +65,12 @@ typedef struct gt_cuda_piece {
     uint64_t ring_end;
 } gt_cuda_piece;
 
+/* Host memory that this worker has pinned. */
+typedef struct gt_cuda_pin_range {
+    const uint8_t *memory;
+    size_t bytes;
+} gt_cuda_pin_range;
+
 /* What transfers did, for the log. */
 typedef struct gt_cuda_traffic {
     uint64_t direct_bytes;            /* from or to pinned memory */
@@ -135,6 +141,8 @@ typedef struct gt_cuda {
     gt_cuda_piece pieces[GT_CUDA_PIECES];
     unsigned piece_first, piece_count;
     gt_cuda_traffic traffic[2]; /* to the card, from the card */
+    gt_cuda_pin_range *pins;
+    unsigned pin_count;
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
