@@ -608,7 +608,7 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
 
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
-    const gt_alias *alias = ((TensorObject *)self)->alias;
+    gt_alias *alias = ((TensorObject *)self)->alias;
     bool tracked = false, aliased = alias != NULL;
     for (Py_ssize_t k = 0; k < count; k++) {
         if (!gt__py_is_tensor(args[k]))
@@ -634,7 +634,10 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     for (Py_ssize_t k = 0; alias && k < count; k++)
         if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
             return -1;
-    return 0;
+    gt_err err = alias && recorded ? gt__alias_begin_write(alias) : GT_OK;
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
 }
 
 /* self._check_write(operands...): the first step of an in-place method that is written in Python. */
