@@ -551,6 +551,33 @@ PyObject *gt__py_own(PyObject *module, PyObject *result)
     return Py_NewRef(result);
 }
 
+/* The same memory and gradient as the view has, for a tensor that is none: writes through either do not count for the other. */
+static PyObject *part_of(PyObject *view)
+{
+    gt_tensor *cut = gt__py_use(view);
+    gt_alias *alias = ((TensorObject *)view)->alias, *apart;
+    if (!cut || !alias)
+        return cut ? Py_NewRef(view) : NULL;
+    gt_err err = gt__alias_apart(alias, gt__grad_enabled() ? cut->node : NULL, false, view, &apart);
+    return err == GT_OK ? gt__py_wrap_alias(apart) : gt__py_raise(err);
+}
+
+PyObject *gt__py_parts(PyObject *module, PyObject *views)
+{
+    (void)module;
+    if (!PyTuple_Check(views))
+        return PyErr_Format(PyExc_TypeError, "expected a tuple");
+    PyObject *parts = PyTuple_New(PyTuple_GET_SIZE(views));
+    for (Py_ssize_t k = 0; parts && k < PyTuple_GET_SIZE(views); k++) {
+        PyObject *part = part_of(PyTuple_GET_ITEM(views, k));
+        if (!part)
+            Py_CLEAR(parts);
+        else
+            PyTuple_SET_ITEM(parts, k, part);
+    }
+    return parts;
+}
+
 /* ---- operands that share memory with what is written --------------------------------------------------------- */
 
 typedef enum Overlap { APART, SAME_PLACES, PARTLY, UNKNOWN } Overlap;

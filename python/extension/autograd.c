@@ -756,6 +756,7 @@ PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
     FAST("_backward", py_backward, "_backward(tensors, gradients, retain_graph, create_graph, inputs)"),
+    {.ml_name = "_parts", .ml_meth = gt__py_parts, .ml_flags = METH_O},
     {.ml_name = "_own", .ml_meth = gt__py_own, .ml_flags = METH_O},
     {.ml_name = "_pieces", .ml_meth = py_pieces, .ml_flags = METH_VARARGS},
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
