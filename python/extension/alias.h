@@ -82,6 +82,8 @@ int gt__py_become_view(PyObject *self, PyObject *view);
 PyObject *gt__py_own(PyObject *module, PyObject *result);
 /* _parts(views): tensors in the memory of the views that autograd does not take for views: unsafe_split(). */
 PyObject *gt__py_parts(PyObject *module, PyObject *views);
+/* The result was picked, or written, at this key: its tensors may not change before the backward pass. */
+int gt__py_watch_key(PyObject *result, PyObject *key);
 /* What is written of self lies as `meta` and `strides` say. An operand that shares some of these places is refused, as PyTorch
  * does; one that has the same is, too, unless allowed. */
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
