@@ -551,6 +551,33 @@ PyObject *gt__py_own(PyObject *module, PyObject *result)
     return Py_NewRef(result);
 }
 
+/* The same memory and gradient as the view has, for a tensor that is none: writes through either do not count for the other. */
+static PyObject *part_of(PyObject *view)
+{
+    gt_tensor *cut = gt__py_use(view);
+    gt_alias *alias = ((TensorObject *)view)->alias, *apart;
+    if (!cut || !alias)
+        return cut ? Py_NewRef(view) : NULL;
+    gt_err err = gt__alias_apart(alias, gt__grad_enabled() ? cut->node : NULL, false, view, &apart);
+    return err == GT_OK ? gt__py_wrap_alias(apart) : gt__py_raise(err);
+}
+
+PyObject *gt__py_parts(PyObject *module, PyObject *views)
+{
+    (void)module;
+    if (!PyTuple_Check(views))
+        return PyErr_Format(PyExc_TypeError, "expected a tuple");
+    PyObject *parts = PyTuple_New(PyTuple_GET_SIZE(views));
+    for (Py_ssize_t k = 0; parts && k < PyTuple_GET_SIZE(views); k++) {
+        PyObject *part = part_of(PyTuple_GET_ITEM(views, k));
+        if (!part)
+            Py_CLEAR(parts);
+        else
+            PyTuple_SET_ITEM(parts, k, part);
+    }
+    return parts;
+}
+
 /* ---- operands that share memory with what is written --------------------------------------------------------- */
 
 typedef enum Overlap { APART, SAME_PLACES, PARTLY, UNKNOWN } Overlap;
@@ -608,7 +635,7 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
 
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
-    const gt_alias *alias = ((TensorObject *)self)->alias;
+    gt_alias *alias = ((TensorObject *)self)->alias;
     bool tracked = false, aliased = alias != NULL;
     for (Py_ssize_t k = 0; k < count; k++) {
         if (!gt__py_is_tensor(args[k]))
@@ -634,7 +661,10 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     for (Py_ssize_t k = 0; alias && k < count; k++)
         if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
             return -1;
-    return 0;
+    gt_err err = alias && recorded ? gt__alias_begin_write(alias) : GT_OK;
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
 }
 
 /* self._check_write(operands...): the first step of an in-place method that is written in Python. */

@@ -615,7 +615,7 @@ int gt__py_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
         return gt__py_check_write(self, false) < 0 || gt__py_refuse_overlap(self) < 0 ? -1
                                                                                       : write_all(self, value);
     gt_tensor *out;
-    return put(self, key, value, false, true, &out);
+    return put(self, key, value, false, true, &out) < 0 ? -1 : gt__py_watch_key(self, key);
 }
 
 static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, bool in_place)
@@ -631,7 +631,10 @@ static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
         return PyErr_Format(PyExc_TypeError, "index_put() needs indices and values");
     if (put(self, values[0], values[1], accumulate, in_place, &out) < 0)
         return NULL;
-    return in_place ? Py_NewRef(self) : gt__py_wrap(out);
+    PyObject *result = in_place ? Py_NewRef(self) : gt__py_wrap(out);
+    if (result && gt__py_watch_key(result, values[0]) < 0)
+        Py_CLEAR(result);
+    return result;
 }
 
 /* self._index_put(key, value, accumulate): a copy with [key] = value, or +=, where repeated indices add up. */

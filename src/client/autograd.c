@@ -328,6 +328,18 @@ void gt__autograd_save_nothing(gt_node *node, gt_opcode op)
     node->keeps_values = false;
 }
 
+void gt__autograd_watch(gt_node *node, gt_tensor *value)
+{
+    unsigned checks = gt__gradient_checks(node);
+    for (unsigned k = GT_MAX_OPERANDS; k-- > 0;) {
+        if (node->saved[k] || !(checks >> k & 1))
+            continue;
+        node->saved[k] = gt_tensor_retain(value);
+        node->keeps_values = true;
+        return;
+    }
+}
+
 /* ---- hooks ------------------------------------------------------------------------------------------------- */
 
 gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *), bool after,

@@ -82,7 +82,8 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
-    alias->idle = alias->history = alias->kept = alias->retaining = NULL;
+    alias->idle = alias->history = alias->kept = alias->retaining = alias->detour_of = NULL;
+    alias->detour = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->face = NULL;
@@ -310,7 +311,8 @@ void gt__alias_drop_cut(gt_alias *alias)
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
     alias->known = gt__alias_is_known(alias);
-    if (__builtin_expect(cut->node && cut->node->keeps_gradient, 0) && alias->owner && alias->family != alias && !alias->retaining)
+    if (__builtin_expect(cut->node && cut->node->keeps_gradient, 0) && alias->owner && alias->family != alias &&
+        !alias->retaining)
         alias->retaining = gt__node_retain(cut->node);
     alias->cut = NULL;
     if (__builtin_expect(alias->ghost, 0))
@@ -394,6 +396,7 @@ void gt__alias_release(gt_alias *alias)
         gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept,
                 *retaining = alias->retaining;
         alias->node = alias->idle = alias->history = alias->kept = alias->retaining = NULL;
+        gt__alias_drop_detour(alias);
         forget_view(node, alias);
         forget_view(idle, alias);
         if (alias->family->face == alias)
@@ -417,6 +420,18 @@ void gt__alias_release(gt_alias *alias)
     }
 }
 
+void gt__alias_drop_detour(gt_alias *alias)
+{
+    gt_tensor *detour = alias->detour;
+    gt_node *node = alias->detour_of;
+    if (__builtin_expect(!detour, 1))
+        return;
+    alias->detour = NULL;
+    alias->detour_of = NULL;
+    gt_tensor_release(detour);
+    gt__node_release(node);
+}
+
 void gt__alias_leave(gt_alias *alias)
 {
     gt_alias *family = alias->family;
@@ -425,9 +440,10 @@ void gt__alias_leave(gt_alias *alias)
         return;
     alias->owner = NULL;
     alias->history = alias->kept = alias->retaining = NULL;
+    gt__alias_retain(alias); /* what is freed here may run user code */
+    gt__alias_drop_detour(alias);
     alias->storage->owners--;
     family->members -= family != alias;
-    gt__alias_retain(alias); /* what is freed here may run user code */
     gt__node_release(history);
     gt__node_release(kept);
     gt__node_release(retaining);

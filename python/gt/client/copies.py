@@ -121,20 +121,20 @@ def slice_copy(input, dim=0, start=None, end=None, step=1):
 
 @method
 def unsafe_chunk(self, chunks, dim=0):
-    """unsafe_chunk(chunks, dim=0): chunk."""
-    return self.chunk(chunks, dim)
+    """unsafe_chunk(chunks, dim=0): chunk, for results that may be changed in place: autograd takes them for copies."""
+    return _gt._parts(self.chunk(chunks, dim))
 
 
 @method
 def unsafe_split(self, split_size, dim=0):
-    """unsafe_split(split_size, dim=0): split."""
-    return self.split(split_size, dim)
+    """unsafe_split(split_size, dim=0): split, for results that may be changed in place: autograd takes them for copies."""
+    return _gt._parts(self.split(split_size, dim))
 
 
 @method
 def unsafe_split_with_sizes(self, split_sizes, dim=0):
-    """unsafe_split_with_sizes(split_sizes, dim=0): split_with_sizes."""
-    return self.split_with_sizes(split_sizes, dim)
+    """unsafe_split_with_sizes(split_sizes, dim=0): split_with_sizes, for results that may be changed in place: autograd takes them for copies."""
+    return _gt._parts(self.split_with_sizes(split_sizes, dim))
 
 
 # ---- another size in place -------------------------------------------------------------------------------------

@@ -30,7 +30,9 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search, of_a
 
 def _reduced(kind, values, indices, dim, keepdim):
     """A result with size 1 along a dimension, or without that dimension."""
-    return kind(values, indices) if keepdim else _gt._own(kind(values.squeeze(dim), indices.squeeze(dim)))
+    result = kind(values, indices) if keepdim else _gt._own(kind(values.squeeze(dim), indices.squeeze(dim)))
+    result.values._watch(result.indices)
+    return result
 
 
 @method

@@ -69,21 +69,23 @@ def _broadcast_mask(self, mask):
 @method
 def masked_select(self, mask):
     """masked_select(mask): the elements where a (broadcast) mask holds, flat."""
+    given = mask
     self, mask = _broadcast_mask(self, mask)
-    return self[mask]
+    return self[mask]._watch(given)
 
 
 @method
 @no_view
 def masked_scatter(self, mask, source):
     """masked_scatter(mask, source): the elements where a mask holds are replaced by those of source, in order."""
+    given = mask
     self, mask = _broadcast_mask(self, mask)
     positions = mask._positions()
     count = positions.shape[0]
     if count > source.numel():
         raise RuntimeError(f'masked_scatter: expected self and source to have same dtypes and source to have at least '
                            f'{count} elements, but got {source.numel()}')
-    return self.flatten().scatter(0, positions, source.flatten().narrow(0, 0, count)).reshape(self.shape)
+    return self.flatten().scatter(0, positions, source.flatten().narrow(0, 0, count)).reshape(self.shape)._watch(given)
 
 
 @method
@@ -246,7 +248,7 @@ def put(self, index, source, accumulate=False):
         raise IndexError('put_(): Expected self not to be empty for a non-empty index')
     write = Tensor._add_stepwise if accumulate else Tensor.scatter
     place = index.flatten()
-    return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)
+    return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)._watch(index)
 
 
 in_place('masked_scatter', 'put')
