@@ -19,13 +19,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/instruction.h"
+#include "core/path.h"
 
 typedef struct gt_canonical {
     uint32_t shape, exact;
 } gt_canonical;
 
 gt_canonical gt__canonical(const gt_slot *record);
+static inline uint64_t gt__hash_mix(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x9E3779B97F4A7C15u;
+}
+static inline uint64_t gt__hash_shape(const gt_slot *record)
+{
+    return gt__hash_mix(record->u64[GT_WORD_HEAD], record->u64[GT_WORD_PLACE] << 17);
+}
+/* The same without `exact`, which takes longer. */
+static inline uint32_t gt__canonical_shape(const gt_slot *record)
+{
+    return (uint32_t)(gt__hash_shape(record) >> 32);
+}
 
 typedef struct gt_segment_plan {
     uint64_t begin, end; /* positions in the stream of computing records */
@@ -67,7 +80,7 @@ void gt__detector_idle(gt_detector *detector);
 /* Rest no longer. */
 void gt__detector_wake(gt_detector *detector);
 /* While it rests: true: the stream goes on as in the last turn, with this single record or a run of so many. */
-bool gt__detector_follow_record(gt_detector *detector, gt_canonical canonical);
+bool gt__detector_follow_record(gt_detector *detector, uint32_t shape);
 bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
 bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
