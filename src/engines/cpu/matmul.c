@@ -13,10 +13,11 @@
 #include "engines/cpu/movement.h"
 
 enum {
-    SMALL_PRODUCT = 128 * 1024, /* multiplications: up to here one thread is faster */
-    TINY_PRODUCT = 8 * 8 * 8,   /* multiplications below which a BLAS call costs more than a plain loop */
-    PIECE_ALIGNMENT = 8,        /* rows or columns: the unit of BLAS kernels */
-    COPY_COST = 16,             /* of an element that BLAS packs, in multiplications */
+    SMALL_PRODUCT = 128 * 1024,  /* multiplications: up to here one thread is faster */
+    PIECE_PRODUCT = 1024 * 1024, /* that a third thread is worth: each has memory of its own for what it packs */
+    TINY_PRODUCT = 8 * 8 * 8,    /* multiplications below which a BLAS call costs more than a plain loop */
+    PIECE_ALIGNMENT = 8,         /* rows or columns: the unit of BLAS kernels */
+    COPY_COST = 16,              /* of an element that BLAS packs, in multiplications */
 };
 
 /* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
@@ -299,7 +300,9 @@ static void plan_pieces(product *p)
 {
     int64_t threads = gt__parallel_threads(p->cpu->parallel), work = p->m * p->n * p->k;
     bool cut = threads > 1 && p->batches < 2 * threads && work > SMALL_PRODUCT;
-    int64_t pieces = !cut ? 1 : p->batches == 1 ? threads : (2 * threads + p->batches - 1) / p->batches;
+    int64_t wanted = p->batches == 1 ? threads : (2 * threads + p->batches - 1) / p->batches;
+    int64_t most = work / PIECE_PRODUCT > 2 ? work / PIECE_PRODUCT : 2;
+    int64_t pieces = cut ? gt__min(wanted, most) : 1;
     double least = 0;
     p->plain = p->compute == GT_COMPUTE_I64 || too_long(&p->a) || too_long(&p->b);
     for (int64_t rows = pieces; rows >= 1; rows--) {
