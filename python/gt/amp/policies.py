@@ -78,19 +78,18 @@ def _run(function, name, arguments, options):
             _gt._set_autocast(device, on, dtype)
 
 
-# Normalisations compute half precision in float32; the result has the dtype of the input, whatever weight and bias have.
-_NORMS = {'instance_norm': 1, 'group_norm': None, 'layer_norm': None}
+# These normalisations compute half precision in float32; the result has the dtype of the input, whatever weight and bias have.
+_NORMS = 'group_norm', 'layer_norm'
 
 
-def _in_float32(function, first):
-    """The function on halves made float32 (the first arguments only, or all), and the result made half again."""
+def _in_float32(function):
+    """The function on halves made float32, and the result made half again."""
     @functools.wraps(function)
     def precise(input, *arguments, **options):
         if input.dtype not in (_gt.float16, _gt.bfloat16):
             return function(input, *arguments, **options)
-        if first is None:
-            arguments = _map(arguments, _gt.Tensor.float)
-            options = {key: _map(value, _gt.Tensor.float) for key, value in options.items()}
+        arguments = _map(arguments, _gt.Tensor.float)
+        options = {key: _map(value, _gt.Tensor.float) for key, value in options.items()}
         return function(input.float(), *arguments, **options).to(input.dtype)
     return precise
 
@@ -99,7 +98,7 @@ def wrap(function, name=None):
     """The function, cast under autocast as the lists say for this name."""
     name = name or function.__name__
     if name in _NORMS:
-        function = _in_float32(function, _NORMS[name])
+        function = _in_float32(function)
 
     @functools.wraps(function)
     def casting(*arguments, **options):

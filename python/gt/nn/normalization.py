@@ -1,8 +1,11 @@
 """Normalisation as functions, with torch.nn.functional's arguments; norm.py has the modules."""
 
+import math
+
 import gt
 from gt import _gt
 from gt.client.arrangement import pad
+from gt.client.halves import HALVES
 from gt.nn.spatial import avg_pool2d
 
 
@@ -76,6 +79,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
     if input.ndim < 2 and not input.numel():
         return input.clone()
+    if (running_mean is None) != (running_var is None) and training:
+        raise ValueError('running_mean and running_var must either both be None or neither be None')
     _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         for name, tensor in (('running_mean', running_mean), ('running_var', running_var)):
@@ -107,14 +112,20 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
             raise RuntimeError('Expected running_mean and running_var to be defined when use_input_stats is false')
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     _check_instances(input)
+    if running_mean is None and weight is None and bias is None and input.dtype not in HALVES:
+        return group_norm(input, input.shape[1], None, None, eps)  # one pass
+    samples, channels = input.shape[:2]
+    elements = math.prod(input.shape[2:])
+    rows = _dense(input).reshape(1, samples * channels, elements)  # each sample has channels of its own
+    moments = rows._batch_moments()
     if running_mean is not None:
         with gt.no_grad():
-            samples = input.detach().flatten(2)
-            mean, variance = samples.mean((0, 2)), samples.var(2).mean(0)
-            running_mean._become(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
-            running_var._become(running_var * (1 - momentum) + variance.to(running_var.dtype) * momentum)
-    weight = weight if weight is None else _gt._copied(weight)  # PyTorch repeats it for each sample
-    return group_norm(input, input.shape[1], weight, bias, eps)
+            mean, variance = moments.reshape(2, samples, channels).mean(1)
+            _follow(running_mean, mean, momentum)
+            _follow(running_var, variance * (elements / (elements - 1)), momentum)
+    weight, bias = (None if t is None else t.reshape(1, channels).expand(samples, channels).reshape(-1)
+                    for t in (weight, bias))
+    return rows._batch_norm(moments, None, weight, bias, eps).reshape(input.shape)
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
