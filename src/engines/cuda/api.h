@@ -53,14 +53,7 @@
     X(CUBLASLT_MATMUL_DESC_TRANSB, 4)                                                                             \
     X(CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                                                           \
     X(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                                                       \
-    X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11)                                                              \
-    X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)                                                                   \
     X(CUBLASLT_EPILOGUE_BIAS, 4)                                                                                  \
-    X(CUBLASLT_EPILOGUE_GELU_BIAS, 36)                                                                            \
-    X(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 164)                                                                       \
-    X(CUBLASLT_EPILOGUE_DGELU, 192)                                                                               \
-    X(CUBLASLT_EPILOGUE_DGELU_BGRAD, 208)                                                                         \
-    X(CUBLASLT_EPILOGUE_BGRADB, 512)                                                                              \
     X(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)                                                                      \
     X(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)                                                             \
     X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                                \
