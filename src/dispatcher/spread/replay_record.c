@@ -530,8 +530,10 @@ static uint32_t tell(recording *r, const stretch *s)
     size_t slots = gt__path_definition_slots(s->slots, s->locals, s->parameters);
     uint32_t *told = extend(r, &r->numbers, 1, sizeof *told);
     gt_slot *definition = told && number < GT_WORKER_PATHS ? malloc(slots * sizeof *definition) : NULL;
-    if (definition)
+    if (definition) {
         gt__path_define(s->records, s->slots, s->locals, s->offset, s->parameter, s->parameters, definition);
+        gt__path_mark(definition, r->path->marked);
+    }
     bool good = definition && gt__worker_tell_path(r->worker, number, definition, slots);
     free(definition);
     if (good)
