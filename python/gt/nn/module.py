@@ -360,7 +360,8 @@ class Module(State, _gt._Caller):
                     parameter.requires_grad_(needed)
                 if gradient is not None:
                     with no_grad():
-                        parameter.grad = fn(gradient)
+                        gradient.data = fn(gradient)  # the object stays
+                        parameter.grad = gradient
         for name, tensor in self._buffers.items():
             if tensor is not None and not is_lazy(tensor):
                 self._buffers[name] = fn(tensor)
