@@ -146,6 +146,7 @@ def resize_(self, *sizes, memory_format=None):
     sizes = sizes_of(sizes)
     if self.requires_grad:
         raise RuntimeError('cannot resize variables that require grad')
+    self._check_write()
     count, flat = math.prod(sizes), self.flatten()
     if count > flat.numel():
         flat = _gt.cat([flat, _gt.zeros(count - flat.numel(), dtype=self.dtype)])
