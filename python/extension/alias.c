@@ -602,6 +602,15 @@ static Overlap overlap_of(const gt_meta *meta, const gt_strides *strides, const 
     return first < second + its->numel && second < first + meta->numel ? PARTLY : APART;
 }
 
+static int refuse_overlap(void)
+{
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+        "single memory location. Please clone() the tensor before performing the operation.");
+    return -1;
+}
+
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
                          bool same_allowed)
 {
@@ -612,11 +621,7 @@ int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *
     Overlap overlap = overlap_of(meta, strides, other);
     if (overlap != PARTLY && (same_allowed || overlap != SAME_PLACES))
         return 0;
-    PyErr_SetString(
-        PyExc_RuntimeError,
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-        "single memory location. Please clone() the tensor before performing the operation.");
-    return -1;
+    return refuse_overlap();
 }
 
 bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
@@ -667,6 +672,25 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     return err == GT_OK ? 0 : -1;
 }
 
+int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t count)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (operands[k] == self && gt__py_meta(self)->numel)
+            return refuse_overlap();
+        if (alias && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, operands[k], false) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* self._check_apart(operands...): none of them has memory of self, as PyTorch's writes by index require. */
+static PyObject *method_check_apart(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)kwnames;
+    return gt__py_check_apart(self, args, nargs) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 /* self._check_write(operands...): the first step of an in-place method that is written in Python. */
 static PyObject *method_check_write(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -710,6 +734,7 @@ PyGetSetDef gt__py_alias_attributes[] = {
 
 PyMethodDef gt__py_alias_methods[] = {
     {.ml_name = "_is_view", .ml_meth = method_is_view, .ml_flags = METH_NOARGS, .ml_doc = "_is_view()"},
+    FAST("_check_apart", method_check_apart, "_check_apart(operands...): that none has memory of self."),
     FAST("_check_write", method_check_write, "_check_write(*operands): whether it may be written in place."),
     {.ml_name = NULL},
 };

@@ -122,8 +122,11 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
         return -1;
     }
-    bool wanted = false;
-    return gt__py_flag(value, &wanted) < 0 ? -1 : gt__py_set_requires_grad(self, wanted);
+    if (!PyBool_Check(value)) {
+        PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
+        return -1;
+    }
+    return gt__py_set_requires_grad(self, value == Py_True);
 }
 
 static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -131,8 +134,15 @@ static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_
     static const char *const names[] = {"requires_grad"};
     PyObject *values[1];
     bool wanted = true;
-    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, values) < 0 ||
-        gt__py_flag(values[0], &wanted) < 0 || gt__py_set_requires_grad(self, wanted) < 0)
+    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, values) < 0)
+        return NULL;
+    if (values[0] && !PyBool_Check(values[0]))
+        return PyErr_Format(PyExc_TypeError,
+                            "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
+                            Py_TYPE(values[0])->tp_name);
+    if (values[0])
+        wanted = values[0] == Py_True;
+    if (gt__py_set_requires_grad(self, wanted) < 0)
         return NULL;
     return Py_NewRef(self);
 }

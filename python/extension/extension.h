@@ -117,6 +117,8 @@ gt_tensor *gt__py_cut(PyObject *self); /* the same, when its client can be used 
 PyObject *gt__py_detached(PyObject *self, bool counted);
 /* Before an in-place operation on self: none of its operands may share a part of self's memory. */
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count);
+/* -1: an operand has memory of self, which PyTorch's writes by index refuse. */
+int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t count);
 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 

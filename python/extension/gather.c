@@ -207,7 +207,7 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *values, int64_t how, bool in_place)
 {
     Addressing at;
-    if (in_place && gt__py_check_operands(self, NULL, 0) < 0)
+    if (in_place && (gt__py_check_operands(self, NULL, 0) < 0 || gt__py_check_apart(self, values + 1, 2) < 0))
         return NULL;
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;

@@ -330,6 +330,13 @@ static int check_value(PyObject *self, const Key *key, PyObject *value)
     if (!key->advanced &&
         gt__py_slice_strides(self, &window, gt__index_window(key, &window, axes), axes, &meta, &strides) < 0)
         return -1;
+    /* PyTorch expands a smaller value first, and fills where a mask is true; it does not see then where the value lies. */
+    bool is_tensor = gt__py_is_tensor(value);
+    if (is_tensor && !key->advanced && !gt__meta_same_shape(&meta, gt__py_meta(value)))
+        return 0;
+    if (is_tensor && key->advanced && gt__py_meta(value)->rank == 0 &&
+        only_mask(&((TensorObject *)self)->alias->shell, key) >= 0)
+        return 0;
     return gt__py_check_operand(self, &meta, &strides, value, !key->advanced);
 }
 

@@ -229,6 +229,8 @@ static bool has_attribute(PyObject *object, const char *name)
 
 static int from_protocol(PyObject *object, gt_client *client, gt_tensor **tensor)
 {
+    if (PyBytes_Check(object) || PyByteArray_Check(object)) /* sequences, as in PyTorch */
+        return 0;
     if (PyObject_CheckBuffer(object))
         return from_buffer(object, client, tensor);
     if (has_attribute(object, "__dlpack__"))

@@ -87,6 +87,13 @@ static gt_err fit_bound(Bound *bound, gt_dtype dtype)
     return GT_OK;
 }
 
+/* Whether the row, which has doubles for its bounds, can be given this one. */
+static bool fits_double(const Bound *bound)
+{
+    return bound->kind != GT_LITERAL_INT ||
+           (bound->number.i <= INT64_C(1) << 53 && bound->number.i >= -(INT64_C(1) << 53));
+}
+
 /* PyTorch's refusals. */
 static int check_clamp(gt_dtype dtype, const Bound *low, const Bound *high)
 {
@@ -145,7 +152,9 @@ static PyObject *clamp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObje
     bool both = low.kind && high.kind; /* of two numbers, PyTorch ignores no NaN */
     if (!low.is_tensor && !high.is_tensor && check_clamp((gt_dtype)gt__py_meta(self)->dtype, &low, &high) < 0)
         return NULL;
-    if (low.is_tensor || high.is_tensor || (both && (isnan(low.value) || isnan(high.value))))
+    gt_dtype given = (gt_dtype)gt__py_meta(self)->dtype;
+    bool exact = (given != GT_INT64 && given != GT_BOOL) || (fits_double(&low) && fits_double(&high));
+    if (low.is_tensor || high.is_tensor || !exact || (both && (isnan(low.value) || isnan(high.value))))
         return bounds_tensors(self, values[0], values[1]);
     gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;
     if (!a)

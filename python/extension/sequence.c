@@ -66,6 +66,8 @@ static int nest_shape(PyObject *object, Nest *nest)
         if (nest->rank == GT_MAX_RANK || is_text(object)) {
             if (nest->rank == GT_MAX_RANK)
                 PyErr_Format(PyExc_ValueError, "too many dimensions: tensors have at most %d", GT_MAX_RANK);
+            else if (PyBytes_Check(object))
+                refuse_text(object);
             else
                 PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(object)->tp_name);
             Py_DECREF(object);
@@ -186,7 +188,8 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
     } else if (dtype == GT_BOOL) {
         *at = f != 0;
     } else {
-        if (gt__dtype_check_number(dtype, kind, value) != GT_OK) { /* PyTorch names the dtype here, not its C type */
+        if (gt__dtype_check_number(dtype, kind, value) !=
+            GT_OK) { /* PyTorch names the dtype here, not its C type */
             PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
                          gt__dtype_name(dtype));
             return -1;

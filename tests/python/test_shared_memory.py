@@ -149,3 +149,29 @@ def test_one_memory_of_two_types_is_refused():
         x = library.zeros(2, dtype=library.complex64)
         with pytest.raises(RuntimeError, match='Cannot save multiple tensors or storages that view the same data as different'):
             library.save([x, library.view_as_real(x)], io.BytesIO())
+
+
+def _put(key, value):
+    def put(library, x):
+        x[key(library, x)] = value(x)
+    return put
+
+
+@pytest.mark.parametrize('write', [
+    _put(lambda L, x: 0, lambda x: x[0, 1]), _put(lambda L, x: slice(2), lambda x: x[0]), _put(lambda L, x: 0, lambda x: x[0]),
+    _put(lambda L, x: x > 3, lambda x: x[0, 1]), _put(lambda L, x: 0, lambda x: x[0, 1:2]),
+    _put(lambda L, x: slice(3), lambda x: x[1:]), _put(lambda L, x: L.tensor([0]), lambda x: x[0]),
+    _put(lambda L, x: L.tensor([0, 1]), lambda x: x[1:3]), lambda L, x: x.scatter_(0, L.tensor([[0, 0, 0]]), x[:1]),
+    lambda L, x: x.index_copy_(0, L.tensor([0]), x[:1]), lambda L, x: x.index_add_(0, L.tensor([0]), x[3:]),
+    lambda L, x: x[:2].index_add_(0, L.tensor([0]), x[3:])])
+def test_values_that_share_memory_with_what_is_written(write):
+    made = []
+    for library in (gt, torch):
+        x = library.arange(12.).view(4, 3)
+        try:
+            write(library, x)
+        except RuntimeError as error:
+            made.append(str(error)[:100])
+        else:
+            made.append(x.tolist())
+    assert made[0] == made[1]

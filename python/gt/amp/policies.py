@@ -86,6 +86,8 @@ def _in_float32(function):
     """The function on halves made float32, and the result made half again."""
     @functools.wraps(function)
     def precise(input, *arguments, **options):
+        if not isinstance(input, _gt.Tensor):
+            raise TypeError(f"{function.__name__}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         if input.dtype not in (_gt.float16, _gt.bfloat16):
             return function(input, *arguments, **options)
         arguments = _map(arguments, _gt.Tensor.float)

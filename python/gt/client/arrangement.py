@@ -24,7 +24,9 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
     total, sections = self.shape[dim], split_size_or_sections
     if hasattr(sections, '__index__'):
         size = sections.__index__()
-        if size < 0 or (size == 0 and total):
+        if size == 0 and total:
+            raise RuntimeError(f'split_size can only be 0 if dimension size is 0, but got dimension size of {total}')
+        if size < 0:
             raise RuntimeError(f'split expects split_size be non-negative, but got split_size={size}')
         sections = [size] * (total // size) if size else [0]
         if size and (total % size or not sections):

@@ -39,6 +39,8 @@ def _reduced(kind, values, indices, dim, keepdim):
 def max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False):
     """max(): the largest element; max(dim): (values, indices); max(other): maximum; max((0, 1)): over several."""
     dim = axis if dim is None else dim
+    if isinstance(keepdim, Tensor):
+        raise TypeError('max() received an invalid combination of arguments - got (Tensor, Tensor, Tensor)')
     return _extremum(return_types.max, self, dim, keepdim or keepdims, other, Tensor.maximum, Tensor.amax,
                      Tensor.argmax, Tensor._max_of_all)
 
@@ -47,6 +49,8 @@ def max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False)
 def min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False):
     """min(): the smallest element; min(dim): (values, indices); min(other): minimum; min((0, 1)): over several."""
     dim = axis if dim is None else dim
+    if isinstance(keepdim, Tensor):
+        raise TypeError('min() received an invalid combination of arguments - got (Tensor, Tensor, Tensor)')
     return _extremum(return_types.min, self, dim, keepdim or keepdims, other, Tensor.minimum, Tensor.amin,
                      Tensor.argmin, Tensor._min_of_all)
 

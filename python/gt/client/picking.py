@@ -130,6 +130,9 @@ def _spread(self, dim, index, shape):
 _ROWS = ('scatter', 'scatter_add', 'scatter_reduce', '_add_stepwise', '_index_put')
 
 
+_APART = ('index_add', 'index_copy', 'index_fill', 'index_reduce')  # PyTorch refuses operands with memory of self
+
+
 def _written(make, suffix):
     rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
     bound = MethodType(make, rows)
@@ -137,6 +140,8 @@ def _written(make, suffix):
     def written(self, *arguments, **options):
         if suffix:
             self._check_write()
+            if make.__name__ in _APART:
+                self._check_apart(*(x for x in (*arguments, *options.values()) if isinstance(x, Tensor)))
         return bound(self, *arguments, **options)
     written.__name__, written.__wrapped__ = make.__name__ + suffix, bound
     written.__doc__ = f'{make.__name__}_(...): {make.__name__}, in place.' if suffix else make.__doc__

@@ -40,8 +40,8 @@ def renorm(self, p, dim, maxnorm):
     if not maxnorm >= 0:
         raise RuntimeError(f'renorm: expected maxnorm to be >= 0 but got {maxnorm}')
     if not self.is_floating_point() and not self.is_complex():
-        kind = self.type().rpartition('.')[2].removesuffix('Tensor')
-        raise RuntimeError(f'linalg.vector_norm: Expected a floating point or complex tensor as input. Got {kind}')
+        raise RuntimeError('linalg.vector_norm: Expected a floating point or complex tensor as input. Got '
+                           f'{self.dtype._kind}')
     if self.dtype in HALVES:
         return in_float32(renorm, self.dtype, self, p, dim, maxnorm)
     dim = axis_of(self, dim)

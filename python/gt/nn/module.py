@@ -409,6 +409,8 @@ class Module(State, _gt._Caller):
                 raise TypeError(f"to() got an unexpected keyword argument '{name}'")
         dtype = None
         for value in itertools.chain(args, kwargs.values()):
+            if value in (float, int, bool, complex) and isinstance(value, type):
+                value = gt.empty(0).to(value).dtype
             if isinstance(value, (_gt.dtype, Tensor)):
                 dtype = value.dtype if isinstance(value, Tensor) else value
             elif isinstance(value, str):
