@@ -222,6 +222,12 @@ GT_API gt_err gt_attention(gt_tensor *query, gt_tensor *key, gt_tensor *value, d
 /* Mean 0 and variance 1 over axis `first` and those after it, times weight, plus bias (their shape; either may be NULL). */
 GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps,
                             gt_tensor **out);
+/* The mean and the variance of each channel (axis 1): (2, channels), float32 for halves. Not differentiable. */
+GT_API gt_err gt_batch_moments(gt_tensor *a, gt_tensor **out);
+/* Each channel minus its mean, divided by sqrt(variance + eps), times weight, plus bias (channels; either may be NULL). of_a:
+ * the moments are gt_batch_moments of a, and the gradient of a goes through them, too. */
+GT_API gt_err gt_batch_norm(gt_tensor *a, gt_tensor *moments, gt_tensor *weight, gt_tensor *bias, bool of_a,
+                            double eps, gt_tensor **out);
 GT_API gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out);
 GT_API gt_err gt_copy(gt_tensor *a, gt_tensor **out);
 GT_API gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out); /* one size may be -1 */

@@ -107,6 +107,8 @@ static int refuse_dtype(const char *function, gt_dtype dtype)
 
 static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value, gt_tensor **out)
 {
+    if (creation->rank) /* as in PyTorch, a single number becomes infinite in halves */
+        GT_TRY(gt__dtype_check_number(creation->dtype, kind, value));
     return gt__emit_full(creation->client, creation->dtype, (unsigned)creation->rank, creation->shape, kind, value,
                          out);
 }

@@ -182,8 +182,10 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     gt_err err = GT_OK;
     if (!given) {
         bool inner = gt__signal_inner(true);
-        err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value,
-                            &fitting);
+        err = gt__dtype_check_number(dtype, kind, value);
+        if (err == GT_OK)
+            err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value,
+                                &fitting);
         gt__signal_inner(inner);
     } else if ((gt_dtype)given->meta.dtype != dtype) {
         gt_tensor_release(given);

@@ -265,6 +265,8 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
     }
     PyObject *result = a ? lay_picked(gt__py_result(err, out), self, &key) : NULL;
     gt__py_key_clear(&key);
+    if (result && gt__py_watch_key(result, object) < 0)
+        Py_CLEAR(result);
     return result;
 }
 

@@ -252,6 +252,10 @@ static void others(Attributes *a, const gt_call *call)
         put_integer(a, "axis", imm[0].i);
         put_real(a, "eps", imm[1].f);
         break;
+    case GT_FORM_BATCH_NORM:
+        put_integer(a, "elements", imm[0].i);
+        put_real(a, "eps", imm[1].f);
+        break;
     case GT_FORM_SOLVE:
         put_truth(a, "upper", imm[0].i & GT_TRIANGLE_UPPER);
         put_truth(a, "unit", imm[0].i & GT_TRIANGLE_UNIT);

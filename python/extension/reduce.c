@@ -279,7 +279,7 @@ static gt_tensor *optional_tensor(PyObject *object, int *err)
         return NULL;
     if (gt__py_is_tensor(object))
         return gt__py_hold(object);
-    PyErr_Format(PyExc_TypeError, "layer_norm(): weight and bias must be tensors or None, not %s",
+    PyErr_Format(PyExc_TypeError, "normalisation: weight and bias must be tensors or None, not %s",
                  Py_TYPE(object)->tp_name);
     *err = -1;
     return NULL;
@@ -306,6 +306,45 @@ static PyObject *method_layer_norm(PyObject *self, gt_py_args args, Py_ssize_t n
     gt_tensor_release(a);
     gt_tensor_release(weight);
     gt_tensor_release(bias);
+    return ready ? gt__py_result(err, out) : NULL;
+}
+
+static PyObject *method_batch_moments(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *a = gt__py_hold(self), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt_batch_moments(a, &out);
+    gt_tensor_release(a);
+    return gt__py_result(err, out);
+}
+
+/* For batch_norm of nn.functional. With a variance, moments are the mean, and neither is of self. */
+static PyObject *method_batch_norm(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"moments", "variance", "weight", "bias", "eps"};
+    PyObject *values[5];
+    gt_tensor *in[4] = {NULL}, *both = NULL, *out = NULL;
+    int bad = 0;
+    if (gt__py_parse("_batch_norm", args, nargs, kwnames, names, 5, 5, values) < 0)
+        return NULL;
+    double eps = PyFloat_AsDouble(values[4]);
+    if (eps == -1 && PyErr_Occurred())
+        return NULL;
+    gt_tensor *a = gt__py_hold(self);
+    for (int k = 0; k < 4; k++)
+        in[k] = optional_tensor(values[k], &bad);
+    bool ready = a && in[0] && !bad && !PyErr_Occurred();
+    gt_err err = GT_OK;
+    if (ready && in[1])
+        err = gt__channel_rows(a, in[0], 0, in[1], 1, &both);
+    if (ready && err == GT_OK)
+        err = gt_batch_norm(a, both ? both : in[0], in[2], in[3], !in[1], eps, &out);
+    gt_tensor_release(a);
+    gt_tensor_release(both);
+    for (int k = 0; k < 4; k++)
+        gt_tensor_release(in[k]);
     return ready ? gt__py_result(err, out) : NULL;
 }
 
@@ -400,6 +439,10 @@ PyMethodDef gt__py_reduce_methods[] = {
     FAST("std", method_std, "std(dim=None, *, correction=1, keepdim=False): the standard deviation."),
     FAST("argmax", method_argmax, "argmax(dim=None, keepdim=False): where the largest element is."),
     FAST("argmin", method_argmin, "argmin(dim=None, keepdim=False): where the smallest element is."),
+    NOARGS("_batch_moments", method_batch_moments,
+           "_batch_moments(): mean and variance of each channel, (2, channels)."),
+    FAST("_batch_norm", method_batch_norm,
+         "_batch_norm(moments, variance, weight, bias, eps): each channel normalised."),
     FAST("_layer_norm", method_layer_norm,
          "_layer_norm(dims, weight, bias, eps): over the last `dims` dimensions."),
     FAST("cumsum", method_cumsum, "cumsum(dim, *, dtype=None): the running sum along a dimension."),

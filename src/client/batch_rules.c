@@ -298,6 +298,30 @@ static gt_tensor *from_channels(gt_batching *f, gt_tensor *y)
     return move_axis(f, reshape(f, y, meta->rank + 1u, shape), 1, 0);
 }
 
+/* Rows of channels: (size, rows, channels) -> (rows, size * channels). */
+static gt_tensor *rows_as_channels(gt_batching *f, unsigned k)
+{
+    gt_tensor *moved = move_axis(f, whole(f, k), 0, 1);
+    if (!moved)
+        return NULL;
+    const int64_t *shape = moved->meta.shape;
+    return reshape(f, moved, 2, (int64_t[]){shape[0], shape[1] * shape[2]});
+}
+
+/* The samples of x (size, N, channels, ...) become channels; so do those of the numbers of the channels. */
+static gt_tensor *rule_channels(gt_batching *f)
+{
+    gt_tensor *in[GT_MAX_OPERANDS] = {NULL};
+    bool forward = f->ins.op == GT_OP_batch_moments || f->ins.op == GT_OP_batch_norm;
+    for (unsigned k = 0; k < f->count; k++)
+        if (f->in[k]) {
+            in[k] = k < (forward ? 1u : 2u) ? as_channels(f, k) : rows_as_channels(f, k);
+            if (!in[k])
+                return NULL;
+        }
+    return from_channels(f, emit(f, in, f->count));
+}
+
 /* Multiply the groups of the record's window by the number of samples. */
 static void widen_groups(gt_batching *f)
 {
@@ -558,6 +582,8 @@ static gt_tensor *(*const rules[])(gt_batching *) = {
     [GT_FORM_MATMUL] = rule_matmul,
     [GT_FORM_ATTENTION] = rule_attention,
     [GT_FORM_LAYER_NORM] = rule_layer_norm,
+    [GT_FORM_MOMENTS] = rule_channels,
+    [GT_FORM_BATCH_NORM] = rule_channels,
     [GT_FORM_CONV] = rule_conv,
     [GT_FORM_CONV_WEIGHT] = rule_conv_weight,
     [GT_FORM_MAX_POOL] = rule_both_whole,

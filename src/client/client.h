@@ -221,10 +221,17 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots);
 gt_err gt__emit_attention(gt_opcode op, gt_tensor *const *in, double scale, int64_t period, gt_tensor **out);
 /* layer_norm: x, weight, bias; its two backward rows: g, x, weight. Weight and bias may be NULL. */
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
+/* The rows of form BATCH_NORM: op.h has the operands and what `elements` is. The last one may be NULL. */
+gt_err gt__emit_batch_norm(gt_opcode op, gt_tensor *const *in, int64_t elements, double eps, gt_tensor **out);
+/* Two tensors (C) as one (2, C), in the dtype of x's moments; a missing one is full of a number. */
+gt_err gt__channel_rows(gt_tensor *x, gt_tensor *first, double without_first, gt_tensor *second,
+                        double without_second, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
 /* gt_matmul, but the product of halves is float32. */
 gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* a @ b + bias of one dtype, rounded once. */
+gt_err gt__emit_biased_product(gt_tensor *a, gt_tensor *b, gt_tensor *bias, gt_tensor **out);
 /* gt_take with indices of another kind. */
 gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */

@@ -187,6 +187,7 @@ static bool define(gt_client *client, gt_template *template)
     if (hot->named[number])
         hot->named[number]->number = 0;
     hot->named[number] = NULL;
+    gt__path_mark(definition, template->at_leave || hot->recording.region);
     bool sent = send_definition(client, number, definition, slots);
     free(definition);
     if (!sent)
@@ -262,7 +263,7 @@ static void see_staged(gt_hotpath *hot, const gt_template *template, uint32_t fi
         if (record->ins.op >= GT_OP_FIRST_CONTROL || record->ins.op == GT_OP_upload)
             break; /* the last one */
         gt_canonical canonical = k < fitted ? template->canonical[k] : gt__canonical(record);
-        if (!gt__detector_follow_record(detector, canonical))
+        if (!gt__detector_follow_record(detector, canonical.shape))
             told &= !gt__detector_see(detector, canonical, template->live[k], 0, 0);
     }
     detector->told &= told;
@@ -579,15 +580,16 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
         hold_other(client, slots);
         return true;
     }
-    gt_canonical canonical = gt__canonical(record);
-    if (hot->entry[canonical.shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING &&
-        begin(client, record, slots, canonical.shape))
+    uint32_t shape = gt__canonical_shape(record);
+    if (hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING && begin(client, record, slots, shape))
         return true;
     hot->stats.instructions++;
     if (hot->recording.region)
-        gt__region_record(client, record, slots, canonical, work);
+        gt__region_record(client, record, slots, gt__canonical(record), work);
+    else if (gt__detector_follow_record(&hot->detector, shape))
+        hot->ended = NULL;
     else
-        gt__hotpath_watch(client, record, slots, canonical, work);
+        gt__hotpath_watch(client, record, slots, gt__canonical(record), work);
     return false;
 }
 

@@ -160,8 +160,6 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
     hot->ended = NULL;
     if (!hot->automatic)
         return;
-    if (gt__detector_follow_record(&hot->detector, canonical))
-        return;
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
         gt__hotpath_stop_learning(hot);
     bool found = gt__detector_see(&hot->detector, canonical, client->live, work, 0);
@@ -173,5 +171,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
         hot->segment_next = 0;
         if (hot->segments)
             hot->state = GT_HOT_LEARNING;
+        else
+            gt__detector_idle(&hot->detector);
     }
 }

@@ -186,6 +186,68 @@ gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first
     return gt__emit_layer_norm(GT_OP_layer_norm, (gt_tensor *[]){a, weight, bias}, first, eps, out);
 }
 
+gt_err gt__emit_batch_norm(gt_opcode op, gt_tensor *const *in, int64_t elements, double eps, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(elements), imm_f(eps)}};
+    if (!in[2]) { /* weight 1, bias 0 */
+        prototype.literals = GT_LITERAL_FLOAT << 4;
+        prototype.literal[2] = imm_f(1);
+    }
+    return gt__emit(in[0]->client, prototype, NULL, in, 3, out);
+}
+
+gt_err gt_batch_moments(gt_tensor *a, gt_tensor **out)
+{
+    GT_ARGUMENTS(out, a);
+    return emit_one(GT_OP_batch_moments, a, imm_i(0), imm_i(0), 0, out);
+}
+
+/* Numbers of the channels as a row (1, channels) of the dtype; a missing tensor is full of `value`. */
+static gt_err channel_row(gt_tensor *a, gt_client *client, gt_dtype dtype, int64_t channels, double value,
+                          gt_tensor **out)
+{
+    if (!a)
+        return gt_full(client, dtype, 2, (int64_t[]){1, channels}, value, out);
+    gt_tensor *wide = NULL;
+    if (a->meta.dtype != dtype) {
+        GT_TRY(gt_cast(a, dtype, &wide));
+        a = wide;
+    }
+    gt_err err = gt_reshape(a, 2, (int64_t[]){1, channels}, out);
+    gt_tensor_release(wide);
+    return err;
+}
+
+gt_err gt__channel_rows(gt_tensor *x, gt_tensor *first, double without_first, gt_tensor *second,
+                        double without_second, gt_tensor **out)
+{
+    gt_dtype dtype = x->meta.dtype == GT_FLOAT64 ? GT_FLOAT64 : GT_FLOAT32;
+    gt_tensor *row[2] = {NULL, NULL};
+    gt_err err = channel_row(first, x->client, dtype, x->meta.shape[1], without_first, &row[0]);
+    if (err == GT_OK)
+        err = channel_row(second, x->client, dtype, x->meta.shape[1], without_second, &row[1]);
+    if (err == GT_OK)
+        err = gt_cat(row, 2, 0, out);
+    gt_tensor_release(row[0]);
+    gt_tensor_release(row[1]);
+    return err;
+}
+
+gt_err gt_batch_norm(gt_tensor *a, gt_tensor *moments, gt_tensor *weight, gt_tensor *bias, bool of_a, double eps,
+                     gt_tensor **out)
+{
+    GT_ARGUMENTS(out, a, moments);
+    if (a->meta.rank < 2)
+        return gt__fail(GT_ERR_VALUE, "batch_norm: expected a tensor of at least 2 dimensions, but got one of %u",
+                        (unsigned)a->meta.rank);
+    gt_tensor *affine = NULL;
+    if (weight || bias)
+        GT_TRY(gt__channel_rows(a, weight, 1, bias, 0, &affine));
+    gt_err err = gt__emit_batch_norm(GT_OP_batch_norm, (gt_tensor *[]){a, moments, affine}, of_a, eps, out);
+    gt_tensor_release(affine);
+    return err;
+}
+
 gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a);
@@ -248,8 +310,8 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_full, dtype, (int)rank, shape, &prototype, &tail));
-    if (kind == GT_LITERAL_FLOAT || dtype != GT_INT64)
-        GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? value.f : (double)value.i));
+    if (!gt__dtype_is_half(dtype)) /* PyTorch refuses them in some functions, and makes them infinite in others */
+        GT_TRY(gt__dtype_check_number(dtype, kind, value));
     /* The record carries a double for floats and an integer for the rest. */
     if (gt__dtype_is_inexact(dtype) && kind != GT_LITERAL_FLOAT)
         value.f = (double)value.i;
@@ -367,6 +429,12 @@ gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
     gt_instruction prototype = {.op = GT_OP_matmul, .imm = {imm_i(GT_PRODUCT_WIDE)}};
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+}
+
+gt_err gt__emit_biased_product(gt_tensor *a, gt_tensor *b, gt_tensor *bias, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_linear, .imm = {imm_i(GT_PRODUCT_EXACT)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b, bias}, 3, out);
 }
 
 gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,

@@ -40,11 +40,19 @@ typedef enum gt_opcode {
  *   SOFTMAX     a             axis.i
  *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
  *   MATMUL      a b           gt_product_kind.i
+ *   LINEAR      a b bias      gt_product_kind.i                 b is a matrix
  *   SPARSE      index a b     rows.i (sparse_mm)  1 = the second index row names rows (sparse_mm); ops.def has the shapes
  *   ATTENTION   q k v         scale.f             period.i      (attention.h)
  *   FFT         a             (fft.h)             scale.f
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
+ *   MOMENTS     x                                               float32 of halves
+ *   BATCH_NORM  x m w         1: m is of x        eps.f         (2,C), float32 for halves: batch_moments of x, or others;
+ *                                                               weight and bias, or a literal: 1 and 0
+ *               g x m                             eps.f         (batch_norm_backward_affine)
+ *               g x s         elements.i          eps.f         (batch_norm_backward) of a channel, or 0: m is not of x.
+ *                                                               s (2 to 6,C): m, then w unless it is a literal, then, if m is
+ *                                                               of x, what batch_norm_backward_affine gives
  *   CONV        x weight bias gt_product_kind.i                 window (window.h); rank spatial axes; x is (N,C,...), weight
  *                                                               (Cout,C/groups,...), bias (Cout) or a literal 0
  *   CONV_WEIGHT y x           gt_product_kind.i                 window; the result is a weight
@@ -102,10 +110,13 @@ typedef enum gt_form {
     GT_FORM_SOFTMAX,
     GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
+    GT_FORM_LINEAR,
     GT_FORM_SPARSE,
     GT_FORM_ATTENTION,
     GT_FORM_FFT,
     GT_FORM_LAYER_NORM,
+    GT_FORM_MOMENTS,
+    GT_FORM_BATCH_NORM,
     GT_FORM_CONV,
     GT_FORM_CONV_WEIGHT,
     GT_FORM_MAX_POOL,
@@ -274,9 +285,7 @@ const char *
 gt__dtype_kind(gt_dtype dtype); /* "Float", as in PyTorch's messages and the names of its typed tensors */
 const char *gt__dtype_c_name(gt_dtype dtype); /* "float", as in some others of its messages */
 
-/* Can a number that the user wrote be an element of this dtype? GT_ERR_VALUE where an integer dtype would wrap it. As in
- * PyTorch -1 may be written for a uint8, and floats lose digits or become infinite. */
-gt_err gt__dtype_check_number(gt_dtype dtype, double number);
+const char *gt__dtype_scalar_name(gt_dtype dtype); /* "int8_t", as in those about numbers */
 
 /* PyTorch's promotion of two tensor dtypes (no dimension or scalar rules). */
 gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b);

@@ -12,6 +12,29 @@ static gt_err run_power_literal(gt_tensor **in, gt_tensor **out)
     return gt_pow_scalar(in[0], 2.5, out);
 }
 
+static gt_err run_batch_norm(gt_tensor **in, gt_tensor **out)
+{
+    gt_tensor *moments;
+    gt_err err = gt_batch_moments(in[0], &moments);
+    if (err)
+        return err;
+    err = gt_batch_norm(in[0], moments, in[1], in[2], true, 0.1, out);
+    gt_tensor_release(moments);
+    return err;
+}
+
+/* Without weight and bias, and with moments that are not of the input. */
+static gt_err run_batch_norm_fixed(gt_tensor **in, gt_tensor **out)
+{
+    gt_tensor *moments;
+    gt_err err = gt_full(gt_tensor_client(in[0]), gt_tensor_dtype(in[0]), 2, (int64_t[]){2, 2}, 0.5, &moments);
+    if (err)
+        return err;
+    err = gt_batch_norm(in[0], moments, NULL, NULL, false, 0.1, out);
+    gt_tensor_release(moments);
+    return err;
+}
+
 static gt_err run_layer_norm(gt_tensor **in, gt_tensor **out)
 {
     return gt_layer_norm(in[0], in[1], in[2], 1, 0.1, out);
@@ -220,6 +243,8 @@ static const function others[] = {
     LINALG_FUNCTIONS{.name = "power of a literal", .run = run_power_literal, .inputs = {{2, {2, 3}}}},
     {.name = "attention", .run = run_attention, .inputs = {{3, {2, 2, 3}}, {3, {2, 4, 3}}, {3, {2, 4, 2}}}},
     {.name = "attention, causal", .run = run_attention_causal, .inputs = {{2, {4, 3}}, {2, {3, 3}}, {2, {3, 2}}}},
+    {.name = "batch_norm", .run = run_batch_norm, .inputs = {{3, {2, 2, 3}}, {1, {2}}, {1, {2}}}},
+    {.name = "batch_norm_fixed", .run = run_batch_norm_fixed, .inputs = {{3, {2, 2, 3}}}},
     {.name = "layer_norm", .run = run_layer_norm, .inputs = {{3, {2, 2, 3}}, {2, {2, 3}}, {2, {2, 3}}}},
     {.name = "matmul", .run = run_matmul, .inputs = {{2, {2, 3}}, {2, {3, 4}}}},
     {.name = "matmul, batches", .run = run_matmul, .inputs = {{3, {2, 2, 3}}, {2, {3, 2}}}},

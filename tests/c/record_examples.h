@@ -142,6 +142,11 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(b, GT_FLOAT32, 4, 5);
         META(&e->expected, dtype, 2, 3, 5);
         break;
+    case GT_FORM_LINEAR:
+        META(b, GT_FLOAT32, 4, 5);
+        META(c, GT_FLOAT32, 5);
+        META(&e->expected, dtype, 2, 3, 5);
+        break;
     case GT_FORM_SPARSE:
         META(a, GT_INT64, 2, 5);
         if (ins->op == GT_OP_sparse_mm)
@@ -177,6 +182,18 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         if (ins->op == GT_OP_layer_norm_backward_weight)
             expect_shape(e, dtype, c);
         ins->imm[0].i = 1;
+        ins->imm[1].f = 1e-5;
+        break;
+    case GT_FORM_MOMENTS:
+        META(&e->expected, GT_FLOAT32, 2, 3);
+        break;
+    case GT_FORM_BATCH_NORM:
+        META(b, GT_FLOAT32, 2, 3, 4);
+        META(c, GT_FLOAT32, 2, 3);
+        if (ins->op == GT_OP_batch_norm)
+            *b = *c;
+        if (ins->op == GT_OP_batch_norm_backward_affine)
+            expect_shape(e, dtype, c);
         ins->imm[1].f = 1e-5;
         break;
     case GT_FORM_SAMPLE:

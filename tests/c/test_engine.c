@@ -220,6 +220,28 @@ static void generate_matmul(gt_opcode op)
     }
 }
 
+static void generate_linear(gt_opcode op)
+{
+    static const shape products[][3] = {
+        {{1, 4}, {2, 4, 5}, {1, 5}},         {{2, 3, 4}, {2, 4, 5}, {1, 5}},    {{3, 2, 3, 4}, {2, 4, 5}, {1, 5}},
+        {{2, 0, 4}, {2, 4, 3}, {1, 3}},      {{2, 3, 0}, {2, 0, 2}, {1, 2}},    {{2, 1, 4}, {2, 4, 1}, {1, 1}},
+        {{2, 65, 72}, {2, 72, 40}, {1, 40}}, {{3, 0, 3, 4}, {2, 4, 5}, {1, 5}}, {{2, 9, 8}, {2, 8, 16}, {1, 16}},
+    };
+    for (int dtype = GT_FLOAT16; dtype < GT_REAL_DTYPES; dtype++)
+        for (int k = 0; k < COUNT(products); k++)
+            for (int how = 0; how < LAYOUTS * LAYOUTS; how++) {
+                tensor a = tensor_new((gt_dtype)dtype, products[k][0], (layout)(how % LAYOUTS), PLAIN);
+                tensor b = tensor_new((gt_dtype)dtype, products[k][1], (layout)(how / LAYOUTS), PLAIN);
+                tensor bias = tensor_new((gt_dtype)dtype, products[k][2], (layout)(how % LAYOUTS), PLAIN);
+                operation o = operation_new(op, 3, &a, &b, &bias);
+                o.terms = 16 * (double)(products[k][0][products[k][0][0]] + 2);
+                run_case(&o);
+                tensor_free(&a);
+                tensor_free(&b);
+                tensor_free(&bias);
+            }
+}
+
 static void attention_case(gt_opcode op, const tensor *q, const tensor *k, const tensor *v, int64_t period)
 {
     operation o = operation_new(op, 3, q, k, v);
@@ -332,6 +354,61 @@ static void generate_layer_norm(gt_opcode op)
     each_wide_matrix(op, layer_norm_case);
 }
 
+/* Positive numbers in the second row: variances. */
+static tensor moments_new(gt_dtype dtype, int64_t rows, int64_t channels, layout how)
+{
+    tensor moments = tensor_new(dtype, (shape){2, rows, channels}, how, PLAIN);
+    for (int64_t k = channels; k < 2 * channels; k++)
+        gt__reference_put_real(&moments.view, k, fabs(gt__reference_real(&moments.view, k)) + 0.25);
+    return moments;
+}
+
+static void batch_norm_case(gt_opcode op, const tensor *a)
+{
+    const gt_meta *meta = &a->view.meta;
+    if (meta->rank < 2 || !gt__dtype_is_float((gt_dtype)meta->dtype))
+        return;
+    gt_dtype wide = meta->dtype == GT_FLOAT64 ? GT_FLOAT64 : GT_FLOAT32;
+    layout how = (layout)draw_integer(0, LAYOUTS);
+    bool forward = op == GT_OP_batch_norm, of_x = draw_integer(0, 2);
+    int64_t rows = op != GT_OP_batch_norm_backward ? 2 : 2 * draw_integer(1 + of_x, 3 + of_x);
+    shape whole = {meta->rank};
+    for (int k = 0; k < meta->rank; k++)
+        whole[k + 1] = meta->shape[k];
+    tensor moments = moments_new(wide, rows, meta->shape[1], how);
+    tensor affine = tensor_new(wide, (shape){2, 2, meta->shape[1]}, how, PLAIN);
+    tensor gradient = tensor_new((gt_dtype)meta->dtype, whole, how, PLAIN);
+    operation o = op == GT_OP_batch_moments ? operation_new(op, 1, a, NULL, NULL)
+                  : forward                 ? operation_new(op, 3, a, &moments, &affine)
+                                            : operation_new(op, 3, &gradient, a, &moments);
+    o.ins.imm[0].i = forward ? of_x : op == GT_OP_batch_norm_backward && of_x ? meta->numel / meta->shape[1] : 0;
+    o.ins.imm[1].f = 0.1;
+    o.terms = (double)meta->numel + 64;
+    run_case(&o);
+    if (forward) {
+        set_literal(&o, 2, GT_LITERAL_FLOAT, (gt_imm){.f = 1});
+        run_case(&o);
+    }
+    tensor_free(&moments);
+    tensor_free(&affine);
+    tensor_free(&gradient);
+}
+
+/* Planes that vectors divide, planes that they do not, planes of one element, and channels that take several blocks. */
+static void generate_batch_norm(gt_opcode op)
+{
+    static const shape planes[] = {{3, 3, 5, 49},   {4, 2, 3, 4, 4}, {2, 65, 7},   {2, 40, 72},       {3, 2, 9, 2},
+                                   {3, 3, 2, 2048}, {3, 5, 3, 12},   {2, 2100, 2}, {5, 2, 2, 3, 2, 5}};
+    each_tensor(op, PLAIN, batch_norm_case);
+    for (unsigned k = 0; k < sizeof planes / sizeof *planes; k++)
+        for (int dtype = GT_FLOAT16; dtype < GT_COMPLEX64; dtype++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                tensor a = tensor_new((gt_dtype)dtype, planes[k], (layout)how, PLAIN);
+                batch_norm_case(op, &a);
+                tensor_free(&a);
+            }
+}
+
 /* ---- draws with given probabilities -------------------------------------------------------------------------- */
 
 static void sample_case(gt_opcode op, const tensor *a)
@@ -434,7 +511,10 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_SOFTMAX] = generate_softmax,
     [GT_FORM_SOFTMAX_BACKWARD] = generate_softmax_backward,
     [GT_FORM_MATMUL] = generate_matmul,
+    [GT_FORM_LINEAR] = generate_linear,
     [GT_FORM_LAYER_NORM] = generate_layer_norm,
+    [GT_FORM_MOMENTS] = generate_batch_norm,
+    [GT_FORM_BATCH_NORM] = generate_batch_norm,
     [GT_FORM_CONV] = generate_conv,
     [GT_FORM_ATTENTION] = generate_attention,
     [GT_FORM_SPARSE] = generate_sparse,

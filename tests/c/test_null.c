@@ -52,6 +52,8 @@
     F(fft, "to", p[0], 1, false, 1, p[1])                                                                         \
     F(fft_real, "to", p[0], 1, 0, false, 1, p[1])                                                                 \
     F(fft_to_real, "to", p[0], 1, 0, false, false, 1, p[1])                                                       \
+    F(batch_moments, "to", p[0], p[1])                                                                            \
+    F(batch_norm, "tt?t?to", p[0], p[1], p[2], p[3], true, 1e-5, p[4])                                            \
     F(layer_norm, "t?t?to", p[0], p[1], p[2], 1, 1e-5, p[3])                                                      \
     F(cast, "to", p[0], GT_FLOAT64, p[1])                                                                         \
     F(copy, "to", p[0], p[1])                                                                                     \

@@ -19,7 +19,7 @@ _FP32_LOSSES = (
 # What the floats of a function become: 'lower', 'fp32' or 'widest'; 'keep': its own operations are not cast.
 CPU = {
     **dict.fromkeys(_FP32_LOSSES, 'fp32'),
-    **dict.fromkeys(('addmm', 'addbmm', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot'), 'lower'),
+    **dict.fromkeys(('addmm', 'addbmm', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot', '_biased'), 'lower'),
     **dict.fromkeys(('avg_pool3d', 'cdist', 'grid_sample', 'nanquantile', 'quantile', 'trace', 'matrix_rank', 'cond',
                      'pinverse', 'lstsq', 'cholesky_inverse', 'cholesky_solve', 'ormqr', 'geqrf', 'orgqr', 'matrix_exp',
                      'tensorinv', 'tensorsolve', 'stft', 'fft', 'ifft', 'fft2', 'ifft2', 'fftn', 'ifftn', 'rfft', 'irfft',
@@ -31,7 +31,7 @@ CPU = {
 CUDA = {
     **dict.fromkeys(_FP32_LOSSES, 'fp32'),
     **dict.fromkeys(('addmm', 'addbmm', 'addmv', 'addr', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot',
-                     'chain_matmul', 'multi_dot', 'lstm_cell', 'gru_cell', 'rnn_tanh_cell', 'rnn_relu_cell'), 'lower'),
+                     'chain_matmul', 'multi_dot', 'lstm_cell', 'gru_cell', 'rnn_tanh_cell', 'rnn_relu_cell', '_biased'), 'lower'),
     **dict.fromkeys(('cdist', 'cosine_similarity', 'dist', 'erfinv', 'pdist', 'renorm', 'group_norm', 'layer_norm',
                      'interpolate', 'upsample', 'vector_norm', 'matrix_norm', 'pairwise_distance'), 'fp32'),
     **dict.fromkeys(('addcdiv', 'addcmul', 'bilinear', 'cross', 'dot', 'vdot', 'grid_sample', 'index_put', 'tensordot'), 'widest'),
@@ -78,19 +78,18 @@ def _run(function, name, arguments, options):
             _gt._set_autocast(device, on, dtype)
 
 
-# Normalisations compute half precision in float32; the result has the dtype of the input, whatever weight and bias have.
-_NORMS = {'batch_norm': 1, 'instance_norm': 1, 'group_norm': None, 'layer_norm': None}
+# These normalisations compute half precision in float32; the result has the dtype of the input, whatever weight and bias have.
+_NORMS = 'group_norm', 'layer_norm'
 
 
-def _in_float32(function, first):
-    """The function on halves made float32 (the first arguments only, or all), and the result made half again."""
+def _in_float32(function):
+    """The function on halves made float32, and the result made half again."""
     @functools.wraps(function)
     def precise(input, *arguments, **options):
         if input.dtype not in (_gt.float16, _gt.bfloat16):
             return function(input, *arguments, **options)
-        if first is None:
-            arguments = _map(arguments, _gt.Tensor.float)
-            options = {key: _map(value, _gt.Tensor.float) for key, value in options.items()}
+        arguments = _map(arguments, _gt.Tensor.float)
+        options = {key: _map(value, _gt.Tensor.float) for key, value in options.items()}
         return function(input.float(), *arguments, **options).to(input.dtype)
     return precise
 
@@ -99,7 +98,7 @@ def wrap(function, name=None):
     """The function, cast under autocast as the lists say for this name."""
     name = name or function.__name__
     if name in _NORMS:
-        function = _in_float32(function, _NORMS[name])
+        function = _in_float32(function)
 
     @functools.wraps(function)
     def casting(*arguments, **options):

@@ -497,6 +497,8 @@ def pad(input, pad, mode='constant', value=None):
     sides = [(0, 0)] * (input.ndim - len(pad) // 2)
     sides += reversed([(pad[k], pad[k + 1]) for k in range(0, len(pad), 2)])
     if mode == 'constant':
+        if value is not None and not isinstance(value, Tensor):
+            value = input._fit(value if isinstance(value, complex) else float(value))
         return _pad_constant(input, sides, 0 if value is None else value)
     if mode not in ('reflect', 'replicate', 'circular'):
         raise NotImplementedError(f'Unrecognised padding mode {mode}')

@@ -80,6 +80,43 @@ def layer_norm_backward_weight(self, out, g, x, weight, axis, eps):
     return np.sum(self.array(g).reshape(h.shape) * h, 0).reshape(out.shape)
 
 
+def of_channels(self, rows, x):
+    """Rows of numbers of the channels, each to be broadcast against x, in float64."""
+    return self.array(rows).astype(np.float64).reshape(-1, 1, x.shape[1], *(1,) * (len(x.shape) - 2))
+
+
+def batch_moments(self, out, x):
+    if not x.numel:
+        return NotImplemented
+    x = self.array(x).astype(np.float64)
+    axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+    return np.stack([np.mean(x, axes), np.var(x, axes)])
+
+
+def batch_norm(self, out, x, moments, affine, elements, eps):
+    mean, variance = of_channels(self, moments, x)
+    h = (self.array(x) - mean) / np.sqrt(variance + eps)
+    if isinstance(affine, (bool, int, float)):
+        return h
+    weight, bias = of_channels(self, affine, x)
+    return h * weight + bias
+
+
+def batch_norm_backward_affine(self, out, g, x, moments, elements, eps):
+    mean, variance = of_channels(self, moments, x)
+    g, h = self.array(g).astype(np.float64), (self.array(x) - mean) / np.sqrt(variance + eps)
+    axes = tuple(axis for axis in range(h.ndim) if axis != 1)
+    return np.stack([np.sum(g * h, axes), np.sum(g, axes)])
+
+
+def batch_norm_backward(self, out, g, x, rows, elements, eps):
+    mean, variance, *others = of_channels(self, rows, x)
+    g, scale = self.array(g).astype(np.float64), 1 / np.sqrt(variance + eps)
+    if elements:
+        g = g - others[-1] / elements - (self.array(x) - mean) * scale * others[-2] / elements
+    return g * scale * (others[0] if len(others) == (4 if elements else 2) else 1)
+
+
 # ---- windows --------------------------------------------------------------------------------------------------------
 
 
@@ -281,5 +318,6 @@ def col2im(self, out, columns, kernel, strides, padding, dilation, windows, **_w
 
 
 METHODS = {name: globals()[name] for name in (
-    'attention attention_backward layer_norm layer_norm_backward layer_norm_backward_weight conv conv_input conv_weight max_pool '
+    'attention attention_backward layer_norm layer_norm_backward layer_norm_backward_weight batch_moments batch_norm '
+    'batch_norm_backward batch_norm_backward_affine conv conv_input conv_weight max_pool '
     'max_pool_index max_pool_input avg_pool avg_pool_input im2col col2im').split()}

@@ -83,6 +83,46 @@ def layer_norm_backward_weight(self, out, g, x, weight, axis, eps):
     return normalised(g, x, weight, axis, eps, [False, True, False])[1].reshape(out.shape)
 
 
+def of_channels(rows, x):
+    """Rows of numbers of the channels, each to be broadcast against x."""
+    return rows.reshape(-1, 1, x.shape[1], *(1,) * (x.ndim - 2))
+
+
+def batch_moments(self, out, x):
+    x = self.operand(x, self.tensor(out).dtype)
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    return torch.stack([x.mean(axes), x.var(axes, correction=0)])
+
+
+def batch_norm(self, out, x, moments, affine, elements, eps):
+    moments = self.tensor(moments)
+    x = self.operand(x, moments.dtype)
+    mean, variance = of_channels(moments, x)
+    h = (x - mean) * (variance + eps).rsqrt()
+    if isinstance(affine, (bool, int, float)):
+        return h
+    weight, bias = of_channels(self.tensor(affine), x)
+    return h * weight + bias
+
+
+def batch_norm_backward_affine(self, out, g, x, moments, elements, eps):
+    moments = self.tensor(moments)
+    g, x = self.operand(g, moments.dtype), self.operand(x, moments.dtype)
+    mean, variance = of_channels(moments, x)
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    return torch.stack([(g * (x - mean)).sum(axes) * (moments[1] + eps).rsqrt(), g.sum(axes)])
+
+
+def batch_norm_backward(self, out, g, x, rows, elements, eps):
+    rows = self.tensor(rows)
+    g, x = self.operand(g, rows.dtype), self.operand(x, rows.dtype)
+    mean, variance, *others = of_channels(rows, x)
+    scale = (variance + eps).rsqrt()
+    if elements:
+        g = g - others[-1] / elements - (x - mean) * scale * others[-2] / elements
+    return g * scale * (others[0] if len(others) == (4 if elements else 2) else 1)
+
+
 # ---- convolutions ---------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +307,7 @@ def col2im(self, out, columns, kernel, strides, padding, dilation, windows, **_w
 
 def install(engine, _dtypes):
     """Give the class a method for each row."""
-    for name in ('attention attention_backward layer_norm layer_norm_backward layer_norm_backward_weight conv conv_input '
+    for name in ('attention attention_backward layer_norm layer_norm_backward layer_norm_backward_weight batch_moments batch_norm '
+                 'batch_norm_backward batch_norm_backward_affine conv conv_input '
                  'conv_weight max_pool max_pool_index max_pool_input avg_pool avg_pool_input im2col col2im').split():
         setattr(engine, name, globals()[name])

@@ -172,21 +172,41 @@ def hardswish(input, inplace=False):
     return input.hardswish_() if inplace else input.hardswish()
 
 
+def _kind(input):
+    """The dtype's name in PyTorch's messages: 'Float', 'Long'."""
+    return input.type().rpartition('.')[2].removesuffix('Tensor')
+
+
+def _check_kernel(input, kernel):
+    """PyTorch has these kernels for floating dtypes only."""
+    if not input.is_floating_point():
+        raise NotImplementedError(f'"{kernel}" not implemented for {_kind(input)!r}')
+
+
 def threshold(input, threshold, value, inplace=False):
     """x where larger than the threshold, else the value."""
-    larger = (input.float() if input.dtype in _HALVES else input) > threshold
-    return _stored(input, where(larger, input, float(value) if input.is_floating_point() else int(value)), inplace)
+    if input.dtype == _gt.bool or input.is_complex():
+        raise NotImplementedError(f'"threshold_cpu" not implemented for {_kind(input)!r}')
+    threshold, value = input._fit(threshold), input._fit(value)
+    larger = ~((input.float() if input.dtype in _HALVES else input) <= threshold)  # also NaN
+    return _stored(input, where(larger, input, value), inplace)
 
 
 def hardshrink(input, lambd=0.5):
     """0 between ±lambd, else x."""
+    _check_kernel(input, 'hardshrink_cpu')
+    lambd = input._fit(lambd)
     return where(input.abs() <= lambd, 0.0, input)
 
 
 def softshrink(input, lambd=0.5):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
+    _check_kernel(input, 'softshrink_check')
     if not lambd >= 0:
         raise RuntimeError(f'lambda must be greater or equal to 0, but found to be {lambd}.')
+    largest = gt.finfo(input.dtype).max
+    if lambd > largest:
+        raise RuntimeError(f'lambda must be in range [0, {largest:g}] for input dtype {_kind(input)}, but found {lambd:g}')
     return input - input.clamp(-lambd, lambd)
 
 
@@ -270,10 +290,15 @@ def linear(input, weight, bias=None):
     if output is not None:
         return output
     _check_linear(input, weight, bias)
-    output = input @ weight.t()
-    if bias is None:
+    return input @ weight.t() if bias is None else _biased(input, weight, bias)
+
+
+def _biased(input, weight, bias):
+    """linear() with a bias, after autocast: halves are rounded once, as in PyTorch."""
+    output = _gt._linear(input, weight, bias) if _autocasting else None
+    if output is not None:
         return output
-    bias = bias.to(output.dtype) if _autocasting else bias
+    output = input @ weight.t()
     return output + (bias if bias.shape == output.shape[-1:] else bias.expand(output.shape))
 
 

@@ -228,13 +228,13 @@ def _picked(scores, target, weight, ignore_index):
                            f'tensor of shape: {list(weight.shape)}')
     if target.dtype not in (gt.int64, gt.uint8):
         raise RuntimeError(f'expected scalar type Long but found {target.dtype._kind}')
-    target = target.long()  # ignore_index may be no uint8
+    given, target = target, target.long()  # ignore_index may be no uint8
     bad = target._outside(0, classes - 1, ignore_index)
     if bad is not None and bad != ignore_index:
         raise IndexError(f'Target {bad} is out of bounds.')
     weights = counted = target != ignore_index
     index = (target * counted).long()
-    losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)
+    losses = (-scores.gather(dim, index.unsqueeze(dim)).squeeze(dim))._watch(given)
     if weight is not None:
         weights = weight._pick_rows(0, index) * counted
         losses = losses * weights

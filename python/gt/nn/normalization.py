@@ -1,8 +1,11 @@
 """Normalisation as functions, with torch.nn.functional's arguments; norm.py has the modules."""
 
+import math
+
 import gt
 from gt import _gt
 from gt.client.arrangement import pad
+from gt.client.halves import HALVES
 from gt.nn.spatial import avg_pool2d
 
 
@@ -10,12 +13,6 @@ def _affine(input, weight, bias):
     if weight is not None:
         input = input * weight
     return input if bias is None else input + bias
-
-
-def _scaled(centered, variance, weight, bias):
-    """centered / sqrt(variance) * weight + bias. The factors of a channel become one first, which saves passes over the input."""
-    scale = variance.rsqrt()
-    return _affine(centered, scale if weight is None else scale * weight, bias)._packed()
 
 
 def _trailing(input, normalized_shape):
@@ -65,27 +62,41 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return _affine(groups.reshape(input.shape), _per_channel(_dense(weight), input), _per_channel(bias, input))
 
 
+def _check_channels(input, **tensors):
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.numel() != input.shape[1]:
+            raise RuntimeError(f'{name} should contain {input.shape[1]} elements not {tensor.numel()}')
+
+
+def _follow(running, value, momentum):
+    """Move running values towards those of a batch. The momentum may be a tensor."""
+    value = value if value.dtype == running.dtype else value.to(running.dtype)
+    running._become(running * (1 - momentum) + value * momentum if isinstance(momentum, gt.Tensor)
+                    else running.lerp(value, momentum))
+
+
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
     if input.ndim < 2 and not input.numel():
         return input.clone()
-    weight, bias = _per_channel(weight, input), _per_channel(bias, input)
+    if (running_mean is None) != (running_var is None) and training:
+        raise ValueError('running_mean and running_var must either both be None or neither be None')
+    _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
-        centered = input - _per_channel(running_mean, input)
-        return _scaled(centered, _per_channel(running_var, input) + eps, weight, bias)
-    count = input.numel() // input.shape[1]
+        for name, tensor in (('running_mean', running_mean), ('running_var', running_var)):
+            if tensor is None:
+                raise RuntimeError(f'{name} must be defined in evaluation mode')
+        return input._batch_norm(running_mean, running_var, weight, bias, eps)
+    count = input.numel() // max(input.shape[1], 1)
     if count == 1:
         raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
                          f'{list(input.shape)})')
-    dims = (0, *range(2, input.ndim))
-    mean = input.mean(dims, True)
-    centered = input - mean
-    variance = centered.square().mean(dims, True)
+    moments = input._batch_moments()
     if running_mean is not None:
-        running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
-        running_var._become(running_var * (1 - momentum)
-                            + variance.detach().flatten() * (momentum * (count / (count - 1))))
-    return _scaled(centered, variance + eps, weight, bias)
+        with gt.no_grad():
+            _follow(running_mean, moments[0], momentum)
+            _follow(running_var, moments[1] * (count / (count - 1)), momentum)
+    return input._batch_norm(moments, None, weight, bias, eps)
 
 
 def _check_instances(input):
@@ -101,14 +112,20 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
             raise RuntimeError('Expected running_mean and running_var to be defined when use_input_stats is false')
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     _check_instances(input)
+    if running_mean is None and weight is None and bias is None and input.dtype not in HALVES:
+        return group_norm(input, input.shape[1], None, None, eps)  # one pass
+    samples, channels = input.shape[:2]
+    elements = math.prod(input.shape[2:])
+    rows = _dense(input).reshape(1, samples * channels, elements)  # each sample has channels of its own
+    moments = rows._batch_moments()
     if running_mean is not None:
         with gt.no_grad():
-            samples = input.detach().flatten(2)
-            mean, variance = samples.mean((0, 2)), samples.var(2).mean(0)
-            running_mean._become(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
-            running_var._become(running_var * (1 - momentum) + variance.to(running_var.dtype) * momentum)
-    weight = weight if weight is None else _gt._copied(weight)  # PyTorch repeats it for each sample
-    return group_norm(input, input.shape[1], weight, bias, eps)
+            mean, variance = moments.reshape(2, samples, channels).mean(1)
+            _follow(running_mean, mean, momentum)
+            _follow(running_var, variance * (elements / (elements - 1)), momentum)
+    weight, bias = (None if t is None else t.reshape(1, channels).expand(samples, channels).reshape(-1)
+                    for t in (weight, bias))
+    return rows._batch_norm(moments, None, weight, bias, eps).reshape(input.shape)
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):

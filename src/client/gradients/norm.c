@@ -34,6 +34,76 @@ RULE(layer_norm, X | Y)
     GZ(f->g);
 }
 
+/* ---- batch norm --------------------------------------------------------------------------------------------- */
+
+static gt_tensor *batch_norm_row(gt_frame *f, gt_opcode op, gt_tensor *last, int64_t elements)
+{
+    STEP(gt__emit_batch_norm(op, (gt_tensor *[]){f->g, f->x, last}, elements, f->node->ins.imm[1].f, &result_));
+}
+
+static gt_tensor *rows_together(gt_frame *f, gt_tensor *const *rows, int count)
+{
+    STEP(gt_cat(rows, count, 0, &result_));
+}
+
+/* Row `row` of a tensor (rows, C), to be broadcast against x. */
+static gt_tensor *channel_numbers(gt_frame *f, gt_tensor *rows, int64_t row)
+{
+    int64_t shape[GT_MAX_RANK];
+    gt_slot spec[3] = {{.i64 = {row, 0}}, {.i64 = {1, 1}}, {.i64 = {1, f->x->meta.shape[1]}}};
+    for (unsigned axis = 0; axis < f->x->meta.rank; axis++)
+        shape[axis] = axis == 1 ? f->x->meta.shape[1] : 1;
+    return rows ? RESHAPE(SLICE(rows, spec), f->x->meta.rank, shape) : NULL;
+}
+
+/* In ordinary ops, which have gradients themselves; halves are widened as the rows do. */
+static void batch_norm_composed(gt_frame *f)
+{
+    gt_dtype dtype = (gt_dtype)f->node->out.dtype, wide = dtype == GT_FLOAT64 ? GT_FLOAT64 : GT_FLOAT32;
+    bool of_x = f->node->ins.imm[0].i;
+    uint32_t axes = ((1u << f->x->meta.rank) - 1) & ~2u;
+    gt_tensor *x = CAST(f->x, wide), *g = CAST(f->g, wide);
+    gt_tensor *centred = SUB(x, of_x ? REDUCED(mean, x, axes, true) : channel_numbers(f, f->y, 0));
+    gt_tensor *variance = of_x ? REDUCED(mean, MUL(centred, centred), axes, true) : channel_numbers(f, f->y, 1);
+    gt_tensor *scale = EMIT(rsqrt, PLUS(variance, f->node->ins.imm[1].f)), *h = MUL(centred, scale);
+    gt_tensor *gw = IS_LITERAL(2) ? g : MUL(g, channel_numbers(f, f->z, 0));
+    if (of_x) {
+        gt_tensor *along = MUL(h, REDUCED(mean, MUL(gw, h), axes, true));
+        GX(CAST(MUL(scale, SUB(SUB(gw, REDUCED(mean, gw, axes, true)), along)), dtype));
+    } else
+        GX(CAST(MUL(scale, gw), dtype));
+    if (f->wanted[2] && f->err == GT_OK) {
+        const int64_t *shape = (int64_t[]){1, f->x->meta.shape[1]};
+        gt_tensor *sums[] = {RESHAPE(REDUCED(sum, MUL(g, h), axes, true), 2, shape),
+                             RESHAPE(REDUCED(sum, g, axes, true), 2, shape)};
+        GZ(sums[0] && sums[1] ? rows_together(f, sums, 2) : NULL);
+    }
+}
+
+RULE(batch_norm, X | Y | Z)
+{
+    if (f->create_graph) {
+        batch_norm_composed(f);
+        return;
+    }
+    int64_t channels = f->x->meta.shape[1];
+    int64_t elements = f->node->ins.imm[0].i && channels ? f->x->meta.numel / channels : 0;
+    gt_tensor *sums = NULL;
+    if (elements || f->wanted[2])
+        sums = batch_norm_row(f, GT_OP_batch_norm_backward_affine, f->y, 0);
+    GZ(sums);
+    if (!f->wanted[0] || f->err != GT_OK)
+        return;
+    gt_tensor *rows[3] = {f->y};
+    int count = 1;
+    if (!IS_LITERAL(2))
+        rows[count++] = f->z;
+    if (elements)
+        rows[count++] = sums;
+    gt_tensor *packed = count > 1 ? rows_together(f, rows, count) : rows[0];
+    GX(packed ? batch_norm_row(f, GT_OP_batch_norm_backward, packed, elements) : NULL);
+}
+
 /* ---- attention ---------------------------------------------------------------------------------------------- */
 
 static gt_tensor *side_by_side(gt_frame *f, gt_tensor *a, gt_tensor *b)

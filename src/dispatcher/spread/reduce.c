@@ -5,25 +5,36 @@
  *     sum                 nothing: the members' sums are the result, which is partial
  *     mean                weighted by the member's share of the axis: partial
  *     var                 variance around the member's mean, plus that mean's distance from the overall mean: partial
+ *     batch_moments       the same, for a mean and a variance of each channel: partial
  *     amax, norm, ...     gathered and reduced again, by every member
  *
  * rules.c chooses, spread.c calls. Read spread.h first.
  */
+#include <string.h>
+
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/worker_stream.h"
 
-/* One more instruction for a worker; the result's slot is the caller's. */
-static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)
+/* One more instruction for a worker, with its tail; the result's slot is the caller's. */
+static gt_err emit_record(gt_session *session, int32_t worker, gt_instruction ins, const gt_slot *tail,
+                          uint32_t *slot)
 {
     gt_slot *out;
     GT_TRY(gt__spread_slot(session, worker, slot));
-    GT_TRY(gt__spread_reserve(session, worker, 1, &out));
+    GT_TRY(gt__spread_reserve(session, worker, 1u + ins.tail, &out));
     out->ins = ins;
     out->ins.result = *slot;
     out->ins.scope = session->spreading->scope;
     out->ins.site = session->spreading->site;
-    gt__worker_put(gt__spread_worker(session, worker), 1);
+    if (tail)
+        memcpy(out + 1, tail, ins.tail * sizeof *tail);
+    gt__worker_put(gt__spread_worker(session, worker), 1u + ins.tail);
     return GT_OK;
+}
+
+static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)
+{
+    return emit_record(session, worker, ins, NULL, slot);
 }
 
 /* The same with the tensor in *slot as the first operand; it is freed afterwards. */
@@ -89,6 +100,51 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *par
     return GT_OK;
 }
 
+/* A row of a tensor (2, channels), as (1, channels). */
+static gt_err row_of(const gt_task *task, int32_t worker, uint32_t from, int64_t row, uint32_t *slot)
+{
+    gt_slot spec[3] = {{.i64 = {row, 0}}, {.i64 = {1, 1}}, {.i64 = {1, task->out.shape[1]}}};
+    gt_instruction slice = {.op = GT_OP_slice, .tail = 3, .operand = {from}};
+    return emit_record(task->session, worker, slice, spec, slot);
+}
+
+/* slots: the mean and the variance of each part. Of all: the sums over the parts of share mean, and of share (variance +
+ * (mean - mean of all)^2). */
+static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    const gt_layout *from = plan->operand[0];
+    gt_session *session = task->session;
+    uint32_t means[GT_MAX_PARTIES], shares[GT_MAX_PARTIES], mean[GT_MAX_PARTIES], variance;
+    gt_meta row;
+    GT_TRY(gt__meta_set(&row, (gt_dtype)task->out.dtype, 2, (int64_t[]){1, task->out.shape[1]}));
+    for (unsigned k = 0; k < from->count; k++) {
+        int32_t worker = from->member[k].worker;
+        gt_instruction weighed = times(share(task, from, k));
+        GT_TRY(row_of(task, worker, slots[k], 0, &means[k]));
+        weighed.operand[0] = means[k];
+        GT_TRY(emit(session, worker, weighed, &shares[k]));
+        GT_TRY(gt__spread_temporary(session, worker, shares[k]));
+    }
+    GT_TRY(gt__spread_sum_all(session, plan->result, &row, shares, mean));
+    for (unsigned k = 0; k < from->count; k++) {
+        int32_t worker = from->member[k].worker;
+        uint32_t apart = means[k];
+        GT_TRY(row_of(task, worker, slots[k], 1, &variance));
+        GT_TRY(gt__spread_temporary(session, worker, variance));
+        GT_TRY(gt__spread_temporary(session, worker, slots[k]));
+        GT_TRY(apply(session, worker, (gt_instruction){.op = GT_OP_sub, .operand = {0, mean[k]}}, &apart));
+        GT_TRY(apply(session, worker, (gt_instruction){.op = GT_OP_square}, &apart));
+        GT_TRY(apply(session, worker, (gt_instruction){.op = GT_OP_add, .operand = {0, variance}}, &apart));
+        GT_TRY(gt__spread_temporary(session, worker, apart));
+        gt_slot both = {.u64 = {means[k], apart}};
+        gt_instruction join = {.op = GT_OP_cat, .tail = 1};
+        join.imm[1].i = 2;
+        GT_TRY(emit_record(session, worker, join, &both, &slots[k]));
+        GT_TRY(apply(session, worker, times(share(task, from, k)), &slots[k]));
+    }
+    return GT_OK;
+}
+
 /* Each part has become one element along the split axis: gather those and reduce them. */
 static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t *slots)
 {
@@ -141,6 +197,8 @@ gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32
         return weigh(task, plan->operand[0], slots);
     case GT_COMBINE_VARYING:
         return vary(task, plan, parts, slots);
+    case GT_COMBINE_MOMENTS:
+        return merge_moments(task, plan, slots);
     case GT_COMBINE_AGAIN:
         return reduce_again(task, plan->operand[0], slots);
     case GT_COMBINE_NOTHING:

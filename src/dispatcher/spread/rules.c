@@ -10,6 +10,7 @@
  *     reduce        split along an axis that is kept: stays split; along a reduced one: sum, mean and var are partial,
  *                   the others reduce twice (reduce.c)
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
+ *     channels      batch norm: split along channels, or along another axis, and then moments and sums are partial
  *     window        convolutions and pooling: the batch is split, gradients of weights are partial
  *     matrix, solve split along the axes before the matrices
  *     attention     split along batches, heads and (forward) queries
@@ -346,6 +347,24 @@ static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
                          like->axis);
 }
 
+/* Channels may be split. If another axis is, the numbers of the channels are whole, and sums are partial. */
+static gt_err plan_channels(gt_task *task, gt_plan *plan)
+{
+    gt_opcode op = (gt_opcode)task->ins->op;
+    bool moments = op == GT_OP_batch_moments, sums = op == GT_OP_batch_norm_backward_affine;
+    unsigned whole = moments || op == GT_OP_batch_norm ? 1 : 2; /* operands with samples; the others are numbers */
+    int lead = gt__rule_lead(task);
+    if (lead < 0 || lead >= (int)whole)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    bool by_channel = like->axis == 1;
+    for (unsigned k = 0; k < task->count; k++)
+        GT_TRY(gt__rule_want(task, plan, k, like, k < whole ? like->axis : by_channel ? 1 : -1));
+    if (moments && !by_channel)
+        plan->combine = GT_COMBINE_MOMENTS;
+    return gt__rule_give(plan, like, (moments || sums) && !by_channel ? GT_PARTIAL : GT_SPLIT, like->axis);
+}
+
 /* Windows slide over the last axes; the batch axes before them may be split. Gradients of weights are sums over the
  * batch: partial. */
 static gt_err plan_window(gt_task *task, gt_plan *plan)
@@ -513,6 +532,24 @@ static gt_err plan_matmul(gt_task *task, gt_plan *plan)
     return plan_product(task, plan, k, task->source[k].layout, task->source[k].layout->axis);
 }
 
+/* Rows or columns may be divided, with the bias along the columns; where sums are divided, each part would add the bias. */
+static gt_err plan_linear(gt_task *task, gt_plan *plan)
+{
+    unsigned result_axis = 0;
+    if (!gt__rule_has_parts(task, 0) && !gt__rule_has_parts(task, 1)) {
+        GT_TRY(plan_new_product(task, plan));
+        if (!plan->result || plan->result->kind != GT_SPLIT)
+            return GT_OK;
+        return gt__rule_want(task, plan, 2, plan->result, plan->result->axis + 1u == task->out.rank ? 0 : -1);
+    }
+    unsigned k = gt__rule_has_parts(task, 0) ? 0 : 1;
+    const gt_layout *like = task->source[k].layout;
+    if (matmul_role(task, k, like->axis, &result_axis) == CONTRACTED)
+        return gt__rule_whole(task, plan);
+    GT_TRY(plan_product(task, plan, k, like, like->axis));
+    return plan->result ? gt__rule_want(task, plan, 2, like, k == 1 ? 0 : -1) : GT_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- */
 
 static gt_rule *const rules[] = {
@@ -530,6 +567,8 @@ static gt_rule *const rules[] = {
     [GT_FORM_SOFTMAX] = plan_along,
     [GT_FORM_SOFTMAX_BACKWARD] = plan_alike,
     [GT_FORM_LAYER_NORM] = plan_layer_norm,
+    [GT_FORM_MOMENTS] = plan_channels,
+    [GT_FORM_BATCH_NORM] = plan_channels,
     [GT_FORM_CONV] = plan_window,
     [GT_FORM_CONV_WEIGHT] = plan_window,
     [GT_FORM_MAX_POOL] = plan_window,
@@ -540,6 +579,7 @@ static gt_rule *const rules[] = {
     [GT_FORM_MATRIX] = plan_matrix,
     [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
+    [GT_FORM_LINEAR] = plan_linear,
     [GT_FORM_ATTENTION] = plan_attention,
     [GT_FORM_FFT] = plan_fft,
     [GT_FORM_PERMUTE] = gt__plan_permute,

@@ -108,6 +108,7 @@ void gt__cpu_fold_finish(const gt_cpu *cpu, const gt_instruction *ins, gt_comput
                          int64_t elements, void *totals, gt_dtype dtype, void *out);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_linear(gt_engine *engine, const gt_call *call);
 /* attention.c: ATTENTION. */
 gt_err gt__cpu_attention(gt_engine *engine, const gt_call *call);
 /* sparse.c: SPARSE. */
@@ -150,6 +151,8 @@ void gt__cpu_norm_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute 
 /* Add the rows' part of the weight's gradient to n sums of the compute type. */
 void gt__cpu_norm_sum(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *g,
                       const void *x, int64_t rows, int64_t n, void *sums);
+/* channels.c: MOMENTS and BATCH_NORM. */
+gt_err gt__cpu_channels(gt_engine *engine, const gt_call *call);
 /* scan.c; softmax.c: SOFTMAX and SOFTMAX_BACKWARD; search.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call);

@@ -397,3 +397,30 @@ gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call)
     free(p.b.scratch);
     return err;
 }
+
+/* The sum with the bias rounds; the product before it is exact as its compute dtype. */
+gt_err gt__cpu_linear(gt_engine *engine, const gt_call *call)
+{
+    const gt_view *out = call->out;
+    gt_view exact = *out;
+    gt_dtype dtype = gt__dtype_is_half((gt_dtype)out->meta.dtype) ? GT_FLOAT32 : (gt_dtype)out->meta.dtype;
+    void *wide = NULL;
+    if (out->meta.numel == 0)
+        return GT_OK;
+    if (out->meta.dtype != dtype) {
+        GT_TRY(gt__cpu_scratch(gt__cpu(engine), (size_t)out->meta.numel * gt__dtype_size(dtype), &wide));
+        exact.data = wide;
+        exact.meta.dtype = (uint8_t)dtype;
+    }
+    gt_instruction ins = {.op = GT_OP_matmul}, sum = {.op = GT_OP_add};
+    gt_call first = {
+        .op = GT_OP_matmul, .compute = dtype, .ins = &ins, .operands = 2, .in = call->in, .out = &exact};
+    gt_err err = gt__cpu_matmul(engine, &first);
+    const gt_view *terms[] = {&exact, call->in[2]};
+    gt_call second = {
+        .op = GT_OP_add, .compute = dtype, .ins = &sum, .operands = 2, .in = terms, .out = call->out};
+    if (err == GT_OK)
+        err = gt__cpu_elementwise(engine, &second);
+    free(wide);
+    return err;
+}

@@ -38,6 +38,9 @@ const char gt__cuda_text_transpose[] =
 const char gt__cuda_text_resample[] =
 #include "engines/cuda/device/resample.cuh"
     ;
+const char gt__cuda_text_channels[] =
+#include "engines/cuda/device/channels.cuh"
+    ;
 const char gt__cuda_text_chain[] =
 #include "engines/cuda/device/chain.cuh"
     ;

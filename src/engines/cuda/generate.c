@@ -219,6 +219,8 @@ static const lowering lowerings[] = {
     [GT_FORM_SOFTMAX] = gt__cuda_lower_softmax,
     [GT_FORM_SOFTMAX_BACKWARD] = gt__cuda_lower_softmax,
     [GT_FORM_LAYER_NORM] = gt__cuda_lower_layer_norm,
+    [GT_FORM_MOMENTS] = gt__cuda_lower_channels,
+    [GT_FORM_BATCH_NORM] = gt__cuda_lower_channels,
     [GT_FORM_RESHAPE] = gt__cuda_lower_copy,
     [GT_FORM_CAST] = gt__cuda_lower_copy,
     [GT_FORM_COPY] = gt__cuda_lower_copy,
@@ -292,6 +294,7 @@ static const struct {
     [GT_CUDA_LINES] = {.device = gt__cuda_text_lines, .write = gt__cuda_write_lines},
     [GT_CUDA_TRANSPOSE] = {.device = gt__cuda_text_transpose, .write = gt__cuda_write_transpose},
     [GT_CUDA_RESAMPLE] = {.device = gt__cuda_text_resample, .write = gt__cuda_write_resample},
+    [GT_CUDA_CHANNELS] = {.device = gt__cuda_text_channels, .write = gt__cuda_write_channels},
     [GT_CUDA_CHAIN] = {.device = gt__cuda_text_chain},
 };
 

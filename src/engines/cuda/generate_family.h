@@ -22,6 +22,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_LINES,
     GT_CUDA_TRANSPOSE,
     GT_CUDA_RESAMPLE,
+    GT_CUDA_CHANNELS,
     GT_CUDA_CHAIN,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
@@ -174,6 +175,9 @@ void gt__cuda_write_transpose(const gt_cuda_key *key, const char *name, gt_cuda_
 
 gt_err gt__cuda_lower_resample(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_resample(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_channels(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_channels(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text);
 

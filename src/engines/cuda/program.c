@@ -2,8 +2,8 @@
  * program.c: planned sequences. Chains of elementwise steps become one kernel each (chain.h). A plan that runs a second time with
  * the same addresses is recorded as a CUDA graph, and from then on such runs are one launch. Numbers (literals and immediates)
  * that differ from the last run are put into the graph's kernels first. Runs with other addresses queue the parts one by one.
- * A program keeps a few recordings, since buffers often alternate between a few places. Steps that run on the host cannot
- * be recorded.
+ * A program keeps several recordings: buffers alternate between a few places, and the layers of a model that run as one sequence have
+ * places of their own. Steps that run on the host cannot be recorded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,13 @@
 #include "engines/plan.h"
 
 enum {
-    RECORDINGS = 8,
+    RECORDINGS = 64,
+    TRIALS = 128,  /* recordings that are made even if few of them are used again */
     FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
-/* Scratch memory that belongs to a recording: its steps run in order, so they share it. */
+/* Scratch memory that belongs to a program: the steps of all its recordings run in one order, so they share it. */
 typedef struct scratch_block {
     CUdeviceptr address;
     size_t bytes;
@@ -48,9 +49,7 @@ typedef struct recording {
     CUgraph original;  /* that the nodes are of */
     node *nodes;
     size_t node_count, node_room;
-    size_t *node_of; /* by step: its first node, if it has one */
-    scratch_block *scratches;
-    size_t scratch_count;
+    size_t *node_of;       /* by step: its first node, if it has one */
     gt_cuda_errors *slots; /* pinned, one for each step that may fail */
     CUdeviceptr slots_address;
     unsigned slot_count, *slot_step;
@@ -65,11 +64,13 @@ struct gt_program {
     const gt_view **views;
     size_t inputs_bytes;
     uint8_t *inputs; /* of the present run */
-    uint64_t runs, replays;
+    uint64_t runs, replays, recorded;
     unsigned lost;
     bool never; /* it cannot be recorded */
     recording recordings[RECORDINGS];
     recording *open; /* while one is recorded */
+    scratch_block *scratches;
+    size_t scratch_count;
 };
 
 /* ---- recordings ---------------------------------------------------------------------------------------------------- */
@@ -82,11 +83,8 @@ static void recording_free(gt_cuda *cuda, recording *r)
         cuda->driver->executable_free(r->graph);
     if (r->original)
         cuda->driver->graph_free(r->original);
-    for (size_t k = 0; k < r->scratch_count; k++)
-        gt__cuda_heap_give(&cuda->heap, r->scratches[k].address);
     if (r->slots)
         cuda->driver->host_free(r->slots);
-    free(r->scratches);
     free(r->nodes);
     free(r->node_of);
     free(r->slot_step);
@@ -96,38 +94,38 @@ static void recording_free(gt_cuda *cuda, recording *r)
 
 gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
 {
-    recording *r = cuda->recording ? cuda->recording->open : NULL;
+    gt_program *program = cuda->recording;
     uint64_t taken;
-    for (size_t k = 0; r && k < r->scratch_count; k++)
-        if (r->scratches[k].free && r->scratches[k].bytes >= bytes) {
-            r->scratches[k].free = false;
-            *address = r->scratches[k].address;
+    for (size_t k = 0; program && k < program->scratch_count; k++)
+        if (program->scratches[k].free && program->scratches[k].bytes >= bytes) {
+            program->scratches[k].free = false;
+            *address = program->scratches[k].address;
             return GT_OK;
         }
     GT_TRY(gt__cuda_take(cuda, bytes, &taken));
     *address = taken;
-    if (!r)
+    if (!program)
         return GT_OK;
-    scratch_block *more = realloc(r->scratches, (r->scratch_count + 1) * sizeof *more);
+    scratch_block *more = realloc(program->scratches, (program->scratch_count + 1) * sizeof *more);
     if (!more) {
         gt__cuda_heap_give(&cuda->heap, taken);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
-    r->scratches = more;
-    r->scratches[r->scratch_count++] = (scratch_block){.address = taken, .bytes = bytes};
+    program->scratches = more;
+    program->scratches[program->scratch_count++] = (scratch_block){.address = taken, .bytes = bytes};
     return GT_OK;
 }
 
 void gt__cuda_scratch_release(gt_cuda *cuda, CUdeviceptr address)
 {
-    recording *r = cuda->recording ? cuda->recording->open : NULL;
-    if (!r) {
+    gt_program *program = cuda->recording;
+    if (!program) {
         gt__cuda_heap_give(&cuda->heap, address);
         return;
     }
-    for (size_t k = 0; k < r->scratch_count; k++)
-        if (r->scratches[k].address == address)
-            r->scratches[k].free = true;
+    for (size_t k = 0; k < program->scratch_count; k++)
+        if (program->scratches[k].address == address)
+            program->scratches[k].free = true;
 }
 
 CUdeviceptr gt__cuda_recorded_slot(gt_cuda *cuda, unsigned step)
@@ -341,6 +339,9 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *co
     cuda->capturing = true;
     cuda->recording = program;
     program->open = r;
+    program->recorded++;
+    for (size_t k = 0; k < program->scratch_count; k++)
+        program->scratches[k].free = true;
     gt_err err = run_parts(cuda, program, buffer, &step);
     program->open = NULL;
     cuda->recording = NULL;
@@ -484,7 +485,7 @@ static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer,
     collect_inputs(program, buffer);
     recording *r = find_recording(cuda, program);
     r->used = program->runs;
-    if (r->inputs && !r->graph)
+    if (r->inputs && !r->graph && (program->recorded < TRIALS || program->replays > 4 * program->recorded))
         record(cuda, program, r, buffer);
     else if (r->graph && update(cuda, program, r, buffer) != GT_OK) {
         program->never = ++program->lost == MOST_LOST;
@@ -525,10 +526,15 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     gt_cuda *cuda = gt__cuda(engine);
     if (!program)
         return;
-    gt__log(GT_LOG_COMPILE, "cuda: a sequence of %u steps was run %llu times, %llu of them as a graph",
-            program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays);
+    gt__log(GT_LOG_COMPILE,
+            "cuda: a sequence of %u steps was run %llu times, %llu of them as one of %llu recorded graphs",
+            program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays,
+            (unsigned long long)program->recorded);
     for (int k = 0; k < RECORDINGS; k++)
         recording_free(cuda, &program->recordings[k]);
+    for (size_t k = 0; k < program->scratch_count; k++)
+        gt__cuda_heap_give(&cuda->heap, program->scratches[k].address);
+    free(program->scratches);
     gt__cuda_parts_free(program->parts, program->part_count);
     free(program->in);
     free(program->views);

@@ -44,6 +44,7 @@ gt_err gt__reference_ternary(const gt_call *call);
 gt_err gt__reference_reduce(const gt_call *call);
 gt_err gt__reference_argreduce(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
+gt_err gt__reference_linear(const gt_call *call);
 gt_err gt__reference_sparse(const gt_call *call);
 gt_err gt__reference_layer_norm(const gt_call *call);
 
@@ -54,6 +55,10 @@ gt_err gt__reference_fft(const gt_call *call);
 
 /* engines/reference/attention.c */
 gt_err gt__reference_attention(const gt_call *call);
+
+/* engines/reference/channels.c: normalisation of channels */
+gt_err gt__reference_moments(const gt_call *call);
+gt_err gt__reference_batch_norm(const gt_call *call);
 
 /* engines/reference/lines.c: ops along one axis, and products with sparse matrices */
 gt_err gt__reference_scan(const gt_call *call);

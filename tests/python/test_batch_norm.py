@@ -1,0 +1,146 @@
+"""Batch norm against PyTorch: values, gradients, gradients of gradients, running statistics, vmap, halves, parts on workers."""
+import numpy as np
+import pytest
+import torch
+
+import gt
+
+TOLERANCE = {'float32': 2e-5, 'float64': 1e-10, 'float16': 4e-3, 'bfloat16': 3e-2}
+SHAPES = [(6, 4), (70, 65), (3, 4, 5), (4, 3, 5, 7), (2, 6, 14, 14), (3, 2, 2, 3, 4)]
+
+
+def tensor(library, array, dtype='float32', grad=False):
+    made = torch.tensor(array) if library is torch else gt.tensor(array)
+    return made.to(getattr(library, dtype)).requires_grad_(grad)
+
+
+def numbers(value):
+    return np.array(value.detach().to(value.dtype if 'int' in str(value.dtype) else
+                                      gt.float64 if isinstance(value, gt.Tensor) else torch.float64).tolist())
+
+
+def same(ours, theirs, dtype):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs):
+        assert str(a.dtype).split('.')[1] == str(b.dtype).split('.')[1] and tuple(a.shape) == tuple(b.shape)
+        a, b = numbers(a), numbers(b)
+        scale = np.abs(b[np.isfinite(b)]).max(initial=1)
+        np.testing.assert_allclose(a, b, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
+
+
+def arrays(*shapes, seed=0):
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def module_step(library, shape, dtype, training, options, wide_weights):
+    """A layer after two batches: the result, all gradients, all buffers."""
+    kind = {2: 'BatchNorm1d', 3: 'BatchNorm1d', 4: 'BatchNorm2d', 5: 'BatchNorm3d'}[len(shape)]
+    layer = getattr(library.nn, kind)(shape[1], **options)
+    first, x, g, weight, bias = arrays(shape, shape, shape, shape[1], shape[1])
+    if options.get('affine', True):
+        with library.no_grad():
+            layer.weight.copy_(tensor(library, weight))
+            layer.bias.copy_(tensor(library, bias))
+    if dtype == 'float64' or not wide_weights:
+        layer = layer.to(getattr(library, dtype))
+    layer(tensor(library, 3 * first - 1, dtype))
+    layer.train(training)
+    x = tensor(library, 2 * x + 5, dtype, True)
+    y = layer(x)
+    y.backward(tensor(library, g, dtype))
+    return [y, x.grad, *(p.grad for p in layer.parameters()), *layer.buffers()]
+
+
+@pytest.mark.parametrize('dtype', TOLERANCE)
+@pytest.mark.parametrize('shape', SHAPES, ids=str)
+def test_layers(shape, dtype):
+    for options in ({}, {'affine': False}, {'track_running_stats': False}, {'momentum': None}, {'eps': 0.1, 'momentum': 0.3}):
+        for training in (True, False):
+            for wide_weights in (True, False):
+                case = shape, dtype, training, options, wide_weights
+                same(module_step(gt, *case), module_step(torch, *case), dtype)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('given', [(True, True), (True, False), (False, False)], ids=str)  # PyTorch fails without weight
+def test_gradients_of_gradients(given, training):
+    def work(library):
+        x, g, weight, bias, mean, variance = (tensor(library, a, 'float64', True) for a in arrays((4, 3, 2, 3), (4, 3, 2, 3), 3, 3, 3, 3))
+        weight, bias = weight if given[0] else None, bias if given[1] else None
+        mean, variance = mean.detach(), variance.detach().abs() + 0.5
+        y = library.nn.functional.batch_norm(x, mean, variance, weight, bias, training, 0.1, 0.1)
+        inputs = [t for t in (x, weight, bias) if t is not None]
+        first = library.autograd.grad(y, inputs, g, create_graph=True)
+        total = sum((t * t).sum() for t in first)
+        return [*first, *library.autograd.grad(total, [g, *inputs], allow_unused=True)]
+    ours, theirs = work(gt), work(torch)
+    assert all(a is None or not a.any() for a, b in zip(ours, theirs) if b is None)
+    same([a for a, b in zip(ours, theirs) if b is not None], [b for b in theirs if b is not None], 'float64')
+
+
+@pytest.mark.parametrize('over', [(0, None, None), (0, 0, 0), (None, 0, None), (0, None, 0)], ids=str)
+@pytest.mark.parametrize('shape', [(5, 3), (4, 3, 2, 5)], ids=str)
+def test_vmap(shape, over):
+    def work(library):
+        x, weight, bias = (tensor(library, a, 'float64') for a in
+                           arrays(*((7, *s) if axis == 0 else s for s, axis in zip((shape, (3,), (3,)), over))))
+
+        def loss(x, weight, bias):
+            return (library.nn.functional.batch_norm(x, None, None, weight, bias, True) ** 3).sum()
+        return library.func.vmap(library.func.grad(loss, (0, 1, 2)), over)(x, weight, bias)
+    same(work(gt), work(torch), 'float64')
+
+
+def test_a_large_mean_costs_no_digits():
+    def work(library):
+        x = tensor(library, arrays((16, 2, 40, 40))[0] + np.float32(4096), 'float32', True)
+        mean, variance = tensor(library, np.zeros(2, np.float32)), tensor(library, np.ones(2, np.float32))
+        y = library.nn.functional.batch_norm(x, mean, variance, training=True)
+        return [y, mean, variance]
+    same(work(gt), work(torch), 'bfloat16')
+    assert abs(numbers(work(gt)[2]) - numbers(work(torch)[2])).max() < 1e-4
+
+
+def test_one_infinite_element_spoils_its_channel_alone():
+    def work(library):
+        x = arrays((4, 3, 5))[0]
+        x[1, 1, 2] = np.inf
+        mean, variance = tensor(library, np.zeros(3, np.float32)), tensor(library, np.ones(3, np.float32))
+        return library.nn.functional.batch_norm(tensor(library, x), mean, variance, training=True), mean, variance
+    for ours, theirs in zip(work(gt), work(torch)):
+        np.testing.assert_allclose(numbers(ours), numbers(theirs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('call', [
+    lambda L, F: F.batch_norm(L.ones(2, 3), L.ones(2), L.ones(2)), lambda L, F: F.batch_norm(L.ones(2, 3), L.ones(3), L.ones(2)),
+    lambda L, F: F.batch_norm(L.ones(2, 3), None, None), lambda L, F: F.batch_norm(L.ones(2, 3), L.ones(3), None),
+    lambda L, F: F.batch_norm(L.ones(2, 3), None, None, L.ones(2), training=True),
+    lambda L, F: F.batch_norm(L.ones(2, 3), None, None, L.ones(3), L.ones(4), training=True),
+    lambda L, F: F.batch_norm(L.ones(2, 3), L.ones(3), None, training=True),
+    lambda L, F: F.batch_norm(L.ones(2, 3), None, L.ones(3), training=True),
+    lambda L, F: F.batch_norm(L.ones(2, 3, dtype=L.int64), None, None, training=True),
+])
+def test_errors(call):
+    with pytest.raises(Exception) as theirs:
+        call(torch, torch.nn.functional)
+    with pytest.raises(Exception) as ours:
+        call(gt, gt.nn.functional)
+    assert type(ours.value).__name__ == type(theirs.value).__name__
+    assert str(ours.value).splitlines()[0] == str(theirs.value).splitlines()[0]
+
+
+def test_three_passes_forward_and_four_backward():
+    """No intermediate tensors of the input's size: this is what makes the layer fast."""
+    def counts():
+        return {name: row['count'] for worker in gt.debug.get_worker_stats().values() for name, row in worker['ops'].items()}
+    x = tensor(gt, arrays((4, 3, 5, 5))[0], 'bfloat16', True)
+    layer = gt.nn.BatchNorm2d(3)
+    layer(x).sum().item()
+    before = counts()
+    layer(x).backward(gt.ones_like(x))
+    x.grad.sum().item()
+    after = counts()
+    new = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    assert all(new[name] == 1 for name in ('batch_moments', 'batch_norm', 'batch_norm_backward', 'batch_norm_backward_affine'))
+    assert not {'sub', 'square', 'rsqrt', 'mean', 'cast'} & new.keys()
