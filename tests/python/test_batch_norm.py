@@ -144,3 +144,28 @@ def test_three_passes_forward_and_four_backward():
     new = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
     assert all(new[name] == 1 for name in ('batch_moments', 'batch_norm', 'batch_norm_backward', 'batch_norm_backward_affine'))
     assert not {'sub', 'square', 'rsqrt', 'mean', 'cast'} & new.keys()
+
+
+@pytest.mark.parametrize('axis', [0, 1, 2])
+def test_parts_on_workers(axis):
+    """Split along samples, channels or rows of pixels, the parts stay where they are."""
+    x, g, weight, bias = arrays((7, 5, 6, 4), (7, 5, 6, 4), 5, 5)
+    connection = gt._gt.open_embedded(3)
+    gt._gt.use(connection)
+    try:
+        gt.register_config('parts', gt.SignalConfig(gt.ShardConfig(axis, None, False), None))
+        results = []
+        for split in (False, True):
+            a = tensor(gt, x + 3, 'float64')
+            a = (gt.signal.tensor(a, name='parts') if split else a).requires_grad_()
+            w, b = tensor(gt, weight, 'float64', True), tensor(gt, bias, 'float64', True)
+            y = gt.nn.functional.batch_norm(a, None, None, w, b, True)
+            (y * y * tensor(gt, g, 'float64')).sum().backward()
+            results.append([numbers(t) for t in (y, a.grad, w.grad, b.grad)])
+        assert y.placement == f'split(axis={axis}, workers=[0,1,2])'
+        assert not any(worker['gathers'] for worker in gt.debug.get_worker_stats().values())
+    finally:
+        gt._gt.use(None)
+        connection.close()
+    for one, many in zip(*results):
+        np.testing.assert_allclose(many, one, rtol=1e-9, atol=1e-12)

@@ -41,6 +41,9 @@ const char gt__cuda_text_resample[] =
 const char gt__cuda_text_channels[] =
 #include "engines/cuda/device/channels.cuh"
     ;
+const char gt__cuda_text_join[] =
+#include "engines/cuda/device/join.cuh"
+    ;
 const char gt__cuda_text_chain[] =
 #include "engines/cuda/device/chain.cuh"
     ;

@@ -19,6 +19,7 @@ extern const char gt__cuda_text_lines[];
 extern const char gt__cuda_text_transpose[];
 extern const char gt__cuda_text_resample[];
 extern const char gt__cuda_text_channels[];
+extern const char gt__cuda_text_join[];
 extern const char gt__cuda_text_chain[];
 extern const char gt__cuda_text_resident[];
 

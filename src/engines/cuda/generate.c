@@ -295,6 +295,7 @@ static const struct {
     [GT_CUDA_TRANSPOSE] = {.device = gt__cuda_text_transpose, .write = gt__cuda_write_transpose},
     [GT_CUDA_RESAMPLE] = {.device = gt__cuda_text_resample, .write = gt__cuda_write_resample},
     [GT_CUDA_CHANNELS] = {.device = gt__cuda_text_channels, .write = gt__cuda_write_channels},
+    [GT_CUDA_JOIN] = {.device = gt__cuda_text_join, .write = gt__cuda_write_join},
     [GT_CUDA_CHAIN] = {.device = gt__cuda_text_chain},
 };
 

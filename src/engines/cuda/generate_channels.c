@@ -15,7 +15,7 @@ enum {
     ITEMS = 4,         /* vectors of a thread; with two operands half as many */
     STATE = 3,         /* numbers of a state */
     PART_GRAIN = 1024, /* vectors worth a block of their own */
-    BLOCKS = 8,        /* that a multiprocessor holds at once */
+    BLOCKS = 16,       /* for a multiprocessor, which holds fewer: the last ones to run leave few idle */
 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -25,7 +25,8 @@ void gt__cuda_write_channels(const gt_cuda_key *key, const char *name, gt_cuda_t
     static const char *const functions[] = {
         [PLANES] = "planes", [COLUMNS] = "columns", [FINISH] = "finish", [APPLY] = "apply"};
     unsigned shape = key->variant & ~(unsigned)PARTIAL;
-    bool backward = key->op == GT_OP_batch_norm_backward;
+    bool backward = key->op == GT_OP_batch_norm_backward,
+         two = backward || key->op == GT_OP_batch_norm_backward_affine;
     gt__cuda_add(text, "struct %s_k {\ntypedef %s T;\ntypedef %s D;\ntypedef %s I;\n", name,
                  gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute)), gt__cuda_dtype((gt_dtype)key->in[0]),
                  key->wide ? "int64_t" : "uint32_t");
@@ -33,8 +34,8 @@ void gt__cuda_write_channels(const gt_cuda_key *key, const char *name, gt_cuda_t
         gt__cuda_add(text, "typedef gt_sum_%s<%s_k> R;\n",
                      key->op == GT_OP_batch_moments ? "moments" : "gradients", name);
     gt__cuda_add(text, "enum { V = %u, ITEMS = %u, PARTIAL = %u, BACKWARD = %u, AFFINE = %u, WITHIN = %u };\n};\n",
-                 key->vector, backward ? ITEMS / 2 : ITEMS, key->variant & PARTIAL ? 1 : 0, backward,
-                 key->option[0], key->option[1]);
+                 key->vector, two ? ITEMS / 2 : ITEMS, key->variant & PARTIAL ? 1 : 0, backward, key->option[0],
+                 key->option[1]);
     gt__cuda_add(text, "GT_ENTRY(256) %s(GT_PARAM(gt_channels_params) p)\n{\ngt_channel_%s<%s_k>(p);\n}\n", name,
                  functions[shape], name);
 }
@@ -105,7 +106,7 @@ static void lower_sums(const gt_cuda_device *device, gt_cuda_work *work, const g
     int64_t blocks = columns ? (c->p.channels + tile - 1) / tile : c->p.channels;
     int64_t units =
         columns ? c->p.samples : c->p.samples * c->p.inner / c->key.vector; /* to be divided into parts */
-    int64_t wanted = (BLOCKS * (int64_t)device->processors + blocks - 1) / blocks;
+    int64_t wanted = BLOCKS * (int64_t)device->processors / blocks + 1;
     int64_t most = units / (columns ? 32 : PART_GRAIN) + 1, parts = wanted < most ? wanted : most;
     c->p.share = (units + parts - 1) / parts;
     c->p.parts = (units + c->p.share - 1) / c->p.share;

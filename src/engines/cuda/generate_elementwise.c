@@ -482,13 +482,15 @@ gt_err gt__cuda_lower_full(const gt_call *call, const gt_cuda_device *device, gt
     return GT_OK;
 }
 
-/* One launch an operand. `more` is the number of the next one. */
+/* One launch an operand, unless they are small. `more` is the number of the next one. */
 gt_err gt__cuda_lower_cat(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     (void)device;
     int64_t axis = call->ins->imm[0].i, before = 0;
     if (call->literals)
         return GT_CUDA_DECLINE;
+    if (work->more == 0 && gt__cuda_join(call, work))
+        return GT_OK;
     for (unsigned k = 0; k < call->operands; k++) {
         const gt_view *in = call->in[k];
         if (k >= work->more && in->meta.numel > 0) {

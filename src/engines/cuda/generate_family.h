@@ -23,6 +23,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_TRANSPOSE,
     GT_CUDA_RESAMPLE,
     GT_CUDA_CHANNELS,
+    GT_CUDA_JOIN,
     GT_CUDA_CHAIN,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
@@ -178,6 +179,10 @@ void gt__cuda_write_resample(const gt_cuda_key *key, const char *name, gt_cuda_t
 
 gt_err gt__cuda_lower_channels(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_channels(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+/* A cat in one launch; false: it does not fit that kernel. */
+bool gt__cuda_join(const gt_call *call, gt_cuda_work *work);
+void gt__cuda_write_join(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text);
 

@@ -127,6 +127,31 @@ template <class K> GT_F void gt_channel_store(const gt_channels_params &p, int64
 /* Turns of a loop from `first` to before `end`. */
 GT_F int64_t gt_turns(int64_t first, int64_t end, int64_t step) { return first < end ? (end - first + step - 1) / step : 0; }
 
+/* Vectors e, e + 256, ... of a channel; all loads are under way at once. */
+template <class K, int ITEMS>
+GT_F void gt_channel_turn(const gt_channels_params &p, typename K::R &sums, int64_t channel, typename K::I plane, typename K::I e)
+{
+    typedef typename K::T T;
+    typedef typename K::D D;
+    typedef gt_vector<typename D::raw, K::V> vector;
+    vector of_x[ITEMS], of_g[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        typename K::I sample = (e + i * 256) / plane;
+        int64_t at = ((int64_t)sample * p.channels + channel) * plane + (e + i * 256 - sample * plane);
+        of_x[i] = ((const vector *)p.in[K::R::GRADIENT])[at];
+        if constexpr (K::R::GRADIENT)
+            of_g[i] = ((const vector *)p.in[0])[at];
+    }
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+        for (int j = 0; j < K::V; j++) {
+            T factor = K::R::GRADIENT ? gt_convert<T>::from(D::load(of_g[i].at[j])) : 0;
+            sums.add(gt_convert<T>::from(D::load(of_x[i].at[j])), factor);
+        }
+}
+
 template <class K> GT_F void gt_channel_planes(const gt_channels_params &p)
 {
     typedef typename K::T T;
@@ -136,23 +161,17 @@ template <class K> GT_F void gt_channel_planes(const gt_channels_params &p)
     int64_t channel = blockIdx.x;
     I plane = (I)(p.inner / K::V), begin = (I)((int64_t)blockIdx.y * p.share), total = (I)(p.samples * plane);
     I end = begin + (I)p.share < total ? begin + (I)p.share : total;
-    const vector *x = (const vector *)p.in[K::R::GRADIENT], *g = (const vector *)p.in[0];
+    const vector *x = (const vector *)p.in[K::R::GRADIENT];
     I first = begin + threadIdx.x < end ? begin + threadIdx.x : begin, of_first = first / plane;
     typename K::R sums;
     sums.open(p, channel,
               gt_convert<T>::from(D::load(x[((int64_t)of_first * p.channels + channel) * plane + (first - of_first * plane)].at[0])),
               gt_turns(begin + threadIdx.x, end, 256) * K::V);
-#pragma unroll 4
-    for (I e = begin + threadIdx.x; e < end; e += 256) {
-        I sample = e / plane;
-        int64_t at = ((int64_t)sample * p.channels + channel) * plane + (e - sample * plane);
-        vector of_x = x[at], of_g = of_x;
-        if constexpr (K::R::GRADIENT)
-            of_g = g[at];
-#pragma unroll
-        for (int j = 0; j < K::V; j++)
-            sums.add(gt_convert<T>::from(D::load(of_x.at[j])), gt_convert<T>::from(D::load(of_g.at[j])));
-    }
+    I e = begin + threadIdx.x;
+    for (; e + (K::ITEMS - 1) * 256 < end; e += K::ITEMS * 256)
+        gt_channel_turn<K, K::ITEMS>(p, sums, channel, plane, e);
+    for (; e < end; e += 256)
+        gt_channel_turn<K, 1>(p, sums, channel, plane, e);
     typename K::R::S s = gt_merge_threads<typename K::R>(sums.close());
     if (threadIdx.x == 0)
         gt_channel_store<K>(p, channel, s);
