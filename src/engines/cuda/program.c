@@ -71,6 +71,9 @@ struct gt_program {
     recording *open; /* while one is recorded */
     scratch_block *scratches;
     size_t scratch_count;
+    gt_cuda_pair *pairs;
+    unsigned pair_count;
+    uint32_t *pair_of; /* by step: the number of its pair plus one */
 };
 
 /* ---- recordings ---------------------------------------------------------------------------------------------------- */
@@ -174,6 +177,9 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
 {
     const gt_plan *plan = program->plan;
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
+    if (program->pair_of && program->pair_of[number])
+        return gt__cuda_pair_change(&program->pairs[program->pair_of[number] - 1], plan, number, buffer,
+                                    program->in, program->views, call);
     return part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
                                               program->views, out, call);
 }
@@ -535,6 +541,10 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     for (size_t k = 0; k < program->scratch_count; k++)
         gt__cuda_heap_give(&cuda->heap, program->scratches[k].address);
     free(program->scratches);
+    for (unsigned k = 0; k < program->pair_count; k++)
+        gt__cuda_heap_give(&cuda->heap, program->pairs[k].moments);
+    free(program->pairs);
+    free(program->pair_of);
     gt__cuda_parts_free(program->parts, program->part_count);
     free(program->in);
     free(program->views);
@@ -574,6 +584,46 @@ static gt_err make_rows(gt_cuda *cuda, gt_program *program, const gt_cuda_part *
     return GT_OK;
 }
 
+/* The kernels of a pair's steps. GT_ERR_UNSUPPORTED: they cannot be a pair. */
+static gt_err make_pair(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
+{
+    const uint32_t steps[] = {pair->forward, pair->backward};
+    const gt_plan *plan = program->plan;
+    for (unsigned k = 0; k < 2; k++) {
+        gt_view out;
+        gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], buffer, program->in, program->views, &out);
+        if (!gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &call))
+            return GT_ERR_UNSUPPORTED;
+        cuda->work.more = 0;
+        GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
+        GT_TRY(make_kernels(cuda));
+    }
+    return GT_OK;
+}
+
+/* Steps of attention that keep something for their gradients. What has no memory or no kernels is left as it is. */
+static void make_pairs(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *const *buffer)
+{
+    for (uint32_t step = 0; step < plan->step_count; step++) {
+        gt_cuda_pair pair;
+        if (!gt__cuda_pair_find(plan, step, &pair) || program->pair_of[pair.forward])
+            continue;
+        gt_cuda_pair *more = realloc(program->pairs, (program->pair_count + 1) * sizeof *more);
+        if (!more)
+            return;
+        program->pairs = more;
+        if (gt__cuda_take(cuda, pair.bytes, &pair.moments) != GT_OK)
+            return;
+        if (make_pair(cuda, program, &pair, buffer) != GT_OK) {
+            gt__cuda_heap_give(&cuda->heap, pair.moments);
+            continue;
+        }
+        more[program->pair_count++] = pair;
+        program->pair_of[pair.forward] = program->pair_of[pair.backward] = program->pair_count;
+        gt__cuda_pair_settle(plan, &pair);
+    }
+}
+
 /* Parts whose kernels can be made are groups of the plan. The steps of others run one by one. */
 static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
 {
@@ -596,6 +646,10 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
             err = GT_OK;
         }
     }
+    if (err == GT_OK)
+        make_pairs(cuda, program, plan, buffer);
+    if (program->pair_count)
+        gt__log(GT_LOG_COMPILE, "cuda: %u steps of attention keep what their gradients need", program->pair_count);
     free(buffer);
     return err;
 }
@@ -605,7 +659,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    program->most_operands = GT_MAX_OPERANDS;
+    program->most_operands = GT_MAX_OPERANDS + 2; /* a pair's steps have more */
     for (unsigned k = 0; k < plan->step_count; k++)
         if (plan->steps[k].operands > program->most_operands)
             program->most_operands = plan->steps[k].operands;
@@ -614,7 +668,8 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     program->in = malloc((program->most_operands + 1) * sizeof *program->in);
     program->views = malloc((program->most_operands + 1) * sizeof *program->views);
     program->inputs = malloc(program->inputs_bytes + 1);
-    gt_err err = program->in && program->views && program->inputs
+    program->pair_of = calloc(plan->step_count + 1, sizeof *program->pair_of);
+    gt_err err = program->in && program->views && program->inputs && program->pair_of
                      ? make_parts(gt__cuda(engine), program, plan)
                      : gt__fail(GT_ERR_MEMORY, "no memory for a program");
     if (err != GT_OK) {

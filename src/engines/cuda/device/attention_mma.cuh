@@ -358,11 +358,46 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
                 }
             }
         } else {
+            if constexpr (K::KEEP) {
+#pragma unroll
+                for (int i = 0; i < 2 * MR; i++) {
+                    int query = row + g + 8 * i;
+                    if (t == 0 && query < sizes.queries)
+                        ((float *)p.moments)[2 * (batch * p.queries + query)] = most[i] * scale + gt_log2(sum[i]);
+                }
+            }
 #pragma unroll
             for (int m = 0; m < MR; m++)
                 gt_store_fragments<D, HD>((uint16_t *)p.out + batch * p.result, row + 16 * m, sizes.queries, result[m],
                                           1.0f / sum[2 * m], 1.0f / sum[2 * m + 1]);
         }
+    }
+}
+
+/* The second moment of each query, of the result that was kept: four lanes a query. */
+template <class K> GT_F void gt_attention_mma_delta(const gt_attention_params &p)
+{
+    typedef typename K::D0 D;
+    enum { HD = K::HD, PIECE = 8 };
+    int t = threadIdx.x % 4;
+    int64_t all = p.batches * p.queries;
+    for (int64_t first = (int64_t)blockIdx.x * (GT_MMA_THREADS / 4); first < all;
+         first += (int64_t)gridDim.x * (GT_MMA_THREADS / 4)) {
+        int64_t query = first + threadIdx.x / 4, inside = query < all ? query : all - 1;
+        const uint16_t *gradient = gt_batch_of(p, 0, p.q, inside / p.queries) + inside % p.queries * p.row[0] + HD;
+        const uint16_t *result = (const uint16_t *)p.kept + inside * HD;
+        float product = 0;
+#pragma unroll
+        for (int at = t * PIECE; at < HD; at += 4 * PIECE) {
+            gt_vector<uint16_t, PIECE> a = *(const gt_vector<uint16_t, PIECE> *)(gradient + at);
+            gt_vector<uint16_t, PIECE> b = *(const gt_vector<uint16_t, PIECE> *)(result + at);
+#pragma unroll
+            for (int j = 0; j < PIECE; j++)
+                product += D::load(a.at[j]) * D::load(b.at[j]);
+        }
+        product = gt_combine_quad<gt_attention_plus>(product);
+        if (t == 0 && query < all)
+            ((float *)p.moments)[2 * query + 1] = product;
     }
 }
 
