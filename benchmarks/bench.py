@@ -75,6 +75,8 @@ class Pace:
     settle_seconds: float  # rest between two rounds: idle threads of the last one spin for a while
 
 
+UNTIL_HOT = 24  # repetitions of a loop after which it runs as a hot path, where these are on
+
 FULL = Pace(rounds=7, round_seconds=0.1, row_seconds=5, settle_seconds=0.08)
 QUICK = Pace(rounds=3, round_seconds=0.03, row_seconds=0.6, settle_seconds=0.02)
 
@@ -124,8 +126,8 @@ def measure(row, children, pace):
     compare_checks({library: child("prepare", work=row.work) for library, child in sides.items()})
     reference = sides["numpy" if row.of_memcpy else "torch"]
     count = row.count or calibrate(reference, pace.round_seconds)
-    for child in sides.values():
-        child("run", count=count)
+    for library, child in sides.items():
+        child("run", count=max(count, UNTIL_HOT) if library == "gt" and row.training else count)
 
     times = {library: [] for library in sides}
     end = time.monotonic() + pace.row_seconds

@@ -494,13 +494,18 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     gt_tensor *value = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
     if (PyErr_Occurred())
         return -1;
+    gt_node *retaining = value && value->node->keeps_gradient ? gt__node_retain(value->node) : NULL;
     gt_err err = gt__alias_touch(alias);
     if (err != GT_OK) {
+        gt__node_release(retaining);
         gt__py_raise(err);
         return -1;
     }
-    if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
+    if (value && !gt__grad_enabled()) { /* nothing is recorded: it keeps its node */
+        gt__node_release(retaining);
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
+    }
+    alias->retaining = retaining;
     if (object->alias)
         gt__alias_change_face(object->alias, alias);
     from->alias = NULL; /* it goes to the other object; the caller frees this one */
@@ -546,6 +551,33 @@ PyObject *gt__py_own(PyObject *module, PyObject *result)
     return Py_NewRef(result);
 }
 
+/* The same memory and gradient as the view has, for a tensor that is none: writes through either do not count for the other. */
+static PyObject *part_of(PyObject *view)
+{
+    gt_tensor *cut = gt__py_use(view);
+    gt_alias *alias = ((TensorObject *)view)->alias, *apart;
+    if (!cut || !alias)
+        return cut ? Py_NewRef(view) : NULL;
+    gt_err err = gt__alias_apart(alias, gt__grad_enabled() ? cut->node : NULL, false, view, &apart);
+    return err == GT_OK ? gt__py_wrap_alias(apart) : gt__py_raise(err);
+}
+
+PyObject *gt__py_parts(PyObject *module, PyObject *views)
+{
+    (void)module;
+    if (!PyTuple_Check(views))
+        return PyErr_Format(PyExc_TypeError, "expected a tuple");
+    PyObject *parts = PyTuple_New(PyTuple_GET_SIZE(views));
+    for (Py_ssize_t k = 0; parts && k < PyTuple_GET_SIZE(views); k++) {
+        PyObject *part = part_of(PyTuple_GET_ITEM(views, k));
+        if (!part)
+            Py_CLEAR(parts);
+        else
+            PyTuple_SET_ITEM(parts, k, part);
+    }
+    return parts;
+}
+
 /* ---- operands that share memory with what is written --------------------------------------------------------- */
 
 typedef enum Overlap { APART, SAME_PLACES, PARTLY, UNKNOWN } Overlap;
@@ -570,6 +602,15 @@ static Overlap overlap_of(const gt_meta *meta, const gt_strides *strides, const 
     return first < second + its->numel && second < first + meta->numel ? PARTLY : APART;
 }
 
+static int refuse_overlap(void)
+{
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+        "single memory location. Please clone() the tensor before performing the operation.");
+    return -1;
+}
+
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
                          bool same_allowed)
 {
@@ -580,11 +621,7 @@ int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *
     Overlap overlap = overlap_of(meta, strides, other);
     if (overlap != PARTLY && (same_allowed || overlap != SAME_PLACES))
         return 0;
-    PyErr_SetString(
-        PyExc_RuntimeError,
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-        "single memory location. Please clone() the tensor before performing the operation.");
-    return -1;
+    return refuse_overlap();
 }
 
 bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
@@ -603,7 +640,7 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
 
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
-    const gt_alias *alias = ((TensorObject *)self)->alias;
+    gt_alias *alias = ((TensorObject *)self)->alias;
     bool tracked = false, aliased = alias != NULL;
     for (Py_ssize_t k = 0; k < count; k++) {
         if (!gt__py_is_tensor(args[k]))
@@ -629,7 +666,29 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     for (Py_ssize_t k = 0; alias && k < count; k++)
         if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
             return -1;
+    gt_err err = alias && recorded ? gt__alias_begin_write(alias) : GT_OK;
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t count)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (operands[k] == self && gt__py_meta(self)->numel)
+            return refuse_overlap();
+        if (alias && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, operands[k], false) < 0)
+            return -1;
+    }
     return 0;
+}
+
+/* self._check_apart(operands...): none of them has memory of self, as PyTorch's writes by index require. */
+static PyObject *method_check_apart(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)kwnames;
+    return gt__py_check_apart(self, args, nargs) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* self._check_write(operands...): the first step of an in-place method that is written in Python. */
@@ -656,13 +715,26 @@ static PyObject *method_is_view(PyObject *self, PyObject *unused)
     return PyBool_FromLong(alias && !gt__alias_is_base(alias));
 }
 
+/* How many elements the memory has in which it lies. */
+static PyObject *get_room(PyObject *self, void *closure)
+{
+    (void)closure;
+    const gt_meta *meta = gt__py_meta(self);
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    const gt_meta *all = alias ? &alias->storage->root.shell.meta : meta;
+    return PyLong_FromLongLong(all->numel * (int64_t)gt__dtype_size((gt_dtype)all->dtype) /
+                               (int64_t)gt__dtype_size((gt_dtype)meta->dtype));
+}
+
 PyGetSetDef gt__py_alias_attributes[] = {
+    {.name = "_room", .get = get_room, .doc = "How many elements its memory has."},
     {.name = "_base", .get = get_base, .doc = "The tensor that this one is a view of; None: it is no view."},
     {.name = NULL},
 };
 
 PyMethodDef gt__py_alias_methods[] = {
     {.ml_name = "_is_view", .ml_meth = method_is_view, .ml_flags = METH_NOARGS, .ml_doc = "_is_view()"},
+    FAST("_check_apart", method_check_apart, "_check_apart(operands...): that none has memory of self."),
     FAST("_check_write", method_check_write, "_check_write(*operands): whether it may be written in place."),
     {.ml_name = NULL},
 };

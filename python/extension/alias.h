@@ -80,6 +80,10 @@ int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
 int gt__py_become_view(PyObject *self, PyObject *view);
 /* _own(result): the tensor, or those of a tuple, share memory with no other. Returns the result. */
 PyObject *gt__py_own(PyObject *module, PyObject *result);
+/* _parts(views): tensors in the memory of the views that autograd does not take for views: unsafe_split(). */
+PyObject *gt__py_parts(PyObject *module, PyObject *views);
+/* The result was picked, or written, at this key: its tensors may not change before the backward pass. */
+int gt__py_watch_key(PyObject *result, PyObject *key);
 /* What is written of self lies as `meta` and `strides` say. An operand that shares some of these places is refused, as PyTorch
  * does; one that has the same is, too, unless allowed. */
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,

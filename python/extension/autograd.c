@@ -97,7 +97,7 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
         return -1;
     }
     if (view && !wanted) {
-        if (alias->known)
+        if (gt__alias_is_known(alias))
             return refuse_computed();
         return bare ? 0 : change_leaf(self, false);
     }
@@ -122,8 +122,11 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
         return -1;
     }
-    bool wanted = false;
-    return gt__py_flag(value, &wanted) < 0 ? -1 : gt__py_set_requires_grad(self, wanted);
+    if (!PyBool_Check(value)) {
+        PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
+        return -1;
+    }
+    return gt__py_set_requires_grad(self, value == Py_True);
 }
 
 static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -131,8 +134,15 @@ static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_
     static const char *const names[] = {"requires_grad"};
     PyObject *values[1];
     bool wanted = true;
-    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, values) < 0 ||
-        gt__py_flag(values[0], &wanted) < 0 || gt__py_set_requires_grad(self, wanted) < 0)
+    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, values) < 0)
+        return NULL;
+    if (values[0] && !PyBool_Check(values[0]))
+        return PyErr_Format(PyExc_TypeError,
+                            "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
+                            Py_TYPE(values[0])->tp_name);
+    if (values[0])
+        wanted = values[0] == Py_True;
+    if (gt__py_set_requires_grad(self, wanted) < 0)
         return NULL;
     return Py_NewRef(self);
 }
@@ -157,6 +167,8 @@ gt_node *gt__py_node(PyObject *self)
         return object->tensor->node;
     if (!gt__alias_requires_grad(object->alias))
         return object->alias->idle;
+    if (UNLIKELY(object->alias->retaining != NULL))
+        return object->alias->retaining; /* PyTorch moves it when the view is used */
     gt_tensor *tensor = gt__py_use(self);
     return tensor ? tensor->node : NULL;
 }
@@ -304,7 +316,7 @@ static int share_value(PyObject *self, PyObject *value)
     return status;
 }
 
-int gt__py_set_value(PyObject *self, PyObject *value)
+int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
 {
     gt_tensor *old = present_value(self);
     gt_alias *own = gt__py_alias(self);
@@ -314,13 +326,23 @@ int gt__py_set_value(PyObject *self, PyObject *value)
     }
     gt_versions *versions = gt__versions_retain(own->versions);
     int status = share_value(self, value);
+    if (status == 0)
+        versions->count += counted;
     if (status == 0 && ((TensorObject *)self)->alias)
         gt__alias_count_as(((TensorObject *)self)->alias, versions);
     gt__versions_release(versions);
-    if (status == 0 && old && gt__py_is_leaf(old))
+    if (status == 0 && old && gt__py_is_leaf(old) && !counted)
         status = replace_saved(self, old);
     gt_tensor_release(old);
     return status;
+}
+
+/* self._set(value): as self.data = value, but an in-place operation: set_(), resize_(). */
+static PyObject *method_set(PyObject *self, PyObject *value)
+{
+    if (!gt__py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
+    return gt__py_set_value(self, value, true) < 0 ? NULL : Py_NewRef(self);
 }
 
 static PyObject *method_detach(PyObject *self, PyObject *unused)
@@ -360,6 +382,37 @@ static PyObject *get_version(PyObject *self, void *closure)
     if (object->tensor->inference)
         return PyErr_Format(PyExc_RuntimeError, "Inference tensors do not track version counter.");
     return PyLong_FromUnsignedLong(versions ? versions->count : object->tensor->version);
+}
+
+/* The node of an operation that was recorded now; NULL: none was. */
+static gt_node *recorded_node(PyObject *result)
+{
+    const TensorObject *object = (TensorObject *)result;
+    gt_node *node = object->alias ? gt__alias_node(object->alias->family) : object->tensor->node;
+    return node && gt__grad_enabled() && node->op != GT_OP_INVALID ? node : NULL;
+}
+
+int gt__py_watch_key(PyObject *result, PyObject *key)
+{
+    gt_node *node = recorded_node(result);
+    bool several = PyTuple_Check(key);
+    Py_ssize_t count = several ? PyTuple_GET_SIZE(key) : 1;
+    for (Py_ssize_t k = 0; node && k < count; k++) {
+        PyObject *item = several ? PyTuple_GET_ITEM(key, k) : key;
+        if (!gt__py_is_tensor(item) || !gt__py_meta(item)->rank)
+            continue;
+        gt_tensor *value = gt__py_use(item);
+        if (!value)
+            return -1;
+        gt__autograd_watch(node, value);
+    }
+    return 0;
+}
+
+/* self._watch(tensors...): self is the result of an operation that saves these in PyTorch. Returns self. */
+static PyObject *method_watch(PyObject *self, PyObject *tensors)
+{
+    return gt__py_watch_key(self, tensors) < 0 ? NULL : Py_NewRef(self);
 }
 
 /* self._value(): the same value as an object of its own, still recorded. Methods in place compute with it. */
@@ -721,6 +774,11 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
+    {.ml_name = "_set", .ml_meth = method_set, .ml_flags = METH_O, .ml_doc = "_set(value): share its memory."},
+    {.ml_name = "_watch",
+     .ml_meth = method_watch,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_watch(*tensors): they may not change before the backward pass."},
     NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
     {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},
@@ -743,6 +801,7 @@ PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
     FAST("_backward", py_backward, "_backward(tensors, gradients, retain_graph, create_graph, inputs)"),
+    {.ml_name = "_parts", .ml_meth = gt__py_parts, .ml_flags = METH_O},
     {.ml_name = "_own", .ml_meth = gt__py_own, .ml_flags = METH_O},
     {.ml_name = "_pieces", .ml_meth = py_pieces, .ml_flags = METH_VARARGS},
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},

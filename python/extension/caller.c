@@ -214,7 +214,8 @@ static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     if (LIKELY(_PyType_Lookup(Py_TYPE(self), name_call_impl) == caller_call_impl)) {
         PyObject *values = module_values(self);
-        bool own = !values || PyDict_GetItemWithError(values, name_compiled);
+        bool own = !values || PyDict_GetItemWithError(values, name_compiled) ||
+                   PyDict_GetItemWithError(values, name_call_impl);
         if (LIKELY(!own))
             return caller_call_hooked(self, args, keywords);
         if (PyErr_Occurred())

@@ -149,8 +149,8 @@ int gt__py_check_parts(PyObject *object, gt_dtype dtype)
 {
     if (!PyComplex_Check(object) || gt__dtype_is_complex(dtype))
         return 0;
-    gt__py_raise(
-        gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", gt__dtype_name(dtype)));
+    gt__py_raise(gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow",
+                          gt__dtype_scalar_name(dtype)));
     return -1;
 }
 

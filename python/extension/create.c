@@ -53,6 +53,11 @@ static int options(PyObject *const *values, gt_dtype default_dtype, Creation *cr
     creation->has_dtype = values[0] && values[0] != Py_None;
     creation->requires_grad = false;
     creation->like = NULL;
+    if (values[1] && !PyBool_Check(values[1])) {
+        PyErr_Format(PyExc_TypeError, "argument 'requires_grad' must be bool, not %s",
+                     Py_TYPE(values[1])->tp_name);
+        return -1;
+    }
     return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0 ||
                    gt__py_check_device(values[2]) < 0 || (values[3] && check_layout(values[3]) < 0)
                ? -1
@@ -107,6 +112,8 @@ static int refuse_dtype(const char *function, gt_dtype dtype)
 
 static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value, gt_tensor **out)
 {
+    if (creation->rank) /* as in PyTorch, a single number becomes infinite in halves */
+        GT_TRY(gt__dtype_check_number(creation->dtype, kind, value));
     return gt__emit_full(creation->client, creation->dtype, (unsigned)creation->rank, creation->shape, kind, value,
                          out);
 }

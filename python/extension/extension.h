@@ -102,7 +102,7 @@ int gt__py_refuse_overlap(PyObject *self);
  */
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held);
 /* `x.data = value`: x shares its memory from now on. A leaf keeps its node. */
-int gt__py_set_value(PyObject *self, PyObject *value);
+int gt__py_set_value(PyObject *self, PyObject *value, bool counted);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
 bool gt__py_requires_grad(PyObject *self);
 /* The node whose gradient x.grad is, borrowed; NULL: none, or an exception. */
@@ -117,6 +117,8 @@ gt_tensor *gt__py_cut(PyObject *self); /* the same, when its client can be used 
 PyObject *gt__py_detached(PyObject *self, bool counted);
 /* Before an in-place operation on self: none of its operands may share a part of self's memory. */
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count);
+/* -1: an operand has memory of self, which PyTorch's writes by index refuse. */
+int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t count);
 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
@@ -200,6 +202,7 @@ bool gt__py_is_device(PyObject *object); /* a gt.device */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
+int gt__py_check_number(PyObject *object, gt_dtype dtype); /* -1: an element of this dtype cannot be this number */
 /* 1: a complex number, of Python, NumPy or a 0-d tensor; 0: something else; -1: exception. */
 int gt__py_complex(PyObject *object, double *real, double *imaginary);
 /* -1: a complex number, which a tensor of this dtype cannot hold. */

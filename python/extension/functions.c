@@ -79,6 +79,29 @@ static PyObject *function_vectorcall(PyObject *object, gt_py_args args, size_t n
     return PyObject_Vectorcall(self->call, args, nargsf, kwnames);
 }
 
+/* gt.add(1, 2) is a tensor, as in PyTorch. */
+static bool takes_numbers(PyObject *name)
+{
+    static const char *const names[] = {"add",      "sub",      "mul",    "div",
+                                        "subtract", "multiply", "divide", "true_divide"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+        if (PyUnicode_CompareWithASCIIString(name, names[k]) == 0)
+            return true;
+    return false;
+}
+
+static PyObject *of_numbers(PyObject *function, gt_py_args args)
+{
+    gt_client *client = gt__py_client();
+    gt_tensor *tensor;
+    if (!client || gt__py_tensor_argument(args[0], client, "input", &tensor) < 0)
+        return NULL;
+    PyObject *first = gt__py_result(GT_OK, tensor);
+    PyObject *result = first ? PyObject_CallFunctionObjArgs(function, first, args[1], NULL) : NULL;
+    Py_XDECREF(first);
+    return result;
+}
+
 /* Of a function with two operands, one of which may be something else than a tensor. */
 static PyObject *mixed_vectorcall(PyObject *object, gt_py_args args, size_t nargsf, PyObject *kwnames)
 {
@@ -87,6 +110,9 @@ static PyObject *mixed_vectorcall(PyObject *object, gt_py_args args, size_t narg
     if (self->reflected && !kwnames && nargs == 2 && !gt__py_is_tensor(args[0]) && PyNumber_Check(args[0]) &&
         gt__py_is_tensor(args[1]))
         return PyObject_Vectorcall(self->reflected, args, 2, NULL);
+    if (!kwnames && nargs == 2 && PyNumber_Check(args[0]) && PyNumber_Check(args[1]) &&
+        takes_numbers(self->name) && !gt__py_is_tensor(args[0]) && !gt__py_is_tensor(args[1]))
+        return of_numbers(object, args);
     if (self->others && ((nargs > 0 && !gt__py_is_tensor(args[0])) || (nargs > 1 && !gt__py_is_tensor(args[1]))))
         return PyObject_Vectorcall(self->others, args, nargsf, kwnames);
     return function_vectorcall(object, args, nargsf, kwnames);

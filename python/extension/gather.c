@@ -182,8 +182,10 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     gt_err err = GT_OK;
     if (!given) {
         bool inner = gt__signal_inner(true);
-        err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value,
-                            &fitting);
+        err = gt__dtype_check_number(dtype, kind, value);
+        if (err == GT_OK)
+            err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value,
+                                &fitting);
         gt__signal_inner(inner);
     } else if ((gt_dtype)given->meta.dtype != dtype) {
         gt_tensor_release(given);
@@ -205,7 +207,7 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *values, int64_t how, bool in_place)
 {
     Addressing at;
-    if (in_place && gt__py_check_operands(self, NULL, 0) < 0)
+    if (in_place && (gt__py_check_operands(self, NULL, 0) < 0 || gt__py_check_apart(self, values + 1, 2) < 0))
         return NULL;
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;

@@ -17,6 +17,8 @@ static int value_from(PyObject *object, gt_client *client, gt_dtype dtype, Value
     if (gt__py_check_parts(object, dtype) < 0)
         return -1;
     int found = gt__py_operand(object, client, dtype, &value->tensor, &value->kind, &value->number);
+    if (found < 0 && PyErr_ExceptionMatches(PyExc_OverflowError)) /* PyTorch's words */
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
         found = gt__py_from_sequence(object, client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)
@@ -93,6 +95,8 @@ static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *v
     memcpy(shape, mask->meta.shape, sizeof shape);
     while (first + rank < a->meta.rank)
         shape[rank++] = 1;
+    if (!scalar && !gt__dtype_is_half((gt_dtype)a->meta.dtype))
+        GT_TRY(gt__dtype_check_number((gt_dtype)a->meta.dtype, value->kind, value->number));
     GT_TRY(gt_reshape(mask, rank, shape, &mask));
     gt__index_keep(scratch, mask);
     if (scalar) {
@@ -100,8 +104,11 @@ static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *v
         gt__index_keep(scratch, scalar);
     }
     gt_tensor *mixed;
-    GT_TRY(gt__emit_ternary(GT_OP_where, mask, scalar, value->kind, value->number, a, GT_LITERAL_NONE,
-                            (gt_imm){.i = 0}, &mixed));
+    bool truth = !scalar && a->meta.dtype == GT_BOOL && value->kind == GT_LITERAL_FLOAT;
+    gt_literal kind = truth ? GT_LITERAL_BOOL : value->kind;
+    gt_imm number = truth ? (gt_imm){.i = value->number.f != 0} : value->number;
+    GT_TRY(
+        gt__emit_ternary(GT_OP_where, mask, scalar, kind, number, a, GT_LITERAL_NONE, (gt_imm){.i = 0}, &mixed));
     gt__index_keep(scratch, mixed);
     *out = gt_tensor_retain(mixed);
     if (mixed->meta.dtype == a->meta.dtype)
@@ -323,6 +330,13 @@ static int check_value(PyObject *self, const Key *key, PyObject *value)
     if (!key->advanced &&
         gt__py_slice_strides(self, &window, gt__index_window(key, &window, axes), axes, &meta, &strides) < 0)
         return -1;
+    /* PyTorch expands a smaller value first, and fills where a mask is true; it does not see then where the value lies. */
+    bool is_tensor = gt__py_is_tensor(value);
+    if (is_tensor && !key->advanced && !gt__meta_same_shape(&meta, gt__py_meta(value)))
+        return 0;
+    if (is_tensor && key->advanced && gt__py_meta(value)->rank == 0 &&
+        only_mask(&((TensorObject *)self)->alias->shell, key) >= 0)
+        return 0;
     return gt__py_check_operand(self, &meta, &strides, value, !key->advanced);
 }
 
@@ -542,6 +556,9 @@ static int write_all(PyObject *self, PyObject *object)
 /* self._fill(number or tensor of one element): also of an expanded tensor. */
 static PyObject *method_fill(PyObject *self, PyObject *value)
 {
+    if (gt__dtype_is_half((gt_dtype)gt__py_meta(self)->dtype) && !gt__py_is_tensor(value) &&
+        !PyComplex_Check(value) && gt__py_check_number(value, (gt_dtype)gt__py_meta(self)->dtype) < 0)
+        return NULL; /* the others are checked when the number is assigned */
     return write_all(self, value) < 0 ? NULL : Py_NewRef(self);
 }
 
@@ -605,7 +622,7 @@ int gt__py_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
         return gt__py_check_write(self, false) < 0 || gt__py_refuse_overlap(self) < 0 ? -1
                                                                                       : write_all(self, value);
     gt_tensor *out;
-    return put(self, key, value, false, true, &out);
+    return put(self, key, value, false, true, &out) < 0 ? -1 : gt__py_watch_key(self, key);
 }
 
 static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, bool in_place)
@@ -621,7 +638,10 @@ static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
         return PyErr_Format(PyExc_TypeError, "index_put() needs indices and values");
     if (put(self, values[0], values[1], accumulate, in_place, &out) < 0)
         return NULL;
-    return in_place ? Py_NewRef(self) : gt__py_wrap(out);
+    PyObject *result = in_place ? Py_NewRef(self) : gt__py_wrap(out);
+    if (result && gt__py_watch_key(result, values[0]) < 0)
+        Py_CLEAR(result);
+    return result;
 }
 
 /* self._index_put(key, value, accumulate): a copy with [key] = value, or +=, where repeated indices add up. */

@@ -265,6 +265,8 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
     }
     PyObject *result = a ? lay_picked(gt__py_result(err, out), self, &key) : NULL;
     gt__py_key_clear(&key);
+    if (result && gt__py_watch_key(result, object) < 0)
+        Py_CLEAR(result);
     return result;
 }
 
@@ -304,6 +306,12 @@ static Py_ssize_t tensor_length(PyObject *self)
 
 static int tensor_contains(PyObject *self, PyObject *element)
 {
+    if (!PyNumber_Check(element)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "Tensor.__contains__ only supports Tensor or scalar, but you passed in a %R.",
+                     Py_TYPE(element));
+        return -1;
+    }
     PyObject *equal = PyObject_RichCompare(self, element, Py_EQ);
     PyObject *any = equal && gt__py_is_tensor(equal) ? PyObject_CallMethod(equal, "any", NULL) : NULL;
     int found = any ? PyObject_IsTrue(any) : equal ? 0 : -1;

@@ -89,6 +89,8 @@ static gt_err next_value(gt_tensor *old, gt_tensor *tensor, gt_tensor **out)
         GT_TRY(recording && tensor->node ? gt_copy(tensor, out) : gt__tensor_detach(tensor, out));
     else
         *out = gt_tensor_retain(tensor);
+    if (UNLIKELY(old->node && (*out)->node))
+        gt__node_move_gradient(old->node, (*out)->node);
     (*out)->version = old->version + 1;
     (*out)->inference = old->inference;
     return GT_OK;

@@ -229,6 +229,8 @@ static bool has_attribute(PyObject *object, const char *name)
 
 static int from_protocol(PyObject *object, gt_client *client, gt_tensor **tensor)
 {
+    if (PyBytes_Check(object) || PyByteArray_Check(object)) /* sequences, as in PyTorch */
+        return 0;
     if (PyObject_CheckBuffer(object))
         return from_buffer(object, client, tensor);
     if (has_attribute(object, "__dlpack__"))
@@ -548,21 +550,12 @@ static PyObject *method_elements(PyObject *self, PyObject *unused)
     return tensor ? (PyObject *)lease_new(tensor) : NULL;
 }
 
-/* Equal for objects that share a value: x, x.detach(). Written files store such a value once. */
-static PyObject *method_value_id(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    gt_tensor *tensor = gt__py_use(self);
-    return tensor ? PyLong_FromUnsignedLongLong(tensor->id) : NULL;
-}
-
 PyMethodDef gt__py_interop_methods[] = {
     FAST("numpy", method_numpy, "numpy(): the elements as an array; waits for them. bfloat16 comes as float32."),
     FAST("__array__", method_array, "__array__(dtype=None, copy=None): for numpy.asarray."),
     FAST("__dlpack__", method_dlpack, "__dlpack__(): the elements in host memory, as a DLPack capsule."),
     NOARGS("__dlpack_device__", method_dlpack_device, "__dlpack_device__(): host memory."),
     NOARGS("_elements", method_elements, "_elements(): the elements as a buffer, also of bfloat16; waits."),
-    NOARGS("_value_id", method_value_id, "_value_id(): a number; tensors that share a value have the same one."),
     NOARGS("__reduce__", method_reduce, "Pickle by value."),
     {.ml_name = NULL},
 };

@@ -152,7 +152,30 @@ static PyObject *method_laid_like(PyObject *self, PyObject *other)
     return gt__py_preserved(Py_NewRef(self), other);
 }
 
+/*
+ * self._memory(): (a number, elements) of the memory that self shares with others; the elements are all of it, in their order
+ * there, as numbers of self's dtype, in a new tensor. The number is that of the memory while a tensor has it. None: self shares
+ * its memory with no other, and has all of it in order.
+ */
+static PyObject *method_memory(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_alias *alias = ((TensorObject *)self)->alias;
+    gt_tensor *plain, *flat;
+    if (!alias)
+        Py_RETURN_NONE;
+    gt_err err = gt__tensor_detach(alias->storage->root.cut, &plain);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    err = gt__memory_flat(alias->storage, plain, (gt_dtype)alias->shell.meta.dtype, &flat);
+    gt_tensor_release(plain);
+    PyObject *elements = gt__py_result(err, flat);
+    return elements ? Py_BuildValue("(KN)", (unsigned long long)(uintptr_t)alias->storage, elements) : NULL;
+}
+
 PyMethodDef gt__py_layout_methods[] = {
+    NOARGS("_memory", method_memory,
+           "_memory(): which memory it has, and all elements there; None: its own alone."),
     NOARGS("_packed", method_packed, "_packed(): contiguous."),
     {.ml_name = "_laid_like",
      .ml_meth = method_laid_like,

@@ -249,7 +249,11 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
     if (gt__py_is_tensor(values[1]) && !gt__dtype_is_complex(dtype) &&
         gt__dtype_is_complex((gt_dtype)((TensorObject *)values[1])->tensor->meta.dtype))
         return PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
-                            gt__dtype_name(dtype));
+                            gt__dtype_scalar_name(dtype));
+    if (!gt__py_is_tensor(values[1]) && !PyComplex_Check(values[1]) && gt__py_check_number(values[1], dtype) < 0)
+        return NULL;
+    if (dtype == GT_BOOL && PyFloat_Check(values[1]))
+        values[1] = PyFloat_AS_DOUBLE(values[1]) != 0 ? Py_True : Py_False;
     PyObject *filled = where((PyObject *[]){values[0], values[1], self}, true);
     PyObject *result = filled ? cast(filled, dtype, GT_PY_PRESERVE) : NULL;
     Py_XDECREF(filled);

@@ -3,6 +3,7 @@
  * clamp, whose bounds may be tensors, and lerp are written out; the others are generated from the table of names and
  * defaults below. Read operators.c first.
  */
+#include "core/convert.h"
 #include "alias.h"
 
 #include <math.h>
@@ -13,8 +14,49 @@
 typedef struct Bound {
     bool is_tensor;
     gt_literal kind; /* NONE: no bound */
+    gt_imm number;
     double value;
 } Bound;
+
+int gt__py_check_number(PyObject *object, gt_dtype dtype)
+{
+    gt_literal kind;
+    gt_imm value;
+    if (gt__py_number(object, &kind, &value) < 0)
+        return -1;
+    gt_err err = gt__dtype_check_number(dtype, kind, value);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+/* self._fit(number, dtype=None): the number as an element of a dtype, or of self's. Floats lose their fraction in integers;
+ * they are not rounded. */
+static PyObject *method_fit(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"number", "dtype"};
+    PyObject *values[2];
+    gt_dtype dtype = (gt_dtype)gt__py_meta(self)->dtype;
+    gt_literal kind;
+    gt_imm value;
+    if (gt__py_parse("_fit", args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        (values[1] && gt__py_dtype(values[1], &dtype) < 0))
+        return NULL;
+    PyObject *number = values[0];
+    if (!number)
+        return PyErr_Format(PyExc_TypeError, "_fit() needs a number");
+    if (PyComplex_Check(number))
+        return gt__py_check_parts(number, dtype) < 0 ? NULL : Py_NewRef(number);
+    if (gt__py_number(number, &kind, &value) < 0 || gt__py_check_number(number, dtype) < 0)
+        return NULL;
+    double real = gt__py_literal_double(kind, value);
+    if (dtype == GT_BOOL)
+        return PyBool_FromLong(real != 0);
+    if (gt__dtype_is_inexact(dtype))
+        return PyFloat_FromDouble(real);
+    int64_t integer = kind == GT_LITERAL_FLOAT ? gt__double_to_int64(real) : value.i;
+    return PyLong_FromLongLong(dtype == GT_UINT8 && integer < 0 ? integer + UINT8_MAX + 1 : integer);
+}
 
 static int bound_from(PyObject *object, double open, Bound *bound)
 {
@@ -30,7 +72,41 @@ static int bound_from(PyObject *object, double open, Bound *bound)
         return -1;
     bound->value = gt__py_literal_double(kind, value);
     bound->kind = kind;
+    bound->number = value;
     return 0;
+}
+
+/* PyTorch converts a bound to the dtype of the result: -1 is 255 in uint8. */
+static gt_err fit_bound(Bound *bound, gt_dtype dtype)
+{
+    if (bound->kind == GT_LITERAL_NONE || isnan(bound->value))
+        return GT_OK;
+    GT_TRY(gt__dtype_check_number(dtype, bound->kind, bound->number));
+    if (dtype == GT_UINT8 && bound->value < 0)
+        bound->value += UINT8_MAX + 1;
+    return GT_OK;
+}
+
+/* Whether the row, which has doubles for its bounds, can be given this one. */
+static bool fits_double(const Bound *bound)
+{
+    return bound->kind != GT_LITERAL_INT ||
+           (bound->number.i <= INT64_C(1) << 53 && bound->number.i >= -(INT64_C(1) << 53));
+}
+
+/* PyTorch's refusals. */
+static int check_clamp(gt_dtype dtype, const Bound *low, const Bound *high)
+{
+    if (gt__dtype_is_complex(dtype))
+        PyErr_SetString(PyExc_NotImplementedError, "clamp is not supported for complex types");
+    else if (dtype == GT_BOOL && low->kind <= GT_LITERAL_BOOL && high->kind <= GT_LITERAL_BOOL)
+        PyErr_Format(PyExc_NotImplementedError, "\"clamp_%sscalar_cpu\" not implemented for 'Bool'",
+                     low->kind && high->kind ? ""
+                     : low->kind             ? "min_"
+                                             : "max_");
+    else
+        return 0;
+    return -1;
 }
 
 /*
@@ -73,17 +149,27 @@ static PyObject *clamp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObje
         return NULL;
     if ((!values[0] || values[0] == Py_None) && (!values[1] || values[1] == Py_None))
         return PyErr_Format(PyExc_RuntimeError, "clamp: At least one of 'min' or 'max' must not be None");
-    if (low.is_tensor || high.is_tensor)
+    bool both = low.kind && high.kind; /* of two numbers, PyTorch ignores no NaN */
+    if (!low.is_tensor && !high.is_tensor && check_clamp((gt_dtype)gt__py_meta(self)->dtype, &low, &high) < 0)
+        return NULL;
+    gt_dtype given = (gt_dtype)gt__py_meta(self)->dtype;
+    bool exact = (given != GT_INT64 && given != GT_BOOL) || (fits_double(&low) && fits_double(&high));
+    if (low.is_tensor || high.is_tensor || !exact || (both && (isnan(low.value) || isnan(high.value))))
         return bounds_tensors(self, values[0], values[1]);
     gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;
     if (!a)
         return NULL;
     gt_literal widest = low.kind > high.kind ? low.kind : high.kind;
-    gt_err err = GT_OK;
-    if (widest == GT_LITERAL_FLOAT && !gt__dtype_is_float((gt_dtype)a->meta.dtype))
-        err = gt_cast(a, GT_FLOAT32, &wide);
-    else if (widest == GT_LITERAL_INT && a->meta.dtype == GT_BOOL)
-        err = gt_cast(a, GT_INT64, &wide);
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    if (widest == GT_LITERAL_FLOAT && !gt__dtype_is_float(dtype))
+        dtype = GT_FLOAT32;
+    else if (widest == GT_LITERAL_INT && dtype == GT_BOOL)
+        dtype = GT_INT64;
+    gt_err err = fit_bound(&low, dtype);
+    if (err == GT_OK)
+        err = fit_bound(&high, dtype);
+    if (err == GT_OK && dtype != a->meta.dtype)
+        err = gt_cast(a, dtype, &wide);
     if (err == GT_OK)
         err = gt_clamp(wide ? wide : a, low.value, high.value, &out);
     gt_tensor_release(wide);
@@ -111,6 +197,35 @@ static const struct {
     [GT_OP_elu_backward] = {.names = {"alpha", "input_scale"}, .defaults = {1, 1}},
 };
 
+/*
+ * PyTorch's refusals of activations: hardtanh converts its numbers to the dtype, the others to the dtype that they compute in,
+ * and have no kernels for integers.
+ */
+static int check_activation(gt_opcode op, gt_dtype dtype, PyObject *const *numbers)
+{
+    if (op != GT_OP_hardtanh && op != GT_OP_leaky_relu && op != GT_OP_elu)
+        return 0;
+    if (op != GT_OP_hardtanh && !gt__dtype_is_float(dtype)) {
+        PyErr_Format(PyExc_NotImplementedError, "\"%s_cpu\" not implemented for '%s'", gt__op_table[op].name,
+                     gt__dtype_kind(dtype));
+        return -1;
+    }
+    if (op == GT_OP_hardtanh && dtype == GT_UINT8 && numbers[0]) {
+        PyObject *zero = PyLong_FromLong(0);
+        int negative = zero ? PyObject_RichCompareBool(numbers[0], zero, Py_LT) : -1;
+        Py_XDECREF(zero);
+        if (negative > 0)
+            PyErr_SetString(PyExc_RuntimeError, "cannot do hardtanh on an unsigned type with negative limits");
+        if (negative)
+            return -1;
+    }
+    gt_dtype checked = op != GT_OP_hardtanh && gt__dtype_is_half(dtype) ? GT_FLOAT32 : dtype;
+    for (int k = 0; k < 2; k++)
+        if (numbers[k] && gt__py_check_number(numbers[k], checked) < 0)
+            return -1;
+    return 0;
+}
+
 /* self, `tensors` more, then p and q. */
 static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
                                 int tensors)
@@ -122,6 +237,8 @@ static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, P
     if (op == GT_OP_clamp)
         return clamp(self, args, nargs, kwnames);
     if (gt__py_parse(function, args, nargs, kwnames, names + 1 - tensors, 2 + tensors, 2 + tensors, values) < 0)
+        return NULL;
+    if (!tensors && check_activation(op, (gt_dtype)gt__py_meta(self)->dtype, values) < 0)
         return NULL;
     if (tensors && (!values[0] || !gt__py_is_tensor(values[0])))
         return PyErr_Format(PyExc_TypeError, "%s(): argument 'other' must be Tensor", function);
@@ -169,6 +286,8 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
     gt_err err = GT_OK;
     if (found == 1)
         err = gt__emit_ternary(op, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1], &out);
+    if (found == 1 && err == GT_OK && op == GT_OP_lerp && !tensors[1])
+        gt__autograd_save_nothing(out->node, op);
     gt_tensor_release(a);
     gt_tensor_release(tensors[0]);
     gt_tensor_release(tensors[1]);
@@ -177,8 +296,32 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
     return found == 1 ? gt__py_elementwise(err, out, (PyObject *[]){self, values[0], values[1]}, 3) : NULL;
 }
 
+/* PyTorch's refusals: integers, and tensors of another dtype than self's. */
+static int check_lerp(PyObject *self, PyObject *const *operands, Py_ssize_t count)
+{
+    gt_dtype dtype = (gt_dtype)gt__py_meta(self)->dtype;
+    for (Py_ssize_t k = 0; k < count && k < 2; k++) {
+        if (!gt__py_is_tensor(operands[k]) || gt__py_meta(operands[k])->dtype == dtype)
+            continue;
+        PyErr_Format(PyExc_RuntimeError, "expected dtype %s for `%s` but got dtype %s", gt__dtype_c_name(dtype),
+                     k ? "weight" : "end", gt__dtype_c_name((gt_dtype)gt__py_meta(operands[k])->dtype));
+        return -1;
+    }
+    bool scalar = count > 1 && !gt__py_is_tensor(operands[1]);
+    if (!gt__dtype_is_inexact(dtype))
+        PyErr_Format(PyExc_NotImplementedError, "\"lerp_kernel_%s\" not implemented for '%s'",
+                     scalar ? "scalar" : "tensor", gt__dtype_kind(dtype));
+    else if (!scalar || PyComplex_Check(operands[1]))
+        return 0;
+    else
+        return gt__py_check_number(operands[1], gt__dtype_is_half(dtype) ? GT_FLOAT32 : dtype);
+    return -1;
+}
+
 static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    if (check_lerp(self, args, nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)) < 0)
+        return NULL;
     return ternary_method(GT_OP_lerp, (const char *const[]){"end", "weight"}, self, args, nargs, kwnames);
 }
 
@@ -217,6 +360,7 @@ PyMethodDef gt__py_number_methods[] = {
 #define UNARY_PQ(name, types, expr, grad) BOTH(name, "(...)")
 #define BINARY_PQ(name, types, expr, grad) BOTH(name, "(other, ...)")
 #include "core/ops.def"
+    FAST("_fit", method_fit, "_fit(number, dtype=None): as an element of the dtype, or of self's."),
     FAST("dirichlet_grad", method_dirichlet_grad, "dirichlet_grad(alpha, total): how a Dirichlet sample moves."),
     BOTH(lerp, "(end, weight)") FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
     FAST("clip_", method_clamp_inplace, "clip_(min=None, max=None): clamp_."),

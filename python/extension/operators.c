@@ -113,6 +113,15 @@ static bool is_square(const gt_tensor *a, PyObject *exponent)
     return PyLong_CheckExact(exponent) && PyLong_AsLong(exponent) == 2;
 }
 
+/* As in PyTorch the exponent of halves must be an element of their dtype; that of integers is checked by inference. */
+static int check_exponent(PyObject *x, PyObject *y)
+{
+    bool halves = gt__py_is_tensor(x) && gt__dtype_is_half((gt_dtype)gt__py_meta(x)->dtype);
+    if (!halves || !(PyFloat_Check(y) || PyLong_Check(y)))
+        return 0;
+    return gt__py_check_number(y, (gt_dtype)gt__py_meta(x)->dtype);
+}
+
 static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
 {
     if (modulus != Py_None)
@@ -121,7 +130,9 @@ static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
         return unary(GT_OP_square, x);
     }
     PyErr_Clear(); /* the exponent does not fit a long */
-    return binary(GT_OP_pow, x, y);
+    if (UNLIKELY(PyBool_Check(y)) && gt__py_is_tensor(x) && gt__py_meta(x)->dtype == GT_BOOL)
+        return binary(GT_OP_bitwise_or, x, y == Py_True ? Py_False : Py_True); /* x ** 1 is x, x ** 0 is 1 */
+    return check_exponent(x, y) < 0 ? NULL : binary(GT_OP_pow, x, y);
 }
 
 static PyObject *number_matmul(PyObject *x, PyObject *y)
@@ -252,7 +263,9 @@ INPLACE(rshift, GT_OP_bitwise_right_shift)
 
 static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulus)
 {
-    return modulus == Py_None ? inplace(GT_OP_pow, self, other) : Py_NewRef(Py_NotImplemented);
+    if (modulus != Py_None)
+        Py_RETURN_NOTIMPLEMENTED;
+    return check_exponent(self, other) < 0 ? NULL : inplace(GT_OP_pow, self, other);
 }
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
@@ -269,17 +282,113 @@ static PyObject *with_zero_gradient(PyObject *result, PyObject *self, PyObject *
     return linked;
 }
 
-/* PyTorch rounds alpha to halves, where it multiplies them by other numbers as they are. A new reference. */
-static PyObject *rounded_alpha(PyObject *other, PyObject *alpha)
+/* A tensor of the same dtype, of one element; promotion asks whether it has dimensions. */
+static gt_meta one_element(PyObject *tensor)
 {
-    gt_dtype dtype = gt__py_is_tensor(other) ? (gt_dtype)((TensorObject *)other)->tensor->meta.dtype : GT_FLOAT32;
-    if (!gt__dtype_is_half(dtype) || !(PyFloat_Check(alpha) || PyLong_Check(alpha)))
+    const gt_meta *meta = gt__py_meta(tensor);
+    return (gt_meta){.numel = 1, .rank = meta->rank > 0, .dtype = meta->dtype, .shape = {1}};
+}
+
+/* The dtype of `self op other`, which may be a number. */
+static int result_dtype(gt_opcode op, PyObject *self, PyObject *other, gt_dtype *dtype)
+{
+    gt_instruction ins = {.op = (uint16_t)op};
+    gt_meta given[2] = {one_element(self)};
+    const gt_meta *in[GT_MAX_OPERANDS] = {&given[0], NULL};
+    gt_literal kind = GT_LITERAL_FLOAT;
+    gt_meta out;
+    if (gt__py_is_tensor(other)) {
+        given[1] = one_element(other);
+        in[1] = &given[1];
+    } else {
+        if (!PyComplex_Check(other) && gt__py_number(other, &kind, &ins.literal[1]) < 0)
+            return -1;
+        ins.literals = (uint8_t)(kind << 2);
+    }
+    gt_dtype compute;
+    gt_err err = gt__op_infer(&ins, NULL, in, &out, &compute);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    *dtype = PyComplex_Check(other) ? gt__dtype_complex((gt_dtype)out.dtype) : (gt_dtype)out.dtype;
+    return err == GT_OK ? 0 : -1;
+}
+
+/* self._result_dtype(other): of self + other; nothing is computed. */
+static PyObject *method_result_dtype(PyObject *self, PyObject *other)
+{
+    gt_dtype dtype;
+    return result_dtype(GT_OP_add, self, other, &dtype) < 0 ? NULL : gt__py_dtype_object(dtype);
+}
+
+/* PyTorch's refusals of an alpha that the result cannot have as an element; sub() converts its opposite. */
+static int check_alpha(gt_opcode op, gt_dtype dtype, PyObject *alpha)
+{
+    if (PyBool_Check(alpha) && dtype != GT_BOOL)
+        PyErr_SetString(PyExc_RuntimeError, "Boolean alpha only supported for Boolean results.");
+    else if (PyFloat_Check(alpha) && !gt__dtype_is_inexact(dtype))
+        PyErr_SetString(PyExc_RuntimeError,
+                        "For integral input tensors, argument alpha must not be a floating point number.");
+    else if (PyComplex_Check(alpha) && !gt__dtype_is_complex(dtype))
+        PyErr_SetString(PyExc_RuntimeError,
+                        "For non-complex input tensors, argument alpha must not be a complex number.");
+    else if (PyComplex_Check(alpha))
+        return 0;
+    else {
+        PyObject *factor = op == GT_OP_sub ? PyNumber_Negative(alpha) : Py_NewRef(alpha);
+        int status = factor ? gt__py_check_number(factor, dtype) : -1;
+        Py_XDECREF(factor);
+        return status;
+    }
+    return -1;
+}
+
+/* alpha as an element of the dtype: of halves it is rounded, and for bools it is whether it is 0. A new reference. */
+static PyObject *rounded_alpha(gt_dtype dtype, PyObject *alpha)
+{
+    if (dtype == GT_BOOL)
+        return PyBool_FromLong(PyObject_IsTrue(alpha));
+    if (!gt__dtype_is_half(dtype) || PyComplex_Check(alpha))
         return Py_NewRef(alpha);
     double number = PyFloat_AsDouble(alpha);
     if (number == -1 && PyErr_Occurred())
         return NULL;
     return PyFloat_FromDouble(dtype == GT_FLOAT16 ? gt__load_float16(gt__store_float16_from_double(number))
                                                   : gt__load_bfloat16(gt__store_bfloat16_from_double(number)));
+}
+
+/* alpha * other, as a part of an operation that saves nothing for its gradient. */
+static PyObject *scaled(PyObject *other, PyObject *factor)
+{
+    PyObject *result = PyNumber_Multiply(other, factor);
+    if (result && gt__py_is_tensor(result) && gt__py_requires_grad(result))
+        gt__autograd_save_nothing(gt__py_node(result), GT_OP_mul);
+    return result;
+}
+
+/* self._scaled(number): as above. */
+static PyObject *method_scaled(PyObject *self, PyObject *factor)
+{
+    return scaled(self, factor);
+}
+
+/* self + alpha * other, or minus. The product has the dtype of the result. */
+static PyObject *scaled_sum(gt_opcode op, PyObject *self, PyObject *other, PyObject *alpha)
+{
+    gt_dtype dtype;
+    if (result_dtype(op, self, other, &dtype) < 0 || check_alpha(op, dtype, alpha) < 0)
+        return NULL;
+    bool differs = gt__py_is_tensor(other) && gt__py_meta(other)->dtype != dtype;
+    PyObject *same =
+        differs ? PyObject_CallMethod(other, "to", "N", gt__py_dtype_object(dtype)) : Py_NewRef(other);
+    PyObject *factor = same ? rounded_alpha(dtype, alpha) : NULL;
+    PyObject *product = factor ? scaled(same, factor) : NULL;
+    if (product && dtype == GT_BOOL && !gt__py_is_tensor(product)) /* True * True is 1 in Python */
+        Py_SETREF(product, PyBool_FromLong(PyObject_IsTrue(product)));
+    PyObject *result = product ? binary(op, self, product) : NULL;
+    Py_XDECREF(same);
+    Py_XDECREF(factor);
+    Py_XDECREF(product);
+    return result;
 }
 
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
@@ -289,14 +398,8 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if ((alpha && op != GT_OP_add && op != GT_OP_sub) || (rounding && op != GT_OP_div))
         return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%s'", name,
                             alpha ? "alpha" : "rounding_mode");
-    if (alpha) {
-        PyObject *factor = rounded_alpha(other, alpha);
-        PyObject *scaled = factor ? PyNumber_Multiply(other, factor) : NULL;
-        Py_XDECREF(factor);
-        PyObject *result = scaled ? binary(op, self, scaled) : NULL;
-        Py_XDECREF(scaled);
-        return result;
-    }
+    if (alpha)
+        return scaled_sum(op, self, other, alpha);
     if (!rounding || rounding == Py_None)
         return binary(op, self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
@@ -314,7 +417,7 @@ static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, g
     static const char *const names[] = {"other|exponent", "alpha", "rounding_mode"};
     PyObject *values[3] = {nargs == 1 ? args[0] : NULL}, *result;
     if (nargs == 1 && !kwnames) {
-        result = binary(op, self, values[0]);
+        result = op == GT_OP_pow ? number_power(self, values[0], Py_None) : binary(op, self, values[0]);
     } else {
         if (gt__py_parse(name, args, nargs, kwnames, names, 3, 1, values) < 0)
             return NULL;
@@ -427,6 +530,14 @@ PyMethodDef gt__py_operator_methods[] = {
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "core/ops.def"
     {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
+    {.ml_name = "_scaled",
+     .ml_meth = method_scaled,
+     .ml_flags = METH_O,
+     .ml_doc = "_scaled(number): times alpha."},
+    {.ml_name = "_result_dtype",
+     .ml_meth = method_result_dtype,
+     .ml_flags = METH_O,
+     .ml_doc = "_result_dtype(other): the dtype of self + other."},
     {.ml_name = "_replace",
      .ml_meth = method_replace,
      .ml_flags = METH_O,

@@ -14,19 +14,6 @@
 #include "engines/host_memory.h"
 #include "engines/loader.h"
 
-typedef struct python_engine {
-    gt_engine engine;
-    gt_engine *reference;  /* for calls that the class does not run */
-    PyThreadState *thread; /* of the worker's thread, while it does not hold the GIL */
-    PyGILState_STATE gil;  /* to be released by close */
-    PyObject *object;
-    PyObject *store; /* its method: copies a returned result into `out` */
-    gt_py_memory memory;
-    uint32_t host_calls[GT_OP_COUNT];
-    bool told[GT_OP_COUNT];         /* that the op's method keeps an operand */
-    PyObject *methods[GT_OP_COUNT]; /* NULL: the class has none */
-} python_engine;
-
 /* A registered class. Never freed: workers use the table. */
 typedef struct registration {
     struct registration *next;
@@ -38,9 +25,9 @@ typedef struct registration {
 static registration *registrations; /* guarded by the GIL */
 unsigned gt__py_engines_open;
 
-static python_engine *python_of(gt_engine *engine)
+static gt_py_engine *python_of(gt_engine *engine)
 {
-    return (python_engine *)engine;
+    return (gt_py_engine *)engine;
 }
 
 /* ---- exceptions ------------------------------------------------------------------------------------------------ */
@@ -86,7 +73,7 @@ static void place_of(PyObject *trace, char *text, size_t size)
 }
 
 /* The current exception as a failure: `what` was done, its type, text and line. */
-static gt_err fail_by_exception(const char *what)
+gt_err gt__py_engine_fail(const char *what)
 {
     PyObject *type, *value, *trace;
     char place[512];
@@ -109,7 +96,7 @@ static gt_err fail_by_exception(const char *what)
 /* ---- calls that the class does not run --------------------------------------------------------------------------- */
 
 /* Call the class's method `write` or `read` with bytes of the host, which it may use during the call only. */
-static gt_err lend_bytes(python_engine *e, const char *method, const gt_py_block *block, size_t offset, void *host,
+static gt_err lend_bytes(gt_py_engine *e, const char *method, const gt_py_block *block, size_t offset, void *host,
                          size_t bytes)
 {
     gt_view all = {.data = host, .contiguous = true, .stride = {1}};
@@ -120,7 +107,7 @@ static gt_err lend_bytes(python_engine *e, const char *method, const gt_py_block
     PyObject *data = view ? PyMemoryView_FromObject((PyObject *)view) : NULL;
     PyObject *done = data ? PyObject_CallMethod(e->object, method, "OnO", memory, (Py_ssize_t)offset, data) : NULL;
     if (!done)
-        err = fail_by_exception("");
+        err = gt__py_engine_fail("");
     PyObject *released = data ? PyObject_CallMethod(data, "release", NULL) : NULL;
     PyErr_Clear(); /* a memoryview with exports: the view knows of them too */
     if (view && gt__py_engine_view_end(view) && err == GT_OK)
@@ -133,7 +120,7 @@ static gt_err lend_bytes(python_engine *e, const char *method, const gt_py_block
 }
 
 /* Copy `bytes` between the engine's own memory and the host's. */
-static gt_err transfer(python_engine *e, const char *method, void *address, void *host, size_t bytes)
+static gt_err transfer(gt_py_engine *e, const char *method, void *address, void *host, size_t bytes)
 {
     if (!bytes)
         return GT_OK;
@@ -146,7 +133,7 @@ static gt_err transfer(python_engine *e, const char *method, void *address, void
 }
 
 /* A copy of a view's memory on the host, from its lowest address to its highest; free() *copy. `host` is a view on it. */
-static gt_err fetch_view(python_engine *e, const gt_view *view, gt_view *host, void **copy)
+static gt_err fetch_view(gt_py_engine *e, const gt_view *view, gt_view *host, void **copy)
 {
     int64_t size = (int64_t)gt__dtype_size((gt_dtype)view->meta.dtype), low = 0, high = 0;
     for (unsigned axis = 0; axis < view->meta.rank && view->meta.numel; axis++) {
@@ -163,7 +150,7 @@ static gt_err fetch_view(python_engine *e, const gt_view *view, gt_view *host, v
     return transfer(e, "read", (char *)view->data + low * size, *copy, bytes);
 }
 
-static gt_err run_far(python_engine *e, const gt_call *call)
+static gt_err run_far(gt_py_engine *e, const gt_call *call)
 {
     gt_call host = *call;
     gt_view out, *in = calloc(call->operands + 1, sizeof *in);
@@ -199,7 +186,7 @@ static gt_err run_far(python_engine *e, const gt_call *call)
     return err;
 }
 
-static gt_err run_on_host(python_engine *e, const gt_call *call)
+static gt_err run_on_host(gt_py_engine *e, const gt_call *call)
 {
     if (e->host_calls[call->op]++ == 0)
         gt__log(GT_LOG_WORKER, "%s: %s runs on the host", e->engine.ops->name, gt__op_table[call->op].name);
@@ -209,7 +196,7 @@ static gt_err run_on_host(python_engine *e, const gt_call *call)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-static PyObject *view_object(const python_engine *e, const gt_view *view, bool writable)
+PyObject *gt__py_engine_operand(const gt_py_engine *e, const gt_view *view, bool writable)
 {
     const gt_py_block *block = NULL;
     if (!e->engine.ops->host_memory && !(block = gt__py_memory_find(&e->memory, view->data))) {
@@ -220,15 +207,16 @@ static PyObject *view_object(const python_engine *e, const gt_view *view, bool w
 }
 
 /* Fill args with the result, the operands and the attributes; *count: those that were made. -1: exception. */
-static int make_arguments(const python_engine *e, const gt_call *call, PyObject **args, unsigned *count,
+static int make_arguments(const gt_py_engine *e, const gt_call *call, PyObject **args, unsigned *count,
                           PyObject **names)
 {
-    if (!(args[0] = view_object(e, call->out, true)))
+    if (!(args[0] = gt__py_engine_operand(e, call->out, true)))
         return -1;
     *count = 1;
     for (unsigned k = 0; k < call->operands; k++) {
         bool literal = call->literals && k < GT_MAX_OPERANDS && call->literals >> k & 1;
-        if (!(args[*count] = literal ? gt__py_call_literal(call, k) : view_object(e, call->in[k], false)))
+        if (!(args[*count] =
+                  literal ? gt__py_call_literal(call, k) : gt__py_engine_operand(e, call->in[k], false)))
             return -1;
         ++*count;
     }
@@ -251,7 +239,7 @@ static bool end_arguments(const gt_call *call, PyObject **args, unsigned count)
     return kept;
 }
 
-static int store_result(const python_engine *e, PyObject *out, PyObject *result)
+static int store_result(const gt_py_engine *e, PyObject *out, PyObject *result)
 {
     PyObject *stored = PyObject_CallFunctionObjArgs(e->store, out, result, NULL);
     Py_XDECREF(stored);
@@ -259,7 +247,7 @@ static int store_result(const python_engine *e, PyObject *out, PyObject *result)
 }
 
 /* With the GIL. *declined: the method did not compute it. */
-static gt_err call_method(python_engine *e, const gt_call *call, bool *declined)
+static gt_err call_method(gt_py_engine *e, const gt_call *call, bool *declined)
 {
     PyObject *room[2 + GT_MAX_CAT + GT_PY_ATTRIBUTES], **args = room + 1, *names = NULL, *result = NULL;
     unsigned count = 0;
@@ -274,7 +262,7 @@ static gt_err call_method(python_engine *e, const gt_call *call, bool *declined)
     if (failed && *declined)
         PyErr_Clear();
     else if (failed)
-        err = fail_by_exception("");
+        err = gt__py_engine_fail("");
     Py_XDECREF(result);
     if (UNLIKELY(end_arguments(call, args, count)) && !e->told[call->op]) {
         e->told[call->op] = true;
@@ -289,7 +277,7 @@ static gt_err call_method(python_engine *e, const gt_call *call, bool *declined)
 static gt_err python_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     (void)token;
-    python_engine *e = python_of(engine);
+    gt_py_engine *e = python_of(engine);
     bool declined = true;
     gt_err err = GT_OK;
     if (e->methods[call->op]) {
@@ -339,10 +327,10 @@ static uint64_t host_memory_limit(gt_engine *engine, unsigned sharers)
 
 static gt_err own_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
-    python_engine *e = python_of(engine);
+    gt_py_engine *e = python_of(engine);
     PyEval_RestoreThread(e->thread);
     PyObject *object = PyObject_CallMethod(e->object, "allocate", "n", (Py_ssize_t)bytes);
-    gt_err err = object ? gt__py_memory_add(&e->memory, bytes, object, memory) : fail_by_exception("");
+    gt_err err = object ? gt__py_memory_add(&e->memory, bytes, object, memory) : gt__py_engine_fail("");
     PyEval_SaveThread();
     return err;
 }
@@ -350,7 +338,7 @@ static gt_err own_alloc(gt_engine *engine, size_t bytes, void **memory)
 static void own_release(gt_engine *engine, void *memory, size_t bytes)
 {
     (void)bytes;
-    python_engine *e = python_of(engine);
+    gt_py_engine *e = python_of(engine);
     PyEval_RestoreThread(e->thread);
     Py_XDECREF(gt__py_memory_remove(&e->memory, memory));
     PyEval_SaveThread();
@@ -371,13 +359,13 @@ static gt_err own_read(gt_engine *engine, const void *from, void *host, size_t b
 }
 
 /* A number that a method of the class returns; `fallback` if it fails, which is printed. */
-static uint64_t ask_number(python_engine *e, const char *method, unsigned argument, uint64_t fallback)
+static uint64_t ask_number(gt_py_engine *e, const char *method, unsigned argument, uint64_t fallback)
 {
     PyEval_RestoreThread(e->thread);
     PyObject *number = PyObject_CallMethod(e->object, method, "I", argument);
     uint64_t answer = number ? PyLong_AsUnsignedLongLongMask(number) : 0;
     if (PyErr_Occurred()) {
-        fail_by_exception("");
+        gt__py_engine_fail("");
         gt__log_error("backend %s: %s", e->engine.ops->name, gt_error_text());
         answer = fallback;
     }
@@ -407,7 +395,7 @@ static PyObject *optional_attribute(PyObject *object, const char *name)
     return value;
 }
 
-static int find_methods(python_engine *e)
+static int find_methods(gt_py_engine *e)
 {
     for (unsigned op = 1; op < GT_OP_FIRST_CONTROL; op++) {
         PyObject *method = optional_attribute(e->object, gt__op_table[op].name);
@@ -422,7 +410,7 @@ static int find_methods(python_engine *e)
 }
 
 /* With the GIL: drop everything of Python's. */
-static void drop_objects(python_engine *e)
+static void drop_objects(gt_py_engine *e)
 {
     gt__py_memory_clear(&e->memory);
     for (unsigned op = 0; op < GT_OP_COUNT; op++)
@@ -433,11 +421,11 @@ static void drop_objects(python_engine *e)
 
 static void python_close(gt_engine *engine)
 {
-    python_engine *e = python_of(engine);
+    gt_py_engine *e = python_of(engine);
     PyEval_RestoreThread(e->thread);
     PyObject *done = PyObject_CallMethod(e->object, "close", NULL);
     if (!done) {
-        fail_by_exception("");
+        gt__py_engine_fail("");
         gt__log_error("backend %s: close: %s", engine->ops->name, gt_error_text());
     }
     Py_XDECREF(done);
@@ -454,7 +442,7 @@ static gt_err python_open(const gt_engine_options *options, gt_engine **engine)
     if (!ops || ops->open != python_open)
         return gt__fail(GT_ERR_INTERNAL, "an engine in Python is opened without its table");
     const registration *r = (const registration *)(const void *)((const char *)ops - offsetof(registration, ops));
-    python_engine *e = calloc(1, sizeof *e);
+    gt_py_engine *e = calloc(1, sizeof *e);
     if (!e)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt_engine_options for_reference = *options;
@@ -475,7 +463,7 @@ static gt_err python_open(const gt_engine_options *options, gt_engine **engine)
     }
     char what[128];
     PyOS_snprintf(what, sizeof what, "backend '%s' cannot be opened: ", r->name);
-    err = fail_by_exception(what);
+    err = gt__py_engine_fail(what);
     drop_objects(e);
     PyGILState_Release(e->gil);
     e->reference->ops->close(e->reference);
@@ -493,7 +481,7 @@ static registration *find_registration(const char *name)
     return r;
 }
 
-static gt_engine_ops table_of(const char *name, bool host_memory)
+static gt_engine_ops table_of(const char *name, bool host_memory, bool compiles)
 {
     return (gt_engine_ops){.name = name,
                            .host_memory = host_memory,
@@ -506,6 +494,9 @@ static gt_engine_ops table_of(const char *name, bool host_memory)
                            .write = host_memory ? host_write : own_write,
                            .read = host_memory ? host_read : own_read,
                            .run = python_run,
+                           .compile = compiles ? gt__py_program_compile : NULL,
+                           .run_program = compiles ? gt__py_program_run : NULL,
+                           .free_program = compiles ? gt__py_program_free : NULL,
                            .host_calls = python_host_calls};
 }
 
@@ -532,11 +523,16 @@ static PyObject *py_register(PyObject *module, PyObject *args)
     Py_XDECREF(host);
     if (host_memory < 0)
         return NULL;
+    PyObject *compile = optional_attribute(type, "compile");
+    bool compiles = compile && compile != Py_None;
+    Py_XDECREF(compile);
+    if (PyErr_Occurred())
+        return NULL;
     registration *r = PyMem_Calloc(1, sizeof *r);
     if (!r)
         return PyErr_NoMemory();
     PyOS_snprintf(r->name, sizeof r->name, "%s", name);
-    r->ops = table_of(r->name, host_memory != 0);
+    r->ops = table_of(r->name, host_memory != 0, compiles);
     r->type = Py_NewRef(type);
     r->next = registrations;
     registrations = r;
@@ -567,7 +563,7 @@ static gt_err find_engine(const char *name, const gt_engine_ops **ops)
         if (!done && !r) {
             char what[128];
             PyOS_snprintf(what, sizeof what, "backend '%s' cannot be loaded: ", name);
-            fail_by_exception(what);
+            gt__py_engine_fail(what);
             err = GT_ERR_VALUE;
         }
         PyErr_Clear(); /* another thread registered it meanwhile */

@@ -4,6 +4,7 @@
  *     pyengine.c         the engine: registration, the vtable, exceptions, calls that the class does not implement
  *     pyengine_call.c    the arguments of a call: operands, and immediates by name
  *     pyengine_memory.c  memory that the class allocates, and the host cannot read
+ *     pyengine_program.c planned sequences, parts of which the class compiles
  *     pyengine_view.c    gt._gt.EngineView: an operand as Python sees it
  *
  * docs/engines.md has the Python side. All functions here need the GIL unless they say otherwise.
@@ -71,7 +72,33 @@ int gt__py_call_attributes(const gt_call *call, PyObject **values, PyObject **na
 /* A literal operand as bool, int or float; a new reference. */
 PyObject *gt__py_call_literal(const gt_call *call, unsigned k);
 
+/* ---- pyengine_program.c --------------------------------------------------------------------------------------- */
+
+/* Functions of gt_engine_ops for classes with a method `compile`; without the GIL. */
+gt_err gt__py_program_compile(gt_engine *engine, gt_plan *plan, gt_program **program);
+gt_err gt__py_program_run(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
+                          gt_token *token);
+void gt__py_program_free(gt_engine *engine, gt_program *program);
+
 /* ---- pyengine.c ----------------------------------------------------------------------------------------------- */
+
+typedef struct gt_py_engine {
+    gt_engine engine;
+    gt_engine *reference;  /* for calls that the class does not run */
+    PyThreadState *thread; /* of the worker's thread, while it does not hold the GIL */
+    PyGILState_STATE gil;  /* to be released by close */
+    PyObject *object;
+    PyObject *store; /* its method: copies a returned result into `out` */
+    gt_py_memory memory;
+    uint32_t host_calls[GT_OP_COUNT];
+    bool told[GT_OP_COUNT];         /* that the op's method keeps an operand */
+    PyObject *methods[GT_OP_COUNT]; /* NULL: the class has none */
+} gt_py_engine;
+
+/* The current exception as a failure: `what` was done, its type, text and line. */
+gt_err gt__py_engine_fail(const char *what);
+/* An EngineView of an operand or result. */
+PyObject *gt__py_engine_operand(const gt_py_engine *e, const gt_view *view, bool writable);
 
 extern unsigned gt__py_engines_open; /* in this process; guarded by the GIL */
 extern PyMethodDef gt__py_engine_functions[];

@@ -9,7 +9,7 @@
 
 #include "extension.h"
 
-#include "core/half.h"
+#include "core/convert.h"
 
 typedef struct Nest {
     int rank;
@@ -66,6 +66,8 @@ static int nest_shape(PyObject *object, Nest *nest)
         if (nest->rank == GT_MAX_RANK || is_text(object)) {
             if (nest->rank == GT_MAX_RANK)
                 PyErr_Format(PyExc_ValueError, "too many dimensions: tensors have at most %d", GT_MAX_RANK);
+            else if (PyBytes_Check(object))
+                refuse_text(object);
             else
                 PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(object)->tp_name);
             Py_DECREF(object);
@@ -186,12 +188,13 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
     } else if (dtype == GT_BOOL) {
         *at = f != 0;
     } else {
-        gt_err err = dtype == GT_INT64 && kind != GT_LITERAL_FLOAT ? GT_OK : gt__dtype_check_number(dtype, f);
-        if (err != GT_OK) {
-            gt__py_raise(err);
+        if (gt__dtype_check_number(dtype, kind, value) !=
+            GT_OK) { /* PyTorch names the dtype here, not its C type */
+            PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                         gt__dtype_name(dtype));
             return -1;
         }
-        int64_t i = kind == GT_LITERAL_FLOAT ? (int64_t)f : value.i;
+        int64_t i = kind == GT_LITERAL_FLOAT ? gt__double_to_int64(f) : value.i;
         int32_t i32 = (int32_t)i;
         int16_t i16 = (int16_t)i;
         if (dtype == GT_INT64)
@@ -215,7 +218,7 @@ static int store_parts(PyObject *object, Nest *nest)
         return found;
     if (!gt__dtype_is_complex(nest->dtype)) {
         gt__py_raise(gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow",
-                              gt__dtype_name(nest->dtype)));
+                              gt__dtype_scalar_name(nest->dtype)));
         return -1;
     }
     store_complex(nest->dtype, real, imaginary, nest->next);

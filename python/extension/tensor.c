@@ -229,7 +229,7 @@ static int set_data(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
         return -1;
     }
-    return gt__py_set_value(self, value);
+    return gt__py_set_value(self, value, false);
 }
 
 /* ---- methods that only look at the metadata -------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 """gt.FloatTensor, gt.LongTensor and the others, Tensor.type() and Tensor.new(): PyTorch's old typed constructors."""
 
+import builtins
+
 from gt import _gt
 from gt._gt import Tensor
 from gt.client.registry import method
@@ -54,7 +56,9 @@ def dtype_of_type(kind):
         return TYPES[name].dtype
     if isinstance(kind, str) and name == 'Tensor':
         return _gt.get_default_dtype()
-    raise (ValueError if isinstance(kind, str) else TypeError)(f'invalid type: {kind!r}')
+    if isinstance(kind, (str, builtins.type)):
+        raise ValueError(f'invalid type: {kind if isinstance(kind, str) else kind.__name__!r}')
+    raise TypeError('dtype must be a type, str, or dtype object')
 
 
 @method

@@ -29,6 +29,7 @@ static gt_category of_form(gt_form form)
     case GT_FORM_BATCH_NORM:
         return GT_CATEGORY_REDUCE;
     case GT_FORM_MATMUL:
+    case GT_FORM_LINEAR:
     case GT_FORM_SPARSE:
     case GT_FORM_ATTENTION:
     case GT_FORM_FFT:
@@ -90,6 +91,7 @@ static const name_row op_names[] = {
     {"sum", GT_CATEGORY_SUM},
     {"mean", GT_CATEGORY_MEAN},
     {"data", GT_CATEGORY_CREATE},
+    {"repeat", GT_CATEGORY_HOT_PATH},
     {"fetch", GT_CATEGORY_GET_DATA},
     {"free", GT_CATEGORY_FREE},
     {"forget", GT_CATEGORY_FREE},
@@ -136,6 +138,7 @@ static const name_row command_names[] = {
     {"Slice", GT_CATEGORY_VIEW},
     {"Concat", GT_CATEGORY_INDEX},
     {"Index", GT_CATEGORY_INDEX},
+    {"RunPath", GT_CATEGORY_HOT_PATH},
     {"GetData", GT_CATEGORY_GET_DATA},
     {"Move", GT_CATEGORY_MOVE},
     {"AllReduce", GT_CATEGORY_ALL_REDUCE},

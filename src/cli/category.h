@@ -25,6 +25,7 @@
     CATEGORY(CREATE, "Create", 0xe5b80b, 178, 'C')                                                                \
     CATEGORY(VIEW, "View", 0xa67c52, 137, 'V')                                                                    \
     CATEGORY(INDEX, "Index", 0x9aa62c, 106, 'I')                                                                  \
+    CATEGORY(HOT_PATH, "HotPath", 0x3f51b5, 61, 'H')                                                              \
     CATEGORY(GET_DATA, "GetData", 0xe67700, 172, 'G')                                                             \
     CATEGORY(MOVE, "Move", 0xe377c2, 211, 'T')                                                                    \
     CATEGORY(ALL_REDUCE, "AllReduce", 0xc2185b, 161, 'X')                                                         \

@@ -320,6 +320,26 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
     return GT_OK;
 }
 
+void gt__autograd_save_nothing(gt_node *node, gt_opcode op)
+{
+    if (!node || node->op != op || !node->ins.literals)
+        return;
+    gt__node_drop_saved(node);
+    node->keeps_values = false;
+}
+
+void gt__autograd_watch(gt_node *node, gt_tensor *value)
+{
+    unsigned checks = gt__gradient_checks(node);
+    for (unsigned k = GT_MAX_OPERANDS; k-- > 0;) {
+        if (node->saved[k] || !(checks >> k & 1))
+            continue;
+        node->saved[k] = gt_tensor_retain(value);
+        node->keeps_values = true;
+        return;
+    }
+}
+
 /* ---- hooks ------------------------------------------------------------------------------------------------- */
 
 gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *), bool after,

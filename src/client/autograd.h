@@ -140,6 +140,14 @@ gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt
 gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned count, gt_custom_rule rule, bool keeps,
                            gt_tensor **out);
 
+/* PyTorch's node of this operation saves nothing: several passes may go through it. For operations with a number, whose rules
+ * need no value. */
+void gt__autograd_save_nothing(gt_node *node, gt_opcode op);
+
+/* PyTorch's node saves this value, too: a pass that goes through this one refuses a value that was overwritten. For nodes whose
+ * rule does not read the places that are free. */
+void gt__autograd_watch(gt_node *node, gt_tensor *value);
+
 gt_node *gt__node_retain(gt_node *node);
 void gt__node_release(gt_node *node);
 void gt__node_free_spares(gt_client *client);

@@ -374,7 +374,8 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
         if (disturbed)
             gt_tensor_release(after);
     } while (disturbed);
-    if (shared && !p->options.create_graph) {
+    if (shared && !p->options.create_graph &&
+        leaf->op == GT_OP_INVALID) { /* a retained gradient is a new tensor */
         gt__alias_retain(shared);
         gt_err err = gt__alias_write(shared, &(gt_written){.tensor = after});
         gt__alias_release(shared);

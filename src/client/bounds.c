@@ -349,6 +349,8 @@ gt_err gt__bounds_check_index(const gt_instruction *ins, gt_tensor *const *in)
     GT_TRY(gt__bounds_check(index, low, size - 1, NULL, &found, &value));
     if (!found)
         return GT_OK;
+    if (ins->op == GT_OP_take) /* embedding(), index_select(): PyTorch's words */
+        return gt__fail(GT_ERR_INDEX, "index out of range in self");
     return gt__fail(GT_ERR_INDEX, "index %lld is out of bounds for dimension %lld with size %lld",
                     (long long)value, (long long)axis, (long long)size);
 }

@@ -85,6 +85,7 @@ struct gt_client {
     uint64_t work;   /* elements touched by instructions not flushed yet */
     uint64_t *frees; /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
+    size_t finish_at; /* a path is complete but for its last frees: it ends with so many; 0: none is */
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
     bool closed;
@@ -229,6 +230,8 @@ gt_err gt__channel_rows(gt_tensor *x, gt_tensor *first, double without_first, gt
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
 /* gt_matmul, but the product of halves is float32. */
 gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* a @ b + bias of one dtype, rounded once. */
+gt_err gt__emit_biased_product(gt_tensor *a, gt_tensor *b, gt_tensor *bias, gt_tensor **out);
 /* gt_take with indices of another kind. */
 gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_take_kind kind, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */

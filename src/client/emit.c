@@ -239,8 +239,11 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
     }
     client->frees[client->free_count++] = id;
     client->free_bytes += bytes;
-    if (gt__hotpath_holds(client))
+    if (gt__hotpath_holds(client)) {
+        if (client->finish_at && client->free_count >= client->finish_at)
+            gt__hotpath_last_free(client);
         return;
+    }
     if (client->free_count >= GT_FREE_IDS)
         send_frees(client, GT_FREE_IDS);
     else if (client->free_bytes >= FLUSH_FREED)

@@ -92,6 +92,7 @@ static void open_stage(gt_client *client, gt_template *template, uint32_t fitted
     hot->holding = template;
     client->expected = template->expected + fitted;
     client->cell = hot->cell;
+    client->finish_at = 0;
 }
 
 static void close_stage(gt_client *client)
@@ -103,6 +104,7 @@ static void close_stage(gt_client *client)
     hot->state = GT_HOT_WATCHING;
     hot->holding = NULL;
     client->expected = NULL;
+    client->finish_at = 0;
 }
 
 /* Records that have fitted. */
@@ -185,6 +187,7 @@ static bool define(gt_client *client, gt_template *template)
     if (hot->named[number])
         hot->named[number]->number = 0;
     hot->named[number] = NULL;
+    gt__path_mark(definition, template->at_leave || hot->recording.region);
     bool sent = send_definition(client, number, definition, slots);
     free(definition);
     if (!sent)
@@ -260,7 +263,7 @@ static void see_staged(gt_hotpath *hot, const gt_template *template, uint32_t fi
         if (record->ins.op >= GT_OP_FIRST_CONTROL || record->ins.op == GT_OP_upload)
             break; /* the last one */
         gt_canonical canonical = k < fitted ? template->canonical[k] : gt__canonical(record);
-        if (!gt__detector_follow_record(detector, canonical))
+        if (!gt__detector_follow_record(detector, canonical.shape))
             told &= !gt__detector_see(detector, canonical, template->live[k], 0, 0);
     }
     detector->told &= told;
@@ -298,8 +301,11 @@ static void add_sibling(gt_client *client, gt_template *template)
                                                                       .freed = client->frees,
                                                                       .freed_count = client->free_count,
                                                                       .at_leave = template->at_leave});
-        if (sibling)
+        if (sibling) {
+            uint32_t more = template->deaths > sibling->deaths ? template->deaths - sibling->deaths : 0;
+            sibling->late = template->late > more ? template->late - more : template->late != 0;
             gt__hotpath_add(hot, sibling, template->work);
+        }
     } else if (template->since >= GT_HOT_PATIENCE && template->misses > template->hits) {
         give_up(client, template->count);
         gt__hotpath_forget(hot, template);
@@ -318,7 +324,8 @@ static void count_hit(gt_hotpath *hot, gt_template *template)
     hot->stats.hot_instructions += template->count;
 }
 
-void gt__hotpath_finish(gt_client *client)
+/* The records of a path are all in the stage, and it ends. */
+static void finish(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
     gt_template *template = hot->holding, *first = template;
@@ -344,6 +351,24 @@ void gt__hotpath_finish(gt_client *client)
     hot->ended = template;
     if (template->follower && !template->follower->align && !template->follower->at_leave)
         open_stage(client, template->follower, 0);
+}
+
+void gt__hotpath_last(gt_client *client)
+{
+    const gt_template *template = client->hotpath->holding;
+    if (template->late)
+        client->finish_at = client->free_count + template->late;
+    else
+        finish(client);
+}
+
+void gt__hotpath_last_free(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    client->finish_at = 0; /* if something else died, the next record ends the path */
+    if (client->usable && client->generation == gt__fork_generation &&
+        gt__template_ends(hot->holding, hot->cell, client->frees, client->free_count))
+        finish(client);
 }
 
 /* The staged records do not go on as the template does, of which `fitted` have fitted. */
@@ -403,8 +428,9 @@ static void hold_on(gt_client *client, gt_template *template, uint32_t fitted)
     hot->holding = template;
     client->expected = template->expected + fitted;
     client->link->write_next = hot->stage + hot->staged;
+    client->finish_at = 0;
     if (fitted == template->count && !template->at_leave)
-        gt__hotpath_finish(client);
+        gt__hotpath_last(client);
 }
 
 /* A computing record in the stage is not the expected one. */
@@ -447,7 +473,7 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
         hot->ended->follower = template;
     open_stage(client, template, fitted);
     if (fitted == template->count && !template->at_leave)
-        gt__hotpath_finish(client);
+        gt__hotpath_last(client);
     return true;
 }
 
@@ -462,28 +488,52 @@ static void learn_frees(gt_hotpath *hot, const gt_instruction *ins)
             hot->freed.count = 0; /* out of memory: what is learned will not fit */
 }
 
-/* All records of a region's path have come, but the client waits before it leaves the region. */
+/* All records of a path have come: it waits for the end of its region, or for its last frees. */
 static bool is_complete(const gt_client *client)
 {
-    const gt_template *template = client->hotpath->holding;
-    return template->at_leave && fitted_now(client) == template->count;
+    return fitted_now(client) == client->hotpath->holding->count;
 }
 
-/* The same, and the record that it waits for, of so many slots, is in the stage after those of the path. */
+/* A path has ended. The record after it, of so many slots, is in the stage, and goes to the link. */
+static void drain_next(gt_client *client, uint32_t at, unsigned slots, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    if (hot->state != GT_HOT_DRAINING) {
+        hot->drained = at;
+        hot->work = 0;
+    }
+    hot->staged = at + slots;
+    hot->work += work;
+    hot->state = GT_HOT_DRAINING;
+    client->draining = true;
+    gt__hotpath_drain(client);
+}
+
+/* A path is complete, and the record that the client waits for, of so many slots, is in the stage after those of the path. */
 static void finish_before(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
     uint32_t at = hot->staged;
-    gt__hotpath_finish(client);
+    finish(client);
     if (hot->state == GT_HOT_HOLDING)
         close_stage(client);
-    if (hot->state != GT_HOT_DRAINING)
-        hot->drained = at;
-    hot->staged = at + slots;
-    hot->work = 0;
-    hot->state = GT_HOT_DRAINING;
-    client->draining = true;
-    gt__hotpath_drain(client);
+    drain_next(client, at, slots, 0);
+}
+
+/* The same for a computing record, which may begin another path. False: commit it. */
+static bool take_next(gt_client *client, unsigned slots, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    uint32_t at = hot->staged;
+    finish(client);
+    gt_slot *out = hot->state == GT_HOT_DRAINING ? NULL : gt__link_reserve(client->link, slots);
+    if (!out) {
+        drain_next(client, at, slots, work);
+        return true;
+    }
+    memmove(out, hot->stage + at,
+            slots * sizeof *out); /* to the link, or to where the next path begins in the stage */
+    return (client->expected && gt__hotpath_hold(client)) || gt__hotpath_take(client, slots, work);
 }
 
 /* A record that cannot be part of a path. */
@@ -513,6 +563,8 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
     const gt_slot *record = client->link->write_next;
     if (hot->state == GT_HOT_HOLDING)
         hot->staged = (uint32_t)(record - hot->stage);
+    if (__builtin_expect(hot->ending, 0) && record->ins.op != GT_OP_free)
+        gt__hotpath_learn_end(client);
     if (__builtin_expect(record->ins.op >= GT_OP_FIRST_CONTROL, 0)) {
         if (record->ins.op == GT_OP_free && (hot->state == GT_HOT_LEARNING || hot->recording.region))
             learn_frees(hot, &record->ins);
@@ -523,18 +575,21 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
     if (__builtin_expect(record->ins.op == GT_OP_upload, 0))
         return take_other(client, slots);
     if (hot->state == GT_HOT_HOLDING) {
+        if (is_complete(client) && !hot->holding->at_leave)
+            return take_next(client, slots, work);
         hold_other(client, slots);
         return true;
     }
-    gt_canonical canonical = gt__canonical(record);
-    if (hot->entry[canonical.shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING &&
-        begin(client, record, slots, canonical.shape))
+    uint32_t shape = gt__canonical_shape(record);
+    if (hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING && begin(client, record, slots, shape))
         return true;
     hot->stats.instructions++;
     if (hot->recording.region)
-        gt__region_record(client, record, slots, canonical, work);
+        gt__region_record(client, record, slots, gt__canonical(record), work);
+    else if (gt__detector_follow_record(&hot->detector, shape))
+        hot->ended = NULL;
     else
-        gt__hotpath_watch(client, record, slots, canonical, work);
+        gt__hotpath_watch(client, record, slots, gt__canonical(record), work);
     return false;
 }
 
@@ -550,7 +605,7 @@ void gt__hotpath_release(gt_client *client)
         return;
     hot->staged = (uint32_t)(client->link->write_next - hot->stage);
     if (is_complete(client))
-        gt__hotpath_finish(client);
+        finish(client);
     else if (hot->staged)
         miss_by_waiting(client, fitted_now(client));
     if (hot->state == GT_HOT_HOLDING) /* a path was expected to begin */
@@ -565,6 +620,8 @@ void gt__hotpath_enter(gt_client *client, uint64_t region)
     client->hotpath = hot;
     if (!hot || hot->recording.depth++)
         return;
+    if (hot->state == GT_HOT_HOLDING && is_complete(client) && client->generation == gt__fork_generation)
+        finish(client);
     if (hot->state == GT_HOT_LEARNING)
         gt__hotpath_stop_learning(hot);
     hot->detector.separator = true;
@@ -579,7 +636,7 @@ void gt__hotpath_leave(gt_client *client)
     if (client->generation != gt__fork_generation)
         return;
     if (hot->state == GT_HOT_HOLDING && is_complete(client))
-        gt__hotpath_finish(client);
+        finish(client);
     gt__region_end(client);
     hot->detector.separator = true;
 }

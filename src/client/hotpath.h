@@ -8,7 +8,8 @@
  * nothing had happened.
  *
  * Frees are not part of a sequence: when a tensor dies says nothing about the order of work. They stay in the client's queue
- * while records are held back; what must be dead at the end of a path is compared with what is.
+ * while records are held back; what must be dead at the end of a path is compared with what is. What a program computes on the way
+ * to its last result dies right after the last record, so a path waits for these frees, until the next record comes.
  */
 #ifndef GT_CLIENT_HOTPATH_H
 #define GT_CLIENT_HOTPATH_H
@@ -24,8 +25,10 @@ void gt__hotpath_free(gt_hotpath **hot);
 
 /* A record was written at the link's write_next. True: it is held back; false: commit it. */
 bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work);
-/* The last record of a path was held back. */
-void gt__hotpath_finish(gt_client *client);
+/* The last record of a path was held back. The path ends now, or with the frees that follow. */
+void gt__hotpath_last(gt_client *client);
+/* client->finish_at was reached. */
+void gt__hotpath_last_free(gt_client *client);
 /* The same as take, for a client that holds records back (client->expected). False: the record is not the expected one. */
 static inline bool gt__hotpath_hold(gt_client *client)
 {
@@ -36,7 +39,7 @@ static inline bool gt__hotpath_hold(gt_client *client)
     client->link->write_next = record + expected->slots;
     client->expected = expected + 1;
     if (__builtin_expect(expected->last, 0))
-        gt__hotpath_finish(client);
+        gt__hotpath_last(client);
     return true;
 }
 /* Whether records are held back now: frees have to wait. */

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "core/path.h"
-
 enum {
     PAST = 1 << 15,
     INDEX_BITS = 13,
@@ -14,30 +12,26 @@ enum {
 
 /* ---- canonical form ------------------------------------------------------------------------------------------ */
 
-static inline uint64_t mix(uint64_t hash, uint64_t word)
-{
-    return (hash ^ word) * 0x9E3779B97F4A7C15u;
-}
-
 static uint32_t hash_tail(const gt_slot *record, uint64_t hash)
 {
     if (record->ins.op != GT_OP_cat) /* whose tail has ids */
         for (unsigned k = 0; k < 8u * record->ins.tail; k++)
-            hash = mix(hash ^ hash >> 29, record[1].u64[k]);
+            hash = gt__hash_mix(hash ^ hash >> 29, record[1].u64[k]);
     return (uint32_t)(hash >> 32);
 }
 
 gt_canonical gt__canonical(const gt_slot *record)
 {
-    uint64_t hash = mix(record->u64[GT_WORD_HEAD], record->u64[GT_WORD_PLACE] << 17);
+    uint64_t hash = gt__hash_shape(record);
     gt_canonical canonical = {.shape = (uint32_t)(hash >> 32)};
     unsigned free_words = gt__path_parameter_words(&record->ins);
     if (!(free_words >> GT_WORD_IMM & 1))
-        hash = mix(mix(hash ^ hash >> 29, record->u64[GT_WORD_IMM]), record->u64[GT_WORD_IMM + 1]);
+        hash =
+            gt__hash_mix(gt__hash_mix(hash ^ hash >> 29, record->u64[GT_WORD_IMM]), record->u64[GT_WORD_IMM + 1]);
     if (record->ins.literals)
         for (unsigned k = 0; k < gt__op_operands((gt_opcode)record->ins.op); k++)
             if (gt__literal(&record->ins, k) != GT_LITERAL_NONE && !(free_words >> (GT_WORD_OPERAND + k) & 1))
-                hash = mix(hash ^ hash >> 29, record->u64[GT_WORD_OPERAND + k]);
+                hash = gt__hash_mix(hash ^ hash >> 29, record->u64[GT_WORD_OPERAND + k]);
     canonical.exact = record->ins.tail ? hash_tail(record, hash) : (uint32_t)(hash >> 32);
     return canonical;
 }
@@ -149,6 +143,7 @@ void gt__detector_wake(gt_detector *d)
     uint64_t first = d->position - d->turn, phase = d->turn ? d->phase : 0;
     bool separator = d->separator, told = d->told;
     d->turn = 0;
+    d->idle = false;
     for (uint64_t k = 0; k < phase; k++) {
         struct gt_past record = *past(d, first + k);
         d->separator = record.separated;
@@ -158,16 +153,29 @@ void gt__detector_wake(gt_detector *d)
     d->told = told;
 }
 
-bool gt__detector_follow_record(gt_detector *d, gt_canonical canonical)
+void gt__detector_idle(gt_detector *d)
+{
+    d->turn = d->period;
+    d->phase = 0;
+    d->idle = true;
+}
+
+bool gt__detector_follow_record(gt_detector *d, uint32_t shape)
 {
     if (!d->turn)
         return false;
     const struct gt_past *expected = last_turn(d);
-    if (expected->canonical.shape == canonical.shape && !expected->run) {
+    bool same = expected->canonical.shape == shape && !expected->run;
+    bool otherwise = d->idle && expected->separated != d->separator; /* it may be cut in another way now */
+    if (same && !otherwise) {
         advance(d, 1);
         return true;
     }
     gt__detector_wake(d);
+    if (otherwise) {
+        d->told = false;
+        d->matched = 0;
+    }
     return false;
 }
 

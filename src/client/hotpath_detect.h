@@ -19,13 +19,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/instruction.h"
+#include "core/path.h"
 
 typedef struct gt_canonical {
     uint32_t shape, exact;
 } gt_canonical;
 
 gt_canonical gt__canonical(const gt_slot *record);
+static inline uint64_t gt__hash_mix(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x9E3779B97F4A7C15u;
+}
+static inline uint64_t gt__hash_shape(const gt_slot *record)
+{
+    return gt__hash_mix(record->u64[GT_WORD_HEAD], record->u64[GT_WORD_PLACE] << 17);
+}
+/* The same without `exact`, which takes longer. */
+static inline uint32_t gt__canonical_shape(const gt_slot *record)
+{
+    return (uint32_t)(gt__hash_shape(record) >> 32);
+}
 
 typedef struct gt_segment_plan {
     uint64_t begin, end; /* positions in the stream of computing records */
@@ -49,6 +62,7 @@ typedef struct gt_detector {
     uint64_t separated_at; /* the position of the last record after a separator, */
     uint64_t stretch;      /* and the records between the last two of these */
     uint64_t turn, phase;  /* while it rests: records of a turn, and of the present one; turn 0: it does not */
+    bool idle;             /* it rests because nothing of the period can be a path */
     unsigned window, threshold, shortest;
 } gt_detector;
 
@@ -61,10 +75,12 @@ void gt__detector_free(gt_detector *detector);
 bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run);
 /* The last `count` records were a run of path `run`: rest if it ran at the same place of the last turn. */
 void gt__detector_rest(gt_detector *detector, uint32_t run, uint32_t count);
+/* Nothing of the hot period can be a path: rest until the stream goes on in another way, or is divided in another way. */
+void gt__detector_idle(gt_detector *detector);
 /* Rest no longer. */
 void gt__detector_wake(gt_detector *detector);
 /* While it rests: true: the stream goes on as in the last turn, with this single record or a run of so many. */
-bool gt__detector_follow_record(gt_detector *detector, gt_canonical canonical);
+bool gt__detector_follow_record(gt_detector *detector, uint32_t shape);
 bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
 bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);

@@ -9,6 +9,7 @@ void gt__hotpath_stop_learning(gt_hotpath *hot)
 {
     hot->state = GT_HOT_WATCHING;
     hot->segments = hot->segment_next = 0;
+    hot->ending = false;
     hot->replaced = NULL;
     hot->freed.count = 0; /* these frees have been sent */
 }
@@ -81,15 +82,23 @@ bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsign
     return true;
 }
 
-void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave)
+/* Of the records that were collected. NULL: see gt__template_new. */
+static gt_template *collected(const gt_hotpath *hot, bool at_leave)
 {
-    gt_template *template = gt__template_new(&(gt_template_source){.records = hot->stage,
-                                                                   .slots = hot->staged,
-                                                                   .count = hot->records,
-                                                                   .live = hot->live,
-                                                                   .freed = hot->freed.id,
-                                                                   .freed_count = hot->freed.count,
-                                                                   .at_leave = at_leave});
+    return gt__template_new(&(gt_template_source){.records = hot->stage,
+                                                  .slots = hot->staged,
+                                                  .count = hot->records,
+                                                  .live = hot->live,
+                                                  .freed = hot->freed.id,
+                                                  .freed_count = hot->freed.count,
+                                                  .at_leave = at_leave});
+}
+
+void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late)
+{
+    gt_template *template = collected(hot, at_leave);
+    if (template)
+        template->late = late;
     while (template && hot->stats.hot_sequences >= GT_HOT_TEMPLATES)
         drop_oldest(hot);
     if (template)
@@ -97,6 +106,29 @@ void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave)
     if (template && hot->replaced)
         gt__hotpath_forget(hot, hot->replaced);
     gt__hotpath_collect(hot);
+}
+
+/* Deaths until now; 0: none, or they are not known. */
+static uint32_t count_deaths(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    size_t sent = hot->freed.count;
+    gt_template *template = gt__hotpath_collect_frees(client, &hot->freed) ? collected(hot, false) : NULL;
+    uint32_t deaths = template ? template->deaths : 0;
+    gt__template_free(template);
+    hot->freed.count = sent; /* those in the queue are looked at again at the end */
+    return deaths;
+}
+
+void gt__hotpath_learn_end(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    uint32_t early = hot->early, deaths = count_deaths(client);
+    hot->ending = false;
+    if (gt__hotpath_collect_frees(client, &hot->freed))
+        gt__hotpath_collect_end(hot, false, deaths > early ? deaths - early : 0);
+    if (++hot->segment_next == hot->segments)
+        gt__hotpath_stop_learning(hot);
 }
 
 /* The record is one of a segment that is learned; it has been committed. */
@@ -115,10 +147,8 @@ static void learn(gt_client *client, const gt_slot *record, unsigned slots, int6
     }
     if (position + 1 < segment->end)
         return;
-    if (gt__hotpath_collect_frees(client, &hot->freed))
-        gt__hotpath_collect_end(hot, false);
-    if (++hot->segment_next == hot->segments)
-        gt__hotpath_stop_learning(hot);
+    hot->ending = true;
+    hot->early = count_deaths(client);
 }
 
 /* ---- watching ----------------------------------------------------------------------------------------------- */
@@ -129,8 +159,6 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
     gt_hotpath *hot = client->hotpath;
     hot->ended = NULL;
     if (!hot->automatic)
-        return;
-    if (gt__detector_follow_record(&hot->detector, canonical))
         return;
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
         gt__hotpath_stop_learning(hot);
@@ -143,5 +171,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
         hot->segment_next = 0;
         if (hot->segments)
             hot->state = GT_HOT_LEARNING;
+        else
+            gt__detector_idle(&hot->detector);
     }
 }

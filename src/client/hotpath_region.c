@@ -82,7 +82,7 @@ void gt__region_cut(gt_client *client)
         for (size_t k = 0; k < r->queued.count; k++)
             good &= gt__ids_add(&hot->freed, r->queued.id[k]);
         if (good)
-            gt__hotpath_collect_end(hot, false);
+            gt__hotpath_collect_end(hot, false, 0);
     }
     begin_piece(hot);
 }
@@ -93,7 +93,7 @@ void gt__region_end(gt_client *client)
     gt_recording *r = &hot->recording;
     if (r->region && !r->broken && hot->state == GT_HOT_WATCHING) {
         if (r->known && hot->records >= SHORTEST && gt__hotpath_collect_frees(client, &hot->freed))
-            gt__hotpath_collect_end(hot, true);
+            gt__hotpath_collect_end(hot, true, 0);
         r->region->count = r->index < r->region->count ? r->index : r->region->count;
         hot->freed.count = 0;
     }

@@ -58,9 +58,11 @@ struct gt_hotpath {
     gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
     gt_slot *stage;     /* records that are learned, held back or drained */
     uint32_t staged, drained, records;
-    uint32_t *live;                  /* by record that is learned: tensors alive before it */
-    int64_t work;                    /* of the records that are learned or drained */
-    gt_ids freed;                    /* since the first of those that are learned */
+    uint32_t *live; /* by record that is learned: tensors alive before it */
+    int64_t work;   /* of the records that are learned or drained */
+    gt_ids freed;   /* since the first of those that are learned */
+    bool ending;    /* the last of these has come; what dies before the next record belongs to them */
+    uint32_t early; /* deaths before it */
     gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
     uint32_t next_number, next_serial;
     gt_template *named[GT_PATHS]; /* by path number */
@@ -78,8 +80,11 @@ void gt__hotpath_collect(gt_hotpath *hot);
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work);
 /* Frees that wait in the client's queue are as good as sent. False: out of memory. */
 bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed);
-/* Make the template, and begin anew. It ends when the program leaves a region, or with its last record. */
-void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave);
+/* Make the template, and begin anew. It ends when the program leaves a region; or with its last record and so many deaths after
+ * it. */
+void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late);
+/* While hot->ending: the next record comes. */
+void gt__hotpath_learn_end(gt_client *client);
 /* Put a template among the others, unless it is known; takes it. */
 void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work);
 /* A record is sent that is not part of a path. */

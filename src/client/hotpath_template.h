@@ -33,7 +33,8 @@ typedef struct gt_template {
     gt_slot *records;             /* computing records, one after the other */
     uint32_t slots, count;
     uint32_t inputs, parameter_count;
-    bool at_leave;           /* it ends when the program leaves a region; else with its last record */
+    bool at_leave;           /* it ends when the program leaves a region; else with its last record, */
+    uint32_t late;           /* and so many deaths after it */
     gt_expected *expected;   /* by record, and one that no record fits */
     gt_expected_id *cat_ids; /* of expected cats */
     gt_canonical *canonical; /* by record */

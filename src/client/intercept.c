@@ -84,6 +84,7 @@ static policy policy_of(gt_opcode op, gt_autocast_device device)
 {
     switch (op) {
     case GT_OP_matmul:
+    case GT_OP_linear:
     case GT_OP_conv:
     case GT_OP_conv_input:
         return LOWER;

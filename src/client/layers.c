@@ -17,7 +17,7 @@ static gt_err record(const gt_custom_rule *rule, unsigned saves, gt_tensor *cons
 /* ---- linear -------------------------------------------------------------------------------------------------- */
 
 /*
- * The forward pass is three records. Recorded one by one they would take three nodes, and the gradient of the weight would
+ * The forward pass is several records. Recorded one by one they would take as many nodes, and the gradient of the weight would
  * arrive transposed: every update of a training step would then read it across its rows. The rule here makes that gradient in
  * the weight's own order.
  */
@@ -101,6 +101,18 @@ static gt_err linear_value(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_
     return GT_OK;
 }
 
+/* The value of a plain layer, not recorded. Halves are rounded once, after the bias. */
+static gt_err plain_value(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tensor **out)
+{
+    gt_tensor *columns;
+    if (!bias || !gt__dtype_is_half((gt_dtype)a->meta.dtype))
+        return linear_value(a, weight, bias, out);
+    GT_TRY(gt_transpose(weight, 0, 1, &columns));
+    gt_err err = gt__emit_biased_product(a, columns, bias, out);
+    gt_tensor_release(columns);
+    return err;
+}
+
 bool gt__linear_is_plain(const gt_tensor *a, const gt_tensor *weight, const gt_tensor *bias)
 {
     return !gt__signals_active && weight->meta.rank == 2 && a->meta.rank > 0 &&
@@ -120,11 +132,11 @@ gt_err gt__emit_linear(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tens
     unsigned count = bias ? 3 : 2;
     *out = NULL;
     if (!gt__grad_enabled() || !(a->node || weight->node || (bias && bias->node)))
-        return linear_value(a, weight, bias, out);
+        return plain_value(a, weight, bias, out);
     for (unsigned k = 0; k < count; k++)
         gt_tensor_retain(in[k]); /* an emission that waits lets other threads run */
     bool before = gt__grad_enable(false);
-    gt_err err = linear_value(a, weight, bias, out);
+    gt_err err = plain_value(a, weight, bias, out);
     gt__grad_enable(before);
     if (err == GT_OK)
         err = record(&layer, GT_SAVE_1 << GT_SAVE_FOR_0 | GT_SAVE_0 << GT_SAVE_FOR_1, in, count, out);

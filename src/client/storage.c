@@ -54,6 +54,16 @@ void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
         gt__alias_stamp_object(tensor->base, versions);
 }
 
+/* The first stamp of a tensor. A saved result of which another object has a storage, too, belongs to that one. */
+static void stamp_first(gt_tensor *tensor, gt_versions *versions)
+{
+    const gt_versions *others = !tensor->versions && tensor->base ? tensor->base->versions : NULL;
+    if (__builtin_expect(others && others->references > 1, 0))
+        gt__alias_stamp_object(tensor, versions);
+    else
+        gt__alias_stamp(tensor, versions);
+}
+
 /* ---- making -------------------------------------------------------------------------------------------------- */
 
 /* What every alias begins with. The caller sets the rest. */
@@ -72,7 +82,8 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
-    alias->idle = alias->history = alias->kept = NULL;
+    alias->idle = alias->history = alias->kept = alias->retaining = alias->detour_of = NULL;
+    alias->detour = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->face = NULL;
@@ -121,7 +132,7 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
     root->cut = tensor;
     root->shell.inference = tensor->inference;
     gt__strides_contiguous(&tensor->meta, &root->strides);
-    gt__alias_stamp(tensor, versions);
+    stamp_first(tensor, versions);
     *out = root;
     return GT_OK;
 }
@@ -299,8 +310,11 @@ void gt__alias_drop_cut(gt_alias *alias)
         return;
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
+    alias->known = gt__alias_is_known(alias);
+    if (__builtin_expect(cut->node && cut->node->keeps_gradient, 0) && alias->owner && alias->family != alias &&
+        !alias->retaining)
+        alias->retaining = gt__node_retain(cut->node);
     alias->cut = NULL;
-    alias->known = alias->known || (cut->node && cut->node != alias->node && cut->node->used);
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
     gt_tensor_release(cut); /* last: it may free hooks, which run user code, and other ghosts */
@@ -379,8 +393,10 @@ void gt__alias_release(gt_alias *alias)
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept;
-        alias->node = alias->idle = alias->history = alias->kept = NULL;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept,
+                *retaining = alias->retaining;
+        alias->node = alias->idle = alias->history = alias->kept = alias->retaining = NULL;
+        gt__alias_drop_detour(alias);
         forget_view(node, alias);
         forget_view(idle, alias);
         if (alias->family->face == alias)
@@ -397,25 +413,40 @@ void gt__alias_release(gt_alias *alias)
         gt__node_release(idle);
         gt__node_release(history);
         gt__node_release(kept);
+        gt__node_release(retaining);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
     }
 }
 
+void gt__alias_drop_detour(gt_alias *alias)
+{
+    gt_tensor *detour = alias->detour;
+    gt_node *node = alias->detour_of;
+    if (__builtin_expect(!detour, 1))
+        return;
+    alias->detour = NULL;
+    alias->detour_of = NULL;
+    gt_tensor_release(detour);
+    gt__node_release(node);
+}
+
 void gt__alias_leave(gt_alias *alias)
 {
     gt_alias *family = alias->family;
-    gt_node *history = alias->history, *kept = alias->kept;
+    gt_node *history = alias->history, *kept = alias->kept, *retaining = alias->retaining;
     if (!alias->owner)
         return;
     alias->owner = NULL;
-    alias->history = alias->kept = NULL;
+    alias->history = alias->kept = alias->retaining = NULL;
+    gt__alias_retain(alias); /* what is freed here may run user code */
+    gt__alias_drop_detour(alias);
     alias->storage->owners--;
     family->members -= family != alias;
-    gt__alias_retain(alias); /* what is freed here may run user code */
     gt__node_release(history);
     gt__node_release(kept);
+    gt__node_release(retaining);
     forget_history(family);
     if (!alias->storage->owners)
         gt__ghost_end_all(alias->storage);
@@ -446,6 +477,12 @@ void gt__alias_follow(gt_alias *alias)
 {
     bool changed = alias->made_at != alias->versions->count;
     alias->known = alias->known || alias->tracked || (changed && gt__alias_node(alias->family));
+}
+
+bool gt__alias_is_known(const gt_alias *alias)
+{
+    return alias->known ||
+           (alias->cut && alias->cut->node && alias->cut->node != alias->node && alias->cut->node->used);
 }
 
 /* The views of a family are cut anew when it gets another node, unless they have a history of their own. */
@@ -551,6 +588,21 @@ void gt__node_set_gradient(gt_node *node, gt_alias *alias)
     gt__node_drop_gradient(node);
     node->shared_gradient = alias;
     alias->gradient_of = node;
+}
+
+void gt__node_move_gradient(gt_node *from, gt_node *to)
+{
+    if (!from->keeps_gradient || from == to || from->op == GT_OP_INVALID)
+        return;
+    from->keeps_gradient = false;
+    to->keeps_gradient = true;
+    gt__node_drop_gradient(to);
+    to->gradient = from->gradient;
+    to->shared_gradient = from->shared_gradient;
+    from->gradient = NULL;
+    from->shared_gradient = NULL;
+    if (to->shared_gradient && to->shared_gradient->gradient_of == from)
+        to->shared_gradient->gradient_of = to;
 }
 
 gt_err gt__node_share_gradient(gt_node *node, gt_alias **out)

@@ -72,10 +72,13 @@ struct gt_alias {
     gt_alias *before, *after; /* the storage's aliases that have a cut, except the root */
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
-    gt_node *kept; /* of a view whose cut a write has dropped that does not count for it: the cut's node */
-    gt_node *idle; /* of a leaf that requires no gradient for now, and has one from before; else NULL */
-    bool rebased;  /* STRIDED: was written to, so that its gradient is that of its base */
-    bool ghost;    /* freed, but its cut is saved for a gradient (storage_saved.c) */
+    gt_node *kept;      /* of a view whose cut a write has dropped that does not count for it: the cut's node */
+    gt_tensor *detour;  /* for the write that was checked last: the cut as PyTorch's CopySlices has it, */
+    gt_node *detour_of; /* in place of this node */
+    gt_node *retaining; /* of a view whose cut was dropped: the cut's node, if it keeps its gradient */
+    gt_node *idle;      /* of a leaf that requires no gradient for now, and has one from before; else NULL */
+    bool rebased;       /* STRIDED: was written to, so that its gradient is that of its base */
+    bool ghost;         /* freed, but its cut is saved for a gradient (storage_saved.c) */
     gt_alias *ghost_before, *ghost_after;
     void *owner;          /* the binding's object; NULL: it was freed */
     gt_node *gradient_of; /* the node whose gradient it is, borrowed; the last of several */
@@ -134,6 +137,8 @@ bool gt__alias_requires_grad(const gt_alias *alias);
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
 /* PyTorch computes the grad_fn of a view whose base was written to now, since it is asked for. */
 void gt__alias_follow(gt_alias *alias);
+/* Whether it has computed it. */
+bool gt__alias_is_known(const gt_alias *alias);
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
 /* Whether PyTorch refuses to add to the gradient of a view that was made a leaf, since its base was written to. */
@@ -148,6 +153,8 @@ typedef struct gt_written {
 
 /* PyTorch's checks before an in-place operation on an alias. `source_tracked`: an operand needs a gradient. */
 gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked);
+/* After the checks, before an operation that is recorded computes what is written. */
+gt_err gt__alias_begin_write(gt_alias *alias);
 /* Write through the alias; gt__alias_check_write was successful. */
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written);
 /* An in-place operation that changed no element: unsqueeze_(). */
@@ -177,6 +184,8 @@ gt_err gt__node_gradient(gt_node *node, gt_tensor **out);
 gt_err gt__node_share_gradient(gt_node *node, gt_alias **out);
 void gt__node_set_gradient(gt_node *node, gt_alias *alias); /* retains the alias */
 void gt__node_drop_gradient(gt_node *node);
+/* An in-place operation gives a tensor another node: retain_grad() goes with the tensor, and so does .grad. */
+void gt__node_move_gradient(gt_node *from, gt_node *to);
 /* An alias without an owner gets one; an owner lets go of its alias, and keeps its reference. */
 void gt__alias_own(gt_alias *alias, void *owner);
 void gt__alias_leave(gt_alias *alias);
@@ -199,6 +208,7 @@ gt_err gt__alias_set_face_node(gt_alias *face, gt_node *leaf);
 /* ---- between storage.c, storage_cut.c and storage_write.c ------------------------------------------------------ */
 
 void gt__alias_drop_cut(gt_alias *alias);
+void gt__alias_drop_detour(gt_alias *alias);
 void gt__alias_link_cut(gt_alias *alias,
                         gt_tensor *cut); /* takes the cut of an alias that has none and is not the root */
 /* Whether the alias has all elements of the storage in their order, maybe in another shape. */
@@ -209,6 +219,8 @@ void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
 void gt__alias_stamp_object(gt_tensor *tensor, gt_versions *versions);
 /* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
 gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
+/* A new cut of a view, from the base: PyTorch's history of it after a write. *out is the caller's. */
+gt_err gt__alias_replay(gt_alias *view, gt_tensor **out);
 /* Flat positions in the storage's value of all elements of a view, int64. */
 gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
 /* The strides of a view in the storage's value; false: it is permuted, and they are not regular there. */

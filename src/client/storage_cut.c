@@ -166,6 +166,13 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
     }
     gt__alias_link_cut(alias, cut);
     gt__alias_stamp(cut, alias->versions);
+    gt_node *retaining = alias->retaining;
+    if (__builtin_expect(retaining != NULL, 0)) {
+        alias->retaining = NULL;
+        if (cut->node)
+            gt__node_move_gradient(retaining, cut->node);
+        gt__node_release(retaining);
+    }
 }
 
 /*
@@ -193,6 +200,35 @@ static gt_err with_history(const gt_alias *alias, gt_tensor **value)
     return GT_OK;
 }
 
+gt_err gt__alias_replay(gt_alias *view, gt_tensor **out)
+{
+    gt_tensor *value;
+    if (gt__alias_is_base(view)) {
+        GT_TRY(gt__alias_cut(view, &value));
+        *out = gt_tensor_retain(value);
+        return GT_OK;
+    }
+    gt_alias *from = source_of(view, true);
+    GT_TRY(gt__alias_replay(from, &value));
+    bool before = gt__grad_enable(true);
+    gt_err err = emit_cut(view, from, value, out);
+    gt__grad_enable(before);
+    gt_tensor_release(value);
+    return err;
+}
+
+/* What a view is cut from, the caller's. A view that was written to since belongs to the base, not to the view between. */
+static gt_err source_value(gt_alias *alias, gt_alias *from, history of, gt_tensor **out)
+{
+    gt_tensor *value;
+    if (of == RECORDED && alias->made_at != alias->versions->count && gt__alias_node(alias->family) &&
+        !gt__alias_is_base(from))
+        return gt__alias_replay(from, out);
+    GT_TRY(gt__alias_cut(from, &value));
+    *out = gt_tensor_retain(value);
+    return GT_OK;
+}
+
 gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
 {
     gt_err err = GT_OK;
@@ -208,9 +244,8 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
         gt_tensor *value, *cut;
         history of = history_of(alias);
         gt_alias *from = source_of(alias, of == RECORDED);
-        GT_TRY(gt__alias_cut(from, &value));
         uint32_t writes = alias->storage->writes;
-        gt_tensor_retain(value);
+        GT_TRY(source_value(alias, from, of, &value));
         err = of == RECORDED ? with_history(alias, &value) : GT_OK;
         if (err == GT_OK)
             err = cut_from(alias, from, value, of, &cut);

@@ -99,18 +99,78 @@ gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked)
             return gt__fail(
                 GT_ERR_VALUE,
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
-        if (requires_grad && !alias->known && !(alias->cut && alias->cut->node && alias->cut->node->used))
+        if (requires_grad && !gt__alias_is_known(alias))
             return gt__fail(GT_ERR_VALUE,
                             "a leaf Variable that requires grad is being used in an in-place operation.");
     } else if (requires_grad && gt__alias_base_is_leaf(alias->family)) {
         return gt__fail(GT_ERR_VALUE,
                         "a leaf Variable that requires grad is being used in an in-place operation.");
     }
-    if (alias->kind == GT_CUT_STRIDED && !alias->rebased) {
-        alias->rebased = true;
-        gt__alias_drop_cut(alias);
-    }
     return GT_OK;
+}
+
+/* ---- operations on views -------------------------------------------------------------------------------------- */
+
+/*
+ * In PyTorch the gradient of an in-place operation on a view flows to the base, not through the nodes of the view and of those
+ * that it was taken of: their hooks are not called, and as_strided has its gradient from the base. The operation is recorded
+ * with the view's node here. So the view is cut once more, before the operation; if that succeeds, its nodes get the other cut
+ * as their operand.
+ */
+static bool needs_detour(const gt_alias *alias)
+{
+    if (gt__alias_is_base(alias))
+        return false;
+    if (alias->kind == GT_CUT_STRIDED && !alias->rebased)
+        return true;
+    for (const gt_alias *view = alias; view->family != view; view = view->parent) {
+        const gt_node *node = view->cut ? view->cut->node : NULL;
+        if (node && (node->hooks || node->keeps_gradient))
+            return true;
+    }
+    return false;
+}
+
+gt_err gt__alias_begin_write(gt_alias *alias)
+{
+    gt_tensor *cut, *detour;
+    gt_node *before;
+    if (__builtin_expect(!needs_detour(alias), 1))
+        return GT_OK;
+    GT_TRY(gt__alias_cut(alias, &cut));
+    if (!cut->node)
+        return GT_OK;
+    before = gt__node_retain(cut->node);
+    bool rebased = alias->rebased;
+    alias->rebased = true;
+    gt_err err = gt__alias_replay(alias, &detour);
+    alias->rebased = rebased;
+    gt__alias_drop_detour(alias);
+    if (err == GT_OK && detour->node) {
+        alias->detour = detour;
+        alias->detour_of = before;
+        return GT_OK;
+    }
+    gt__node_release(before);
+    if (err == GT_OK)
+        gt_tensor_release(detour);
+    return err;
+}
+
+/* The operation that is written now has nodes newer than the detour. */
+static void record_in_base(gt_alias *alias)
+{
+    alias->rebased = alias->kind == GT_CUT_STRIDED;
+    if (__builtin_expect(!alias->detour, 1))
+        return;
+    gt_node *from = alias->detour_of, *to = alias->detour->node;
+    for (gt_node *node = to->client->newest_node; node && node->sequence > to->sequence; node = node->older)
+        for (unsigned k = 0; k < node->count; k++)
+            if (node->operands[k].node == from) {
+                node->operands[k].node = gt__node_retain(to);
+                gt__node_release(from);
+            }
+    gt__alias_drop_detour(alias);
 }
 
 /* ---- the source ---------------------------------------------------------------------------------------------- */
@@ -469,6 +529,9 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         if (family->idle)
             family->idle->leaf.moved = true;
     }
+    gt_node *family_before = recorded ? gt__alias_node(family) : NULL;
+    if (__builtin_expect(family_before && value->node, 0))
+        gt__node_move_gradient(family_before, value->node);
     gt_err err = own_value(&value, node);
     if (err == GT_OK && root->versions != alias->versions && root->cut->id)
         err = gt__saved_note(root);
@@ -558,6 +621,8 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     family->node = own->node ? gt__node_retain(own->node) : NULL;
     mark_written_view(alias, family->node);
     alias->known = true;
+    if (before && family->node)
+        gt__node_move_gradient(before, family->node);
     gt__node_release(before);
     gt_tensor_release(own);
     return err;
@@ -627,7 +692,13 @@ gt_err gt__alias_write(gt_alias *alias, const gt_written *written)
 {
     bool recorded = is_recorded(alias, written->tensor && written->tensor->node);
     bool before = gt__grad_enable(recorded);
+    if (recorded)
+        record_in_base(alias);
+    gt_tensor *cut;
     gt_err err = write_now(alias, written, recorded);
+    if (recorded && err == GT_OK &&
+        __builtin_expect(alias->retaining != NULL, 0)) /* which goes to the new node now */
+        err = gt__alias_cut(alias, &cut);
     gt__grad_enable(before);
     return err;
 }
@@ -653,6 +724,8 @@ gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt
     gt_tensor *next = NULL;
     target t = {.storage = alias->storage, .root = &alias->storage->root, .writer = alias->versions};
     bool before = gt__grad_enable(recorded);
+    if (recorded)
+        record_in_base(alias);
     gt_err err = scatter(&t, op, positions, elements, &next);
     if (err == GT_OK)
         err = store(alias, next, recorded);

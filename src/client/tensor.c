@@ -310,8 +310,8 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_full, dtype, (int)rank, shape, &prototype, &tail));
-    if (kind == GT_LITERAL_FLOAT || dtype != GT_INT64)
-        GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? value.f : (double)value.i));
+    if (!gt__dtype_is_half(dtype)) /* PyTorch refuses them in some functions, and makes them infinite in others */
+        GT_TRY(gt__dtype_check_number(dtype, kind, value));
     /* The record carries a double for floats and an integer for the rest. */
     if (gt__dtype_is_inexact(dtype) && kind != GT_LITERAL_FLOAT)
         value.f = (double)value.i;
@@ -429,6 +429,12 @@ gt_err gt__emit_wide_product(gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
     gt_instruction prototype = {.op = GT_OP_matmul, .imm = {imm_i(GT_PRODUCT_WIDE)}};
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+}
+
+gt_err gt__emit_biased_product(gt_tensor *a, gt_tensor *b, gt_tensor *bias, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_linear, .imm = {imm_i(GT_PRODUCT_EXACT)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b, bias}, 3, out);
 }
 
 gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,

@@ -1,5 +1,8 @@
 /* dtype.c: sizes, names and promotion of the dtypes. */
-#include "core/op.h"
+#include <float.h>
+#include <math.h>
+
+#include "core/instruction.h"
 
 const uint8_t gt__dtype_sizes[GT_DTYPE_COUNT] = {
     [GT_BOOL] = 1,    [GT_UINT8] = 1,   [GT_INT8] = 1,      [GT_INT16] = 2,
@@ -57,22 +60,42 @@ const char *gt__dtype_c_name(gt_dtype dtype)
     return gt__dtype_valid(dtype) ? c_names[dtype] : "invalid";
 }
 
-gt_err gt__dtype_check_number(gt_dtype dtype, double number)
+/* The least and the largest number of each dtype, PyTorch's name of its C type, and which numbers may become it. */
+static const struct {
+    double low, high;
+    const char *name;
+} ranges[GT_DTYPE_COUNT] = {
+    [GT_UINT8] = {.low = 0, .high = UINT8_MAX, .name = "uint8_t"},
+    [GT_INT8] = {.low = INT8_MIN, .high = INT8_MAX, .name = "int8_t"},
+    [GT_INT16] = {.low = INT16_MIN, .high = INT16_MAX, .name = "int16_t"},
+    [GT_INT32] = {.low = INT32_MIN, .high = INT32_MAX, .name = "int"},
+    [GT_INT64] = {.low = -0x1p63, .high = 0x1p63, .name = "int64_t"},
+    [GT_FLOAT16] = {.low = -65504, .high = 65504, .name = "c10::Half"},
+    [GT_BFLOAT16] = {.low = -0x1.fep127, .high = 0x1.fep127, .name = "c10::BFloat16"},
+    [GT_FLOAT32] = {.low = -FLT_MAX, .high = FLT_MAX, .name = "float"},
+    [GT_COMPLEX64] = {.low = -FLT_MAX, .high = FLT_MAX, .name = "c10::complex<float>"},
+};
+
+const char *gt__dtype_scalar_name(gt_dtype dtype)
 {
-    /* From low to below high. */
-    static const struct {
-        double low, high;
-    } ranges[GT_DTYPE_COUNT] = {
-        [GT_UINT8] = {.low = -255, .high = 256},
-        [GT_INT8] = {.low = INT8_MIN, .high = -(double)INT8_MIN},
-        [GT_INT16] = {.low = INT16_MIN, .high = -(double)INT16_MIN},
-        [GT_INT32] = {.low = INT32_MIN, .high = -(double)INT32_MIN},
-        [GT_INT64] = {.low = -0x1p63, .high = 0x1p63},
-    };
-    bool any = dtype == GT_BOOL || gt__dtype_is_inexact(dtype);
-    if (any || (number >= ranges[dtype].low && number < ranges[dtype].high))
+    return ranges[dtype].name ? ranges[dtype].name : gt__dtype_c_name(dtype);
+}
+
+gt_err gt__dtype_check_number(gt_dtype dtype, gt_literal kind, gt_imm number)
+{
+    bool inexact = gt__dtype_is_inexact(dtype), fits;
+    if (dtype == GT_BOOL || dtype == GT_FLOAT64 || dtype == GT_COMPLEX128 || kind == GT_LITERAL_BOOL)
         return GT_OK;
-    return gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", names[dtype]);
+    if (kind == GT_LITERAL_FLOAT && inexact)
+        fits = !(fabs(number.f) > ranges[dtype].high) || isinf(number.f); /* NaN fits */
+    else if (kind == GT_LITERAL_FLOAT)
+        fits = number.f >= ranges[dtype].low && number.f <= ranges[dtype].high && number.f < 0x1p63;
+    else /* PyTorch lets negative integers wrap around in unsigned dtypes */
+        fits = dtype == GT_INT64 || ((double)number.i >= (dtype == GT_UINT8 ? -UINT8_MAX : ranges[dtype].low) &&
+                                     (double)number.i <= ranges[dtype].high);
+    if (fits)
+        return GT_OK;
+    return gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", ranges[dtype].name);
 }
 
 gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b)

@@ -41,6 +41,10 @@ typedef enum gt_literal {
     GT_LITERAL_FLOAT = 3,
 } gt_literal;
 
+/* Can a number that the user wrote be an element of this dtype? GT_ERR_VALUE, with PyTorch's text, if it is out of range. As in
+ * PyTorch the int -1 may be written for a uint8 (the float -1.0 may not), and infinities and NaN for floats. */
+gt_err gt__dtype_check_number(gt_dtype dtype, gt_literal kind, gt_imm number); /* dtype.c */
+
 typedef struct gt_instruction {
     uint16_t op; /* gt_opcode */
     uint8_t dtype;

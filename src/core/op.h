@@ -40,6 +40,7 @@ typedef enum gt_opcode {
  *   SOFTMAX     a             axis.i
  *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
  *   MATMUL      a b           gt_product_kind.i
+ *   LINEAR      a b bias      gt_product_kind.i                 b is a matrix
  *   SPARSE      index a b     rows.i (sparse_mm)  1 = the second index row names rows (sparse_mm); ops.def has the shapes
  *   ATTENTION   q k v         scale.f             period.i      (attention.h)
  *   FFT         a             (fft.h)             scale.f
@@ -109,6 +110,7 @@ typedef enum gt_form {
     GT_FORM_SOFTMAX,
     GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
+    GT_FORM_LINEAR,
     GT_FORM_SPARSE,
     GT_FORM_ATTENTION,
     GT_FORM_FFT,
@@ -283,9 +285,7 @@ const char *
 gt__dtype_kind(gt_dtype dtype); /* "Float", as in PyTorch's messages and the names of its typed tensors */
 const char *gt__dtype_c_name(gt_dtype dtype); /* "float", as in some others of its messages */
 
-/* Can a number that the user wrote be an element of this dtype? GT_ERR_VALUE where an integer dtype would wrap it. As in
- * PyTorch -1 may be written for a uint8, and floats lose digits or become infinite. */
-gt_err gt__dtype_check_number(gt_dtype dtype, double number);
+const char *gt__dtype_scalar_name(gt_dtype dtype); /* "int8_t", as in those about numbers */
 
 /* PyTorch's promotion of two tensor dtypes (no dimension or scalar rules). */
 gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/convert.h"
 #include "core/op_infer.h"
 
 typedef gt_inference inference;
@@ -77,18 +78,45 @@ gt_dtype gt__infer_promoted(const inference *s, unsigned count)
     return promotion_result(&p);
 }
 
+/* PyTorch's words: most are the names of its kernels. */
+static gt_err refuse_bool(const inference *s)
+{
+    static const char *const kernels[GT_OP_COUNT] = {
+        [GT_OP_abs] = "abs_cpu",
+        [GT_OP_floor] = "floor_vml_cpu",
+        [GT_OP_ceil] = "ceil_vml_cpu",
+        [GT_OP_round] = "round_vml_cpu",
+        [GT_OP_trunc] = "trunc_vml_cpu",
+        [GT_OP_pow] = "pow",
+        [GT_OP_fmod] = "fmod_cpu",
+        [GT_OP_remainder] = "remainder_cpu",
+        [GT_OP_floor_divide] = "div_floor_cpu",
+        [GT_OP_conv] = "slow_conv2d_cpu",
+        [GT_OP_trunc_divide] = "div_trunc_cpu",
+    };
+    switch (s->ins->op) {
+    case GT_OP_neg:
+        return gt__fail(GT_ERR_TYPE,
+                        "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+                        "invert a mask, use the `~` or `logical_not()` operator instead.");
+    case GT_OP_relu:
+        return gt__fail(GT_ERR_TYPE, "Boolean inputs not supported for relu");
+    case GT_OP_relu6:
+    case GT_OP_hardtanh:
+        return gt__fail(GT_ERR_TYPE, "Bool inputs not supported for hardtanh");
+    default:
+        return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for 'Bool'",
+                        kernels[s->ins->op] ? kernels[s->ins->op] : s->row->name);
+    }
+}
+
 gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
 {
     gt_dtype compute = promoted, result = promoted;
     switch ((gt_types)s->row->types) {
     case GT_TYPES_ARITH:
         if (promoted == GT_BOOL)
-            return s->ins->op == GT_OP_neg
-                       ? gt__fail(
-                             GT_ERR_TYPE,
-                             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
-                             "invert a mask, use the `~` or `logical_not()` operator instead.")
-                       : gt__fail(GT_ERR_TYPE, "%s is not supported for bool tensors", s->row->name);
+            return refuse_bool(s);
         break;
     case GT_TYPES_FLT:
         if (!gt__dtype_is_inexact(promoted))
@@ -139,20 +167,43 @@ static gt_err refuse_empty_axis(const inference *s, unsigned axis)
     return gt__fail(GT_ERR_INDEX, "%s: expected reduction dim %u to have non-zero size", s->row->name, axis);
 }
 
+gt_err gt__infer_check_literal(const inference *s, unsigned k, gt_dtype dtype)
+{
+    gt_literal kind = gt__literal(s->ins, k);
+    return kind == GT_LITERAL_NONE ? GT_OK : gt__dtype_check_number(dtype, kind, s->ins->literal[k]);
+}
+
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
+
+/* The bounds are doubles. Infinite ones are no bounds, and a double cannot hold all numbers of int64. */
+static gt_err check_bounds(const inference *s)
+{
+    gt_dtype dtype = (gt_dtype)s->in[0]->dtype;
+    for (unsigned k = 0; k < 2; k++) {
+        double bound = s->ins->imm[k].f;
+        if (!isfinite(bound) || dtype == GT_INT64 || gt__dtype_is_inexact(dtype))
+            continue;
+        GT_TRY(gt__dtype_check_number(dtype, GT_LITERAL_INT, (gt_imm){.i = gt__double_to_int64(bound)}));
+    }
+    return GT_OK;
+}
 
 gt_err gt__infer_unary(inference *s)
 {
+    if (s->ins->op == GT_OP_clamp)
+        GT_TRY(check_bounds(s));
     gt__infer_copy_shape(s->out, s->in[0]);
     return gt__infer_dtype(s, (gt_dtype)s->in[0]->dtype);
 }
 
-static gt_err check_integer_power(const inference *s, gt_dtype promoted)
+/* As in PyTorch the exponent of integers must be one of their dtype. */
+static gt_err check_exponent(const inference *s, gt_dtype promoted)
 {
-    if (s->ins->op == GT_OP_pow && !gt__dtype_is_inexact(promoted) && gt__literal(s->ins, 1) == GT_LITERAL_INT &&
-        s->ins->literal[1].i < 0)
-        return gt__fail(GT_ERR_VALUE, "integers to negative integer powers are not allowed");
-    return GT_OK;
+    if (gt__dtype_is_inexact(promoted))
+        return GT_OK;
+    if (gt__literal(s->ins, 1) == GT_LITERAL_INT && s->ins->literal[1].i < 0)
+        return gt__fail(GT_ERR_VALUE, "Integers to negative integer powers are not allowed.");
+    return gt__infer_check_literal(s, 1, promoted);
 }
 
 /* PyTorch refuses a bool on either side of a minus, whatever the other operand is. */
@@ -187,7 +238,8 @@ static gt_err infer_binary(inference *s)
     else
         return gt__fail(GT_ERR_VALUE, "%s needs a tensor operand", s->row->name);
     gt_dtype promoted = gt__infer_promoted(s, 2);
-    GT_TRY(check_integer_power(s, promoted));
+    if (s->ins->op == GT_OP_pow)
+        GT_TRY(check_exponent(s, promoted));
     return gt__infer_dtype(s, promoted);
 }
 
@@ -212,7 +264,10 @@ static gt_err infer_ternary(inference *s)
         }
     }
     gt__infer_copy_shape(s->out, &shape);
-    return gt__infer_dtype(s, promotion_result(&p));
+    gt_dtype promoted = promotion_result(&p);
+    for (unsigned k = 1; conditional && k < 3 && !gt__dtype_is_half(promoted); k++)
+        GT_TRY(gt__infer_check_literal(s, k, promoted));
+    return gt__infer_dtype(s, promoted);
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------- */
@@ -329,7 +384,11 @@ static gt_err infer_matmul(inference *s)
         return gt__fail(GT_ERR_TYPE, "expected m1 and m2 to have the same dtype, but got: %s != %s",
                         gt__dtype_c_name((gt_dtype)a->dtype), gt__dtype_c_name((gt_dtype)b->dtype));
     if (a->dtype == GT_BOOL)
-        return gt__fail(GT_ERR_TYPE, "matmul is not supported for bool tensors");
+        return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for 'Bool'",
+                        a->rank > 2 || b->rank > 2     ? "bmm"
+                        : a->rank == 1 && b->rank == 1 ? "dot"
+                        : a->rank == 1 || b->rank == 1 ? "addmv_impl_cpu"
+                                                       : "addmm_impl_cpu_");
     if (a->rank == 0 || b->rank == 0)
         return gt__fail(GT_ERR_VALUE, "both arguments to matmul need to be at least 1D, but they are %uD and %uD",
                         a->rank, b->rank);
@@ -350,6 +409,27 @@ static gt_err infer_matmul(inference *s)
     GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
     bool wide = s->ins->imm[0].i == GT_PRODUCT_WIDE && gt__dtype_is_half((gt_dtype)a->dtype);
     return gt__meta_set(s->out, wide ? GT_FLOAT32 : (gt_dtype)s->out->dtype, rank, shape);
+}
+
+/* The client checks what users give: these are errors of a record. */
+static gt_err infer_linear(inference *s)
+{
+    const gt_meta *a = s->in[0], *b = s->in[1], *bias = s->in[2];
+    if (s->ins->imm[0].u > GT_PRODUCT_FAST)
+        return gt__fail(GT_ERR_PROTOCOL, "linear: %llu is no kind of product",
+                        (unsigned long long)s->ins->imm[0].u);
+    if (!a || !b || !bias || !gt__dtype_is_float((gt_dtype)a->dtype) || b->dtype != a->dtype ||
+        bias->dtype != a->dtype)
+        return gt__fail(GT_ERR_TYPE, "linear: expected operands of one floating-point dtype");
+    if (a->rank == 0 || b->rank != 2 || bias->rank != 1 || bias->shape[0] != b->shape[1])
+        return gt__fail(GT_ERR_VALUE, "linear: expected a tensor, a matrix, and a bias as long as its rows");
+    if (a->shape[a->rank - 1] != b->shape[0])
+        return matmul_mismatch(a, b);
+    int64_t shape[GT_MAX_RANK];
+    memcpy(shape, a->shape, a->rank * sizeof shape[0]);
+    shape[a->rank - 1] = b->shape[1];
+    GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
+    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, a->rank, shape);
 }
 
 /* ---- normalisation ----------------------------------------------------------------------------------------- */
@@ -450,6 +530,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_SOFTMAX] = infer_scan,
     [GT_FORM_SOFTMAX_BACKWARD] = infer_softmax_backward,
     [GT_FORM_MATMUL] = infer_matmul,
+    [GT_FORM_LINEAR] = infer_linear,
     [GT_FORM_SPARSE] = gt__infer_sparse,
     [GT_FORM_ATTENTION] = gt__infer_attention,
     [GT_FORM_FFT] = gt__infer_fft,
@@ -495,27 +576,6 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_CONTROL] = NULL,
 };
 
-/* A number that is stored unchanged must fit the result's dtype. Arithmetic may wrap, as in PyTorch. */
-static gt_err check_numbers(const inference *s)
-{
-    gt_dtype dtype = (gt_dtype)s->out->dtype;
-    const gt_instruction *ins = s->ins;
-    if (gt__dtype_is_inexact(dtype) || dtype == GT_BOOL)
-        return GT_OK;
-    bool elements = ins->op == GT_OP_where || s->row->form == GT_FORM_ASSIGN || s->row->form == GT_FORM_SCATTER;
-    for (unsigned k = 1; elements && k < s->row->operands; k++) {
-        gt_literal kind = gt__literal(ins, k);
-        if (kind == GT_LITERAL_FLOAT || (kind == GT_LITERAL_INT && dtype != GT_INT64))
-            GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? ins->literal[k].f
-                                                                          : (double)ins->literal[k].i));
-    }
-    for (unsigned k = 0; ins->op == GT_OP_clamp && k < 2; k++)
-        if (isfinite(ins->imm[k].f) &&
-            dtype != GT_INT64) /* infinity: no bound on that side; int64: a double cannot hold all of them */
-            GT_TRY(gt__dtype_check_number(dtype, ins->imm[k].f));
-    return GT_OK;
-}
-
 /* Only these operands may be literals: elementwise ones, the source of assign and scatter, and a bias (it is 0). */
 static bool literal_allowed(const gt_op_row *row, unsigned k)
 {
@@ -540,7 +600,10 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
 /* PyTorch's words, which programs match on. */
 static gt_err refuse_complex(const inference *s, gt_dtype dtype)
 {
-    return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name, gt__dtype_kind(dtype));
+    bool compares =
+        s->ins->op == GT_OP_lt || s->ins->op == GT_OP_le || s->ins->op == GT_OP_gt || s->ins->op == GT_OP_ge;
+    return gt__fail(GT_ERR_UNSUPPORTED, "\"%s%s\" not implemented for '%s'", s->row->name, compares ? "_cpu" : "",
+                    gt__dtype_kind(dtype));
 }
 
 gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_meta *const *in, gt_meta *out,
@@ -559,7 +622,6 @@ gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_met
     if (__builtin_expect(ins->flags & GT_FLAG_CONSUMES, 0) && (operands == 0 || !in[0]))
         return gt__fail(GT_ERR_PROTOCOL, "%s has no tensor to consume", row->name);
     GT_TRY(infer_form[row->form](&s));
-    GT_TRY(check_numbers(&s));
     bool elementwise = row->form == GT_FORM_UNARY || row->form == GT_FORM_BINARY || row->form == GT_FORM_TERNARY ||
                        row->form == GT_FORM_REDUCE || row->form == GT_FORM_SCAN;
     *compute = elementwise ? s.compute : (gt_dtype)out->dtype;

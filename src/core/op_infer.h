@@ -29,6 +29,8 @@ static inline void gt__infer_copy_shape(gt_meta *out, const gt_meta *from)
 gt_err gt__infer_check_axis(const gt_inference *s, int64_t axis, unsigned rank);
 /* The common dtype of the first `count` operands. */
 gt_dtype gt__infer_promoted(const gt_inference *s, unsigned count);
+/* If operand k is a number, it must fit the dtype: it becomes an element as it is. */
+gt_err gt__infer_check_literal(const gt_inference *s, unsigned k, gt_dtype dtype);
 /* From the promoted dtype of the operands to the dtypes of computation and result, by the row's types column. */
 gt_err gt__infer_dtype(gt_inference *s, gt_dtype promoted);
 

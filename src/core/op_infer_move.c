@@ -266,6 +266,13 @@ gt_err gt__infer_gather(gt_inference *s)
     return GT_OK;
 }
 
+/* A number that is assigned must fit, but x[0] = 1e9 is infinite in halves, as in PyTorch. */
+static gt_err check_element(const gt_inference *s, unsigned k)
+{
+    gt_dtype dtype = (gt_dtype)s->in[0]->dtype;
+    return gt__dtype_is_half(dtype) ? GT_OK : gt__infer_check_literal(s, k, dtype);
+}
+
 gt_err gt__infer_scatter(gt_inference *s)
 {
     const gt_meta *a = s->in[0], *index = s->in[1], *src = s->in[2];
@@ -282,6 +289,7 @@ gt_err gt__infer_scatter(gt_inference *s)
                             s->row->name, gt__dtype_name((gt_dtype)a->dtype),
                             gt__dtype_name((gt_dtype)src->dtype));
     }
+    GT_TRY(check_element(s, 2));
     return gt__infer_copy(s);
 }
 
@@ -297,6 +305,7 @@ gt_err gt__infer_assign(gt_inference *s)
                             gt__sizes_text(slice.rank, slice.shape, text_b, sizeof text_b));
         }
     }
+    GT_TRY(check_element(s, 1));
     return gt__infer_copy(s);
 }
 

@@ -180,6 +180,7 @@ gt_err gt__path_new(const gt_slot *definition, size_t slots, gt_path **out)
     path->slots = (uint32_t)records;
     path->count = (uint32_t)count;
     path->parameters = (uint32_t)parameters;
+    path->marked = definition->u64[3] & 1;
     path->records = malloc(records * sizeof *path->records);
     path->offset = malloc(count * sizeof *path->offset);
     path->output = malloc(count * sizeof *path->output);

@@ -59,6 +59,7 @@ typedef struct gt_path {
     uint32_t slots;
     uint32_t count; /* computing records, each of which makes a local */
     uint32_t inputs, outputs, parameters;
+    bool marked;      /* the program asked for it: gt.compile, `compile: true` */
     uint32_t *offset; /* by local: its id less that of the first */
     uint32_t *output; /* locals that live on, in the order they are made */
     bool *dies;       /* by input */
@@ -82,6 +83,11 @@ static inline size_t gt__path_definition_slots(uint32_t slots, uint32_t count, u
 /* Write the definition, so many slots. offset: by local. */
 void gt__path_define(const gt_slot *records, uint32_t slots, uint32_t count, const uint32_t *offset,
                      const gt_path_word *parameter, uint32_t parameters, gt_slot *definition);
+/* The program asked for this path. */
+static inline void gt__path_mark(gt_slot *definition, bool marked)
+{
+    definition->u64[3] = marked;
+}
 /* Read a definition, and check everything: GT_ERR_PROTOCOL if a path like that cannot be. */
 gt_err gt__path_new(const gt_slot *definition, size_t slots, gt_path **path);
 void gt__path_free(gt_path **path);

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "core/record.h"
-#include "dispatcher/parts.h"
 #include "dispatcher/place.h"
 #include "dispatcher/session.h"
+#include "dispatcher/spread/replay.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
@@ -26,14 +26,51 @@ typedef struct known_path {
     int32_t worker;      /* its index */
     uint32_t number;     /* there */
     gt_path_news *news;  /* of that worker; NULL: none came */
-    gt_part *parts;      /* of runs on spread tensors */
+    gt_replays replays;  /* of runs on spread tensors */
 } known_path;
 
 struct gt_paths {
     known_path known[GT_PATHS];
     gt_path_pieces pieces;
-    gt_parts_scratch scratch;
+    gt_replay_scratch scratch;
 };
+
+/* ---- paths on a worker ---------------------------------------------------------------------------------------- */
+
+uint32_t gt__worker_path_number(const gt_dispatch_worker *worker)
+{
+    uint32_t number = 0;
+    while (number < GT_WORKER_PATHS && worker->paths[number])
+        number++;
+    return number;
+}
+
+bool gt__worker_tell_path(gt_dispatch_worker *worker, uint32_t number, const gt_slot *definition, size_t slots)
+{
+    for (size_t at = 0; at < slots; at += GT_PATH_PIECE) {
+        unsigned length = slots - at < GT_PATH_PIECE ? (unsigned)(slots - at) : GT_PATH_PIECE;
+        gt_slot *out = gt__worker_reserve(worker, 1 + length);
+        if (!out)
+            return false;
+        out->ins = (gt_instruction){.op = GT_OP_path, .result = number, .tail = (uint16_t)length};
+        out->ins.imm[0].u = at;
+        out->ins.imm[1].u = slots;
+        memcpy(out + 1, definition + at, length * sizeof *out);
+        gt__worker_put(worker, 1 + length);
+    }
+    worker->paths[number] = true;
+    return true;
+}
+
+void gt__worker_forget_path(gt_dispatch_worker *worker, uint32_t number)
+{
+    gt_slot *out = gt__worker_reserve(worker, 1);
+    if (!out)
+        return;
+    out->ins = (gt_instruction){.op = GT_OP_path, .result = number};
+    gt__worker_put(worker, 1);
+    worker->paths[number] = false;
+}
 
 /* ---- definitions -------------------------------------------------------------------------------------------- */
 
@@ -49,7 +86,7 @@ static void forget(gt_session *session, known_path *known)
     gt_dispatch_worker *worker = knowing_worker(session, known);
     if (worker)
         gt__worker_forget_path(worker, known->number);
-    gt__parts_free(session, &known->parts);
+    gt__replays_free(session, &known->replays);
     free(known->news);
     gt__path_free(&known->path);
     for (unsigned k = 0; k < VARIANTS; k++)
@@ -64,7 +101,7 @@ void gt__paths_free(gt_session *session)
     for (unsigned k = 0; k < GT_PATHS; k++)
         forget(session, &session->paths->known[k]);
     gt__path_pieces_free(&session->paths->pieces);
-    gt__parts_scratch_free(&session->paths->scratch);
+    free(session->paths->scratch.source);
     free(session->paths);
     session->paths = NULL;
 }
@@ -232,6 +269,7 @@ static bool tell_worker(gt_session *session, known_path *known)
         return false;
     gt__path_define(path->records, path->slots, path->count, path->offset, path->parameter, path->parameters,
                     definition);
+    gt__path_mark(definition, path->marked);
     bool sent = gt__worker_tell_path(worker, number, definition, slots);
     free(definition);
     if (!sent)
@@ -303,10 +341,7 @@ static gt_err expand(gt_session *session, known_path *known, const gt_slot *run)
     memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
     if (!session->spreading || session->dispatcher->observing)
         return gt__path_expand(known->path, copy, put, session);
-    gt__parts_begin(session);
-    gt_err err = gt__path_expand(known->path, copy, put, session);
-    gt_err end = gt__parts_end(session, &session->paths->scratch, &known->parts);
-    return err == GT_OK ? end : err;
+    return gt__replay_place(session, &known->replays, &session->paths->scratch, known->path, copy);
 }
 
 gt_err gt__paths_place(gt_session *session, const gt_slot *run)

@@ -33,6 +33,12 @@ void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record);
 /* What is known of the session's paths, as a JSON object: by number, "seconds" to compile, and "groups" by instruction. */
 void gt__paths_stats(const gt_session *session, FILE *json);
 
+/* A number for a path on the worker that no other has; GT_WORKER_PATHS: there is none. */
+uint32_t gt__worker_path_number(const gt_dispatch_worker *worker);
+/* Send the definition of a path, and that it is gone. False: out of memory. */
+bool gt__worker_tell_path(gt_dispatch_worker *worker, uint32_t number, const gt_slot *definition, size_t slots);
+void gt__worker_forget_path(gt_dispatch_worker *worker, uint32_t number);
+
 /* The path of a run; NULL: it is not defined. */
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);
 

@@ -29,7 +29,7 @@ struct gt_session {
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_handles handles;
     gt_paths *paths; /* NULL: none was defined */
-    bool holding;    /* a run on spread tensors is expanded: what the workers get is held back (parts.h) */
+    bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */
     bool settled;    /* the modifiers were told that the client is idle */
     uint64_t instructions;
     uint64_t number;

@@ -19,10 +19,11 @@ struct gt_dispatcher {
 
     /* workers.c */
     gt_dispatch_worker **workers;
-    int32_t worker_count;  /* entries, present or not */
-    uint64_t worker_key;   /* by which workers know each other */
-    uint64_t lives;        /* workers that ever joined */
-    unsigned worker_batch; /* slots to collect for a worker before flushing within a turn; 0: the link's own */
+    int32_t worker_count;    /* entries, present or not */
+    uint64_t worker_key;     /* by which workers know each other */
+    uint64_t lives;          /* workers that ever joined */
+    uint64_t worker_changes; /* how often one joined or left */
+    unsigned worker_batch;   /* slots to collect for a worker before flushing within a turn; 0: the link's own */
 
     /* session.c */
     const char *modifiers;

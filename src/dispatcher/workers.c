@@ -145,6 +145,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     GT_TRY(worker_entry(dispatcher, hello->ins.operand[0], &worker));
     worker->peer = peer;
     worker->life = ++dispatcher->lives;
+    dispatcher->worker_changes++;
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
     memset(&worker->reported, 0, sizeof worker->reported);
@@ -220,6 +221,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are lost", worker->name, reason);
     gt__log(GT_LOG_STATUS, "%s", text);
     gt__observe_worker(worker, reason);
+    dispatcher->worker_changes++;
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->link = NULL;

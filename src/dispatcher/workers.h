@@ -18,9 +18,14 @@ typedef struct gt_backlog {
     bool behind;          /* something waits for room in its link: gt__worker_catch_up */
     gt_instruction frees; /* slots to be freed in one record */
     unsigned free_count;
-    bool holding;     /* all records go to the outbox, until it was looked at: parts.h */
+    bool holding;     /* all records go to the outbox, while a run is recorded: spread/replay.h */
     size_t held_from; /* slots that it had before */
 } gt_backlog;
+
+/* What moves and collectives brought to a worker; gathers: ops without a sharding rule. */
+typedef struct gt_traffic {
+    uint64_t moves, collectives, gathers, bytes;
+} gt_traffic;
 
 struct gt_dispatch_worker {
     int32_t index;
@@ -38,9 +43,7 @@ struct gt_dispatch_worker {
     uint64_t memory;  /* which memory it draws on */
     uint64_t group;   /* of its engine's collectives; 0: none */
     unsigned sharers; /* how many workers do: it was told so */
-    struct {
-        uint64_t moves, collectives, gathers, bytes; /* to it; gathers: ops without a sharding rule */
-    } traffic;
+    gt_traffic traffic;
     gt_watched watched;
     gt_reported reported;
 };

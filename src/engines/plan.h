@@ -91,6 +91,7 @@ struct gt_plan {
     gt_plan_memory *memories;
     uint32_t memory_count;
     uint32_t *operand_room;
+    bool marked; /* the program asked for it (gt.compile, `compile: true`): compiling may take long */
 };
 
 /* ---- for engines that run steps one by one -------------------------------------------------------------------- */

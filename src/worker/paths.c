@@ -101,6 +101,8 @@ static gt_err plan(gt_worker *worker, const worker_path *known, const uint64_t *
         gt__plan_free(&made);
         err = gt__fail(GT_ERR_PROTOCOL, "the plan of a path has other inputs or outputs");
     }
+    if (err == GT_OK)
+        made->marked = path->marked;
     return err == GT_OK ? gt__sequence_new(worker, made, sequence) : err;
 }
 

@@ -81,9 +81,10 @@ struct gt_sequence {
     gt_buffer **memories; /* the plan's, during a run */
     gt_buffer **
         buffers; /* of the plan's inputs and outputs, during a run; without a program, of values that it does without */
-    void **address; /* the same */
-    fate *fates;    /* by value */
-    gt_token last;  /* of the program's last run */
+    void **address;      /* the same */
+    fate *fates;         /* by value */
+    gt_flight **flights; /* room for those of the inputs */
+    gt_token last;       /* of the program's last run */
     bool has_run;
 };
 
@@ -117,6 +118,7 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
     free(s->memories);
     free(s->buffers);
     free(s->address);
+    free(s->flights);
     free(s->fates);
     free(s);
     *where = NULL;
@@ -151,7 +153,8 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
         s->buffers = calloc(plan->buffer_count + 1, sizeof(*s->buffers));
         s->address = calloc(plan->buffer_count + 1, sizeof(*s->address));
         s->fates = calloc(plan->value_count + 1, sizeof *s->fates);
-        if (s->buffers && s->address && s->fates)
+        s->flights = calloc(plan->input_count + 1, sizeof(*s->flights));
+        if (s->buffers && s->address && s->fates && s->flights)
             err = GT_OK;
     } else
         gt__plan_free(&plan);
@@ -341,18 +344,15 @@ static bool has_written_over(const gt_sequence *s, unsigned steps)
 static gt_err program_late(gt_worker *worker, gt_sequence *s, gt_token token)
 {
     const gt_plan *plan = s->plan;
-    gt_flight **flights = malloc((plan->input_count + 1) * sizeof(*flights));
     unsigned count = 0;
-    if (!flights)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
     for (uint32_t k = 0; k < plan->input_count; k++)
         if (s->fates[plan->inputs[k]].flight)
-            flights[count++] = s->fates[plan->inputs[k]].flight;
+            s->flights[count++] = s->fates[plan->inputs[k]].flight;
     gt_err err = GT_OK;
     if (token || count) {
         gt_origin origin = gt__worker_origin(worker, &plan->steps[plan->step_count - 1].record->ins);
-        gt_token latest = token ? token : gt__late_latest(flights, count);
-        gt_flight *flight = gt__late_fly(worker, latest, &origin, flights, count, &err);
+        gt_token latest = token ? token : gt__late_latest(s->flights, count);
+        gt_flight *flight = gt__late_fly(worker, latest, &origin, s->flights, count, &err);
         if (token)
             gt__timing_fly(worker, flight, origin.op, false);
         if (flight)
@@ -364,7 +364,6 @@ static gt_err program_late(gt_worker *worker, gt_sequence *s, gt_token token)
         }
         gt__flight_release(&worker->late, flight);
     }
-    free(flights);
     return err;
 }
 

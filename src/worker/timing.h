@@ -76,7 +76,7 @@ size_t gt__timing_report(gt_worker *worker, void *to);
 static inline bool gt__timing_small(const gt_store *store, const gt_instruction *ins)
 {
     unsigned form = gt__op_table[ins->op].form;
-    if (form > GT_FORM_COPY || form == GT_FORM_MATMUL)
+    if (form > GT_FORM_COPY || form == GT_FORM_MATMUL || form == GT_FORM_LINEAR)
         return ins->op == GT_OP_free;
     uint64_t slot = ins->operand[ins->literals & 3 ? 1 : 0];
     return slot < store->capacity && store->entries[slot].view.meta.numel < GT_TIMING_SMALL;

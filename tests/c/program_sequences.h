@@ -107,6 +107,32 @@ static inline void adam_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 23, 24, 25, 27, 28, 29, 30, 31, 2, 3, 9}, 13);
 }
 
+/* The same with the steps in another order, and others between them: one that is not stored, one that is stored and one
+ * that reads a result of the update. */
+static inline void mixed_sequence(program *p)
+{
+    add_number(p, GT_OP_mul, 31, 9, 0.9999);
+    add(p, GT_OP_square, 24, 1, 0);
+    add(p, GT_OP_exp, 40, 1, 0);
+    add_number(p, GT_OP_mul, 23, 3, 0.999);
+    add_number(p, GT_OP_mul, 25, 24, 0.001);
+    add(p, GT_OP_add, 26, 23, 25);
+    add(p, GT_OP_sqrt, 28, 26, 0);
+    add_number(p, GT_OP_mul, 20, 2, 0.9);
+    add_number(p, GT_OP_mul, 21, 1, 0.1);
+    add(p, GT_OP_add, 22, 20, 21);
+    add_number(p, GT_OP_add, 29, 28, 1e-8);
+    add_number(p, GT_OP_mul, 27, 22, 1e-3);
+    add(p, GT_OP_div, 30, 27, 29);
+    add(p, GT_OP_sub, 32, 31, 30);
+    add_number(p, GT_OP_mul, 41, 1, 3);
+    add(p, GT_OP_mul, 42, 40, 1);
+    add(p, GT_OP_neg, 43, 41, 0);
+    add_number(p, GT_OP_sub, 44, 41, 2);
+    add(p, GT_OP_add, 45, 43, 32);
+    free_all(p, (uint64_t[]){20, 21, 23, 24, 25, 27, 28, 29, 30, 31, 40, 41, 43, 2, 3, 9}, 16);
+}
+
 /* Pairs of cheap steps, with every order of operands. */
 static inline void pairs_sequence(program *p)
 {

@@ -142,6 +142,11 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(b, GT_FLOAT32, 4, 5);
         META(&e->expected, dtype, 2, 3, 5);
         break;
+    case GT_FORM_LINEAR:
+        META(b, GT_FLOAT32, 4, 5);
+        META(c, GT_FLOAT32, 5);
+        META(&e->expected, dtype, 2, 3, 5);
+        break;
     case GT_FORM_SPARSE:
         META(a, GT_INT64, 2, 5);
         if (ins->op == GT_OP_sparse_mm)

@@ -327,6 +327,30 @@ static void test_pinned(const void *argument)
     free(host);
 }
 
+/* Memory that only another worker has pinned is staged: that worker may unpin it while the copy is queued. */
+static void test_pinned_elsewhere(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 6 << 20 };
+    gt_engine *engine = open_engine("cuda"), *other = open_engine("cuda");
+    if (!engine || !other)
+        return;
+    uint8_t *host = aligned_alloc(4096, LARGE), *memory = take_memory(other, LARGE);
+    gt_token token = 0;
+    CHECK(engine->ops->pin(engine, host, LARGE));
+    memset(host, 7, LARGE);
+    put(other, memory, host, LARGE);
+    memset(host, 0, LARGE); /* a staged write is done with it */
+    engine->ops->unpin(engine, host);
+    CHECK_EQ(other->ops->read(other, memory, host, LARGE, false, &token), GT_OK);
+    wait_for(other, token);
+    CHECK(host[0] == 7 && host[LARGE - 1] == 7);
+    other->ops->release(other, memory, LARGE);
+    engine->ops->close(engine);
+    other->ops->close(other);
+    free(host);
+}
+
 /* A worker pins a segment that is used a second time. When its client forgets it, queued transfers may still use it. */
 static void test_pinned_segments(const void *argument)
 {
@@ -477,6 +501,51 @@ static void test_programs(const void *argument)
     engine->ops->free_program(engine, program);
     for (int k = 0; k < 5; k++)
         engine->ops->release(engine, buffers[k], sizeof ones);
+    engine->ops->close(engine);
+}
+
+/* The layers of a model are one sequence that runs at many places in turn: each place has its recording. */
+static void test_programs_at_many_places(const void *argument)
+{
+    (void)argument;
+    enum { PLACES = 40, ROUNDS = 4 };
+    products_plan p;
+    float ones[SQUARE], back[SQUARE];
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    gt_program *program = NULL;
+    void *inputs[3], *results[PLACES];
+    plan_products(&p);
+    if (!CHECK_EQ(engine->ops->compile(engine, &p.plan, &program), GT_OK))
+        return;
+    for (int k = 0; k < 3; k++)
+        inputs[k] = take_memory(engine, sizeof ones);
+    for (int k = 0; k < SQUARE; k++)
+        ones[k] = 1;
+    put(engine, inputs[0], ones, sizeof ones);
+    put(engine, inputs[1], ones, sizeof ones);
+    for (int k = 0; k < PLACES; k++)
+        results[k] = take_memory(engine, sizeof ones);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t before = driver_calls();
+        for (int k = 0; k < PLACES; k++) {
+            unsigned step;
+            gt_token token = 0;
+            void *addresses[] = {inputs[0], inputs[1], inputs[2], results[k]};
+            CHECK_EQ(engine->ops->run_program(engine, program, addresses, false, &step, &token), GT_OK);
+        }
+        if (before &&
+            round == ROUNDS - 1) /* a launch of a graph each; products by themselves are no calls of the driver */
+            CHECK(driver_calls() - before >= PLACES);
+        get(engine, results[PLACES - 1], back, sizeof back);
+        CHECK(back[0] == (float)SQUARE);
+    }
+    engine->ops->free_program(engine, program);
+    for (int k = 0; k < 3; k++)
+        engine->ops->release(engine, inputs[k], sizeof ones);
+    for (int k = 0; k < PLACES; k++)
+        engine->ops->release(engine, results[k], sizeof ones);
     engine->ops->close(engine);
 }
 
@@ -767,10 +836,12 @@ int main(int argc, char **argv)
     check_run("release while in use", test_release_while_in_use, NULL);
     check_run("transfers", test_transfers, NULL);
     check_run("pinned memory", test_pinned, NULL);
+    check_run("pinned elsewhere", test_pinned_elsewhere, NULL);
     check_run("pinned segments", test_pinned_segments, NULL);
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);
+    check_run("programs at many places", test_programs_at_many_places, NULL);
     check_run("programs with numbers", test_programs_with_numbers, NULL);
     if (getenv("FAKE_CUDA_MEMORY")) {
         check_run("products after memory ran out", test_products_after_memory_ran_out, NULL);

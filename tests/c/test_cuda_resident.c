@@ -2,22 +2,11 @@
  * test_cuda_resident.c: small operations on the CUDA engine: calls of the driver, and the resident kernel. On the fake driver of
  * tests/cuda with kernels that run there, or on a card.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <time.h>
 
 #include "check.h"
 #include "cuda_calls.h"
-
-/* How often the fake driver was called; of a real one, 0. */
-static uint64_t driver_calls(void)
-{
-    uint64_t (*calls)(void) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library)
-        *(void **)&calls = dlsym(library, "fake_driver_calls");
-    return calls ? calls() : 0;
-}
 
 static gt_engine *open_resident(const char *mode)
 {
@@ -70,6 +59,32 @@ static void test_resident_chain(const void *argument)
         fprintf(stderr, "%llu calls\n", (unsigned long long)(driver_calls() - before));
     engine->ops->release(engine, a, BYTES);
     engine->ops->release(engine, b, BYTES);
+    engine->ops->close(engine);
+}
+
+/* Where it is used when it pays, a long run of small operations starts it, though the first of them were launched. */
+static void test_resident_when_it_pays(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 200, LONGEST_S = 200 };
+    gt_engine *engine = open_resident("1");
+    if (!engine)
+        return;
+    void *a = filled(engine, 0);
+    bool started = false;
+    float sum = 0;
+    time_t end = time(NULL) + LONGEST_S; /* it is compiled meanwhile */
+    while (!started && time(NULL) < end) {
+        uint64_t before = driver_calls();
+        for (int k = 0; k < ADDS; k++)
+            add_number(engine, a, a, 1, false);
+        started = driver_calls() - before < ADDS / 2;
+        sum += ADDS;
+        check_vector(engine, a, sum);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    CHECK(started);
+    engine->ops->release(engine, a, BYTES);
     engine->ops->close(engine);
 }
 
@@ -193,8 +208,10 @@ int main(int argc, char **argv)
         printf("skipped: %s\n", gt_error_text());
         return check_end();
     }
-    if (getenv("FAKE_CUDA_KERNELS"))
+    if (getenv("FAKE_CUDA_KERNELS")) {
         check_run("one call each", test_one_call_each, NULL);
+        check_run("resident when it pays", test_resident_when_it_pays, NULL);
+    }
     check_run("a resident chain", test_resident_chain, NULL);
     check_run("resident and launched work", test_resident_order, NULL);
     check_run("resident and gathered", test_resident_and_gathered, NULL);

@@ -220,6 +220,28 @@ static void generate_matmul(gt_opcode op)
     }
 }
 
+static void generate_linear(gt_opcode op)
+{
+    static const shape products[][3] = {
+        {{1, 4}, {2, 4, 5}, {1, 5}},         {{2, 3, 4}, {2, 4, 5}, {1, 5}},    {{3, 2, 3, 4}, {2, 4, 5}, {1, 5}},
+        {{2, 0, 4}, {2, 4, 3}, {1, 3}},      {{2, 3, 0}, {2, 0, 2}, {1, 2}},    {{2, 1, 4}, {2, 4, 1}, {1, 1}},
+        {{2, 65, 72}, {2, 72, 40}, {1, 40}}, {{3, 0, 3, 4}, {2, 4, 5}, {1, 5}}, {{2, 9, 8}, {2, 8, 16}, {1, 16}},
+    };
+    for (int dtype = GT_FLOAT16; dtype < GT_REAL_DTYPES; dtype++)
+        for (int k = 0; k < COUNT(products); k++)
+            for (int how = 0; how < LAYOUTS * LAYOUTS; how++) {
+                tensor a = tensor_new((gt_dtype)dtype, products[k][0], (layout)(how % LAYOUTS), PLAIN);
+                tensor b = tensor_new((gt_dtype)dtype, products[k][1], (layout)(how / LAYOUTS), PLAIN);
+                tensor bias = tensor_new((gt_dtype)dtype, products[k][2], (layout)(how % LAYOUTS), PLAIN);
+                operation o = operation_new(op, 3, &a, &b, &bias);
+                o.terms = 16 * (double)(products[k][0][products[k][0][0]] + 2);
+                run_case(&o);
+                tensor_free(&a);
+                tensor_free(&b);
+                tensor_free(&bias);
+            }
+}
+
 static void attention_case(gt_opcode op, const tensor *q, const tensor *k, const tensor *v, int64_t period)
 {
     operation o = operation_new(op, 3, q, k, v);
@@ -489,6 +511,7 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_SOFTMAX] = generate_softmax,
     [GT_FORM_SOFTMAX_BACKWARD] = generate_softmax_backward,
     [GT_FORM_MATMUL] = generate_matmul,
+    [GT_FORM_LINEAR] = generate_linear,
     [GT_FORM_LAYER_NORM] = generate_layer_norm,
     [GT_FORM_MOMENTS] = generate_batch_norm,
     [GT_FORM_BATCH_NORM] = generate_batch_norm,

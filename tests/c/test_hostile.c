@@ -76,6 +76,14 @@ static gt_dtype fit_sparse(gt_opcode op, unsigned k, int64_t *sizes)
     return k ? GT_FLOAT32 : GT_INT64;
 }
 
+/* The same of a product with a bias. */
+static gt_dtype fit_linear(unsigned k, int64_t *sizes)
+{
+    shape fitting[] = {{2, 3, 4}, {2, 4, 2}, {1, 2}};
+    memcpy(sizes, fitting[k], sizeof fitting[0]);
+    return GT_FLOAT32;
+}
+
 /* The same of attention, whose first operand of the backward row is wider. */
 static gt_dtype fit_attention(gt_opcode op, unsigned k, int64_t *sizes)
 {
@@ -106,6 +114,8 @@ static void any_operands(record *r, gt_opcode op, unsigned count)
         }
         if (gt__op_table[op].form == GT_FORM_ATTENTION && draw_integer(0, 8))
             own = fit_attention(op, k, sizes);
+        if (gt__op_table[op].form == GT_FORM_LINEAR && draw_integer(0, 8))
+            own = fit_linear(k, sizes);
         layout how = (layout)draw_integer(0, LAYOUTS);
         r->tensors[k] =
             index && draw_integer(0, 8) ? index_new(own, sizes, how, 0, 2) : tensor_new(own, sizes, how, ANY);

@@ -287,12 +287,12 @@ static void test_rest(const void *argument)
     CHECK_EQ(d->turn, 5);
     uint64_t position = d->position;
     for (int turn = 0; turn < 4; turn++) {
-        CHECK(gt__detector_follow_record(d, letter('e', 0)));
+        CHECK(gt__detector_follow_record(d, letter('e', 0).shape));
         CHECK(gt__detector_follow_run(d, PATH, 4));
     }
     CHECK_EQ(d->position, position);
-    CHECK(gt__detector_follow_record(d, letter('e', 0)));
-    CHECK(!gt__detector_follow_record(d, letter('x', 0))); /* awake again, the e was seen */
+    CHECK(gt__detector_follow_record(d, letter('e', 0).shape));
+    CHECK(!gt__detector_follow_record(d, letter('x', 0).shape)); /* awake again, the e was seen */
     CHECK(d->turn == 0 && d->position == position + 1 && d->period == 5);
     CHECK(!gt__detector_follow_run(d, PATH, 4));
     gt__detector_free(d);

@@ -425,7 +425,8 @@ static gt_err cudahost_open(const gt_engine_options *options, gt_engine **engine
 /* Views, data from the client, and products, which are cuBLASLt's. */
 static bool needs_no_kernel(gt_form form)
 {
-    return (form >= GT_FORM_PERMUTE && form <= GT_FORM_UNFOLD) || form == GT_FORM_UPLOAD || form == GT_FORM_MATMUL;
+    return (form >= GT_FORM_PERMUTE && form <= GT_FORM_UNFOLD) || form == GT_FORM_UPLOAD ||
+           form == GT_FORM_MATMUL || form == GT_FORM_LINEAR;
 }
 
 static void cudahost_close(gt_engine *engine)

@@ -21,6 +21,8 @@ typedef struct layout {
 
 typedef struct product {
     int32_t transpose_a, transpose_b;
+    uint32_t epilogue;
+    CUdeviceptr bias;
 } product;
 
 typedef struct work {
@@ -59,8 +61,22 @@ API int cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t p)
 API int cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t p, int attribute, const void *value, size_t size)
 {
     product *described = p;
-    memcpy(attribute == CUBLASLT_MATMUL_DESC_TRANSA ? &described->transpose_a : &described->transpose_b, value,
-           size);
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        memcpy(&described->transpose_a, value, size);
+        break;
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        memcpy(&described->transpose_b, value, size);
+        break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        memcpy(&described->epilogue, value, size);
+        break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        memcpy(&described->bias, value, size);
+        break;
+    default:
+        return 7;
+    }
     return 0;
 }
 
@@ -114,9 +130,11 @@ API int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDe
                                        cublasLtMatmulHeuristicResult_t *results, int *count)
 {
     (void)handle;
-    (void)p;
     (void)c;
     (void)preference;
+    const product *described = p;
+    if (described->epilogue && (!described->bias || described->bias % 16))
+        return 7;
     const layout *layouts[] = {a, b, d};
     for (int k = 0; k < 3; k++)
         if (layouts[k]->leading < layouts[k]->rows || layouts[k]->rows < 1 || layouts[k]->columns < 1)
@@ -178,13 +196,16 @@ static void compute(void *argument)
     const work *w = argument;
     const char *a = memory_of(&w->a, w->at_a), *b = memory_of(&w->b, w->at_b);
     char *out = memory_of(&w->out, w->at_out);
+    const char *bias = w->p.epilogue == CUBLASLT_EPILOGUE_BIAS
+                           ? fake_address(w->p.bias, (size_t)w->out.rows * element_size(w->out.type))
+                           : NULL;
     int64_t k = w->p.transpose_a ? w->a.rows : w->a.columns;
     int64_t row_a = w->p.transpose_a ? w->a.leading : 1, step_a = w->p.transpose_a ? 1 : w->a.leading;
     int64_t column_b = w->p.transpose_b ? 1 : w->b.leading, step_b = w->p.transpose_b ? w->b.leading : 1;
     for (int64_t t = 0; t < w->out.batch; t++)
         for (int64_t j = 0; j < w->out.columns; j++)
             for (int64_t i = 0; i < w->out.rows; i++) {
-                double _Complex sum = 0;
+                double _Complex sum = bias ? element(w->out.type, bias, i) : 0;
                 for (int64_t l = 0; l < k; l++)
                     sum += element(w->a.type, a, t * w->a.stride + i * row_a + l * step_a) *
                            element(w->b.type, b, t * w->b.stride + j * column_b + l * step_b);

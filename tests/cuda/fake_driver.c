@@ -242,15 +242,6 @@ API int cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *memory, unsigne
     return 0;
 }
 
-API int cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
-{
-    pthread_mutex_lock(&mutex);
-    bool pinned = inside(pinned_blocks, MOST_BLOCKS, pointer, 1);
-    pthread_mutex_unlock(&mutex);
-    *(unsigned *)value = CU_MEMORYTYPE_HOST;
-    return attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE && pinned ? 0 : 1;
-}
-
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 static void pause_now_and_then(uint64_t *random, uint64_t longest_us)

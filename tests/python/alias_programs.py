@@ -6,7 +6,8 @@ raised the same type of error for the same reason; at the end, every variable ha
 is_leaf and gradient. A failing program is printed as a script.
 
 Left out, because docs/pytorch.md lists them as differences: writes of a tensor to memory that overlaps it where torch cannot
-tell, and new .data of a tensor that has views or is one.
+tell, out= an expanded tensor where torch does not notice that, new .data of a tensor that has views or is one, the strides of what
+autograd.grad returns, and leaves made of results that are views in torch only.
 
     python tests/python/alias_programs.py --seed 17          # show one program and what differs
     python tests/python/alias_programs.py --seed 1000 --count 100000 --processes 8     # many
@@ -291,7 +292,7 @@ class Writer:
             return f"{name}.data = {self.constant(t.shape)}"
         if self.rng.random() < 0.2:
             self.run(f"{name}.is_leaf")  # torch computes the grad_fn of a view when it is asked for
-            if attribute(t, "is_leaf") is True:
+            if attribute(t, "is_leaf") is True and (t._base is None or base(self.torch, t)):
                 return f"{name}.requires_grad_()"
         return f"({name} * {self.rng.choice(['1.', '2.', name])}).sum().backward({retain})"
 
@@ -322,6 +323,8 @@ class Writer:
             return self.leaf()
         t = self.torch[name]
         axis, other = self.axis(t), self.axis(t)
+        if overlapping(t):
+            return f"{name}.unsqueeze_(0)"
         choices = [f"{name}.unsqueeze_(0)", f"{name}.squeeze_()", f"lib.sum({self.constant([2, *t.shape])}, 0, out={name})",
                    f"lib.stack([{self.constant(t.shape)}]).squeeze_(0)"]
         if not any(o is not t and isinstance(o, torch.Tensor) and same_memory(o, t) for o in self.torch.values()):
@@ -360,7 +363,7 @@ class Writer:
             f"{leaf}.register_hook({hook('mul', 2)})", f"{leaf}.grad = lib.zeros_like({leaf})", f"{leaf}.data.mul_(0.5)",
             f"{self.new_name()} = lib.nn.Parameter({leaf}.detach())", f"{self.new_name()} = lib.nn.Parameter({leaf}.data, requires_grad=False)",
             f"{leaf}.data.copy_({self.constant(t.shape)})", f"{leaf}.detach_()", f"lib.nn.init.constant_({leaf}, 0.5)",
-            *(f"{self.new_name()} = [g if g is None else g.clone() for g in lib.autograd.grad("  # torch's may be expanded
+            *(f"{self.new_name()} = [g if g is None else g.clone(memory_format=lib.contiguous_format) for g in lib.autograd.grad("
               f"({computed} * {computed}).sum(), {leaf}, allow_unused=True, {option}=True)][0]" for option in ("retain_graph", "retain_graph" if kept else "create_graph")),
             *([f"lib.nn.utils.clip_grad_norm_([{leaf}], 1.0)", f"lib.nn.utils.clip_grad_value_([{leaf}], 1.0)"] if t.grad is not None else []),
             f"{hooked}.register_hook({hook('add', 1)})", f"{hooked}.retain_grad()",

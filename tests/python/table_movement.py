@@ -115,6 +115,22 @@ def check_matmul(name, types, dtype, cases):
     )
 
 
+def check_linear(name, types, dtype, cases):
+    """Halves with a bias are one row, rounded once; other dtypes are composed."""
+    if dtype not in FLOATS:
+        cases.true("not used", True)
+        return
+    rtol, atol = SUM_TOLERANCE[dtype]
+    for shape in [(3,), (4, 3), (2, 5, 3), (0, 3), (33, 3)]:
+        x, w, b = values(shape, dtype, 1), values((7, 3), dtype, 2), values((7,), dtype, 3)
+        expected = (x.double() @ w.double().T + b.double()).to(x.dtype)
+        cases.same(f"linear of {shape}", lambda: gt.nn.functional.linear(to_gt(x), to_gt(w), to_gt(b)), expected, rtol=rtol, atol=atol)
+    x, w, b = values((16, 40), dtype, 4), values((24, 80), dtype, 5), values((24, 2), dtype, 6)
+    s, t, u = to_gt(x), to_gt(w)[:, ::2], to_gt(b)[:, 1]
+    expected = torch.nn.functional.linear(x, w[:, ::2], b[:, 1])
+    cases.same("stepped", lambda: gt.nn.functional.linear(s, t, u), expected, rtol=rtol, atol=atol)
+
+
 def check_reshape(name, types, dtype, cases):
     for what, t, x in operands(dtype, 1):
         for shape in [(-1,), (x.numel(),), (1, x.numel(), 1)]:
@@ -578,6 +594,7 @@ def check_upload(name, types, dtype, cases):
 CHECKS = {
     **WINDOW_CHECKS,
     "matmul": check_matmul,
+    "linear": check_linear,
     **dict.fromkeys(("batch_moments", "batch_norm", "batch_norm_backward", "batch_norm_backward_affine"), check_batch_norm),
     "layer_norm": check_layer_norm,
     "layer_norm_backward": check_layer_norm,

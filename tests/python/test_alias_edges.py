@@ -465,6 +465,104 @@ def test_iteration_over_parameters(lines):
     check(lines)
 
 
+@programs(
+    "v = y[:]\ny.relu_()\ny.masked_scatter_(y > 0, x + 0)\ny.sum().backward()",
+    "y.relu_()\nv = y[:]\nwith n.no_grad(): y.masked_scatter_(y > 0, x + 0)\nv.sum().backward()",
+    "v = y[:]\ny.tanh_()\ntry: y.masked_scatter_(y > 0, x[0])\nexcept RuntimeError: pass\ny.add_(1)\ny.sum().backward()",
+    "x.add_(w, alpha=2)\n(x * 1).sum().backward()\n(x * 1).sum().backward()\nr = w.grad",
+    "z = x.sub(w, alpha=2)\nz.sum().backward()\nz.sum().backward()\nr = w.grad",
+    "z = n.rsub(w, x, alpha=3)\nz.sum().backward()\nz.sum().backward()\nr = w.grad",
+    "x.lerp_(w, 0.25)\nx.sum().backward()\nx.sum().backward()\nr = w.grad",
+    "z = n.lerp(x, w, x)\nz.sum().backward()\nz.sum().backward()",
+    "z = n.addmm(w, x[:, :3], x, beta=2)\nz.sum().backward()\nz.sum().backward()\nr = w.grad",
+    "z = w * 2\nz.sum().backward()\nz.sum().backward()",
+)
+def test_what_an_operation_saves(lines):
+    check(lines)
+
+
+@programs(
+    "z = w * x\nx.set_(x + 1)\nz.sum().backward()",
+    "z = w * x\nx.detach().set_(n.ones(2))\nz.sum().backward()",
+    "z = w * x\nx.data.set_(n.ones(2))\nz.sum().backward()\nr = w.grad",
+    "z = w * x\nx.resize_(3, 4)\nz.sum().backward()\nr = [w.grad, x._version]",
+    "z = w * x\nx.resize_(2, 4)\nz.sum().backward()",
+    "z = w * x\nx[0].resize_(2)\nz.sum().backward()",
+    "z = w * x\nn.add(n.ones(2), 1, out=x)\nz.sum().backward()",
+    "v, d, c = x[1], x.data, x.t()\nx.resize_(2, 2).add_(9)\nr = [x, v, d, c, x.stride(), x._version]",
+    "v, d, c = x[1], x.data, x.t()\nv.resize_(2, 3).add_(9)\nr = [x, v, d, c, v.storage_offset(), x._version]",
+    "v, c = x[1], x.t()\nc.resize_(2, 6).add_(9)\nr = [x, v, c, c.stride(), x._version]",
+    "v = x[1]\nx.resize_(0)\nx.resize_(3).add_(9)\nr = [x, v]",
+    "v = x[1]\nn.add(n.ones(2), 1, out=x)\nr = [x, v, x._version]",
+    "v = x[1]\nn.add(n.ones(2, 2), 1, out=v)\nr = [x, v, x._version, v.storage_offset()]",
+    "v = x[1].detach()\nn.add(n.ones(2, dtype=n.float64), 1, out=v)\nr = [x, v, x._version]",
+)
+def test_other_memory_and_other_sizes(lines):
+    check(lines)
+
+
+@programs(*(
+    text.replace("CALL", call) for call in ("unsafe_chunk(2, 1)", "unsafe_split(2, 1)", "unsafe_split_with_sizes([1, 3], 1)") for text in (
+        "a, b = x.CALL\na.add_(5)\nr = [x, a, b, a._base is None, a._version, x._version, b._version, a.is_leaf, a._is_view()]",
+        "a, b = y.CALL\na.mul_(5)\n(a.sum() + b.sum()).backward(retain_graph=True)\nr = [w.grad + 0]\ny.sum().backward()\nr += [y, a, w.grad, a.is_leaf]",
+        "a, b = y.CALL\nz = y * y\na.mul_(5)\nz.sum().backward()\nr = w.grad",
+        "a, b = y.CALL\nz = a * a\ny.mul_(5)\nz.sum().backward()\nr = w.grad",
+        "a, b = w.CALL\na.mul_(5)\na.sum().backward()\nr = [w, w.grad]",
+        "with n.no_grad(): a, b = w.CALL\na.mul_(5)\nr = [w, a.requires_grad]",
+        "with n.no_grad(): a, b = y.CALL\na.mul_(w[:, :1])\nr = [y, a.requires_grad]",
+        "a, b = y.CALL\ny.mul_(3)\na.sum().backward()\nr = [a, b, w.grad]",
+        "a, b = y.CALL\na = a[:1]\na.mul_(3)\na.sum().backward()\nr = [a, y, w.grad]",
+        "a, b = y.CALL\nr = [a.grad_fn is not None, list(a.stride()), b.storage_offset()]",
+    )))
+def test_parts_that_autograd_takes_for_copies(lines):
+    check(lines)
+
+
+# Indices, masks and classes that are changed before the backward pass.
+@programs(*(f"i, c, m, mm = n.tensor([0, 2]), n.tensor([1, 3, 0]), n.tensor([True, False, True]), w > 1\ng = c.expand(4, 3).t().contiguous()\n{text}.zero_()\n"
+            "z.sum().backward()\nr = w.grad" for text in (
+    "z = y[i]\ni", "z = y[i, i]\ni", "z = y[:, i]\ni", "z = y[i, 0]\ni", "z = y[i][:]\ni", "z = y[i, None]\ni", "z = y[i[1]]\ni", "z = y[m]\nm",
+    "z = y[mm]\nmm", "z = y[[0, 1]]\ni", "z = y.flatten()[c]\nc",
+    "z = y\nz[i] = 0.\ni", "z = y\nz[i] = x[:2]\ni", "z = y\nz[m] = 0.\nm", "z = y\nz[m] = x[:1]\nm", "z = y\nz[i] += x[:2]\ni",
+    "z = y.flatten()\nz[c] = 1.\nc", "z = y[:, 1]\nz[i] = 1.\ni", "with n.no_grad(): y[i] = 0.\nz = y\ni",
+    "z = y.index_put((i,), x[:2])\ni", "z = y.index_put((i,), x[:2], accumulate=True)\ni", "z = x.index_put((i,), y[:2])\ni",
+    "z = n.zeros(5).index_put((c,), y[:, 0], accumulate=True)\nc", "z = y[0].index_put((c,), x[:, 0], accumulate=True)\nc",
+    "z = y.gather(1, g)\ng", "z = y.scatter(1, g, x)\ng", "z = y.scatter(1, g, 2.)\ng", "z = y.scatter_add(1, g, x)\ng",
+    "z = x.scatter_add(1, g, y)\ng", "z = y.index_select(0, i)\ni", "z = y.index_add(0, i, x[:2])\ni", "z = x.index_add(0, i, y[:2])\ni",
+    "z = y.index_copy(0, i, x[:2])\ni", "z = y.index_fill(0, i, 2.)\ni", "z = y.take(i)\ni", "z = y.take_along_dim(g, 1)\ng",
+    "z = y.put(i, n.ones(2))\ni", "z = y.masked_select(mm)\nmm", "z = y.masked_scatter(mm, x)\nmm", "z = y.masked_fill(mm, 2.)\nmm",
+    "z = n.where(mm, y, x)\nmm", "z, i = y.max(0)\ni", "z, i = y.min(1, keepdim=True)\ni", "z, i = y.median(0)\ni", "z, i = y.kthvalue(2, 1)\ni",
+    "z, i = y.mode(0)\ni", "z, i = y.sort(0)\ni", "z, i = y.topk(2, 1)\ni", "z = n.nn.functional.embedding(i, y)\ni",
+    *(f"z = n.nn.functional.{loss}(y, c{rest})\nc" for loss in ("cross_entropy", "nll_loss")
+      for rest in ("", ", reduction='sum'", ", reduction='none'", ", weight=n.ones(4)", ", weight=n.ones(4), reduction='none'", ", ignore_index=1")),
+    "z = n.nn.functional.cross_entropy(y, c, label_smoothing=0.1)\nc", "z = n.nn.functional.multi_margin_loss(y, c)\nc",
+)))
+def test_indices_that_change_before_the_backward_pass(lines):
+    check(lines)
+
+
+@programs(
+    "v = x.reshape(2, 6).flatten()\nx.t().copy_(w.t())\nv.sum()\nv.requires_grad_(False)",
+    "v = x.flatten()\nx.mul_(w)\nwith n.no_grad(): v.sum()\nv.requires_grad_(False)",
+)
+def test_a_view_with_a_known_history_is_no_leaf(lines):
+    check(lines)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 1), (2, 4, 1, 1), (4, 3, 1), (1, 4, 1, 1)])
+def test_the_format_of_an_einsum_over_one_element(shape):
+    def strides(n):
+        results = []
+        for axis in range(len(shape)):
+            sizes = [shape[-1 - k] if k in (axis, len(shape) - 1 - axis) else size for k, size in enumerate(shape)]
+            a = n.ones(sizes).transpose(axis, len(shape) - 1 - axis)
+            result = n.einsum("...i,ij->...j", a, n.ones(a.shape[-1], 2))
+            results.append([step for size, step in zip(result.shape, result.stride()) if size > 1])
+        return results
+
+    assert strides(gt) == strides(torch)
+
+
 def test_strided_views_of_expanded_leaves_are_refused():
     leaf = gt.arange(5.0).expand(3, 5).detach().requires_grad_()
     with pytest.raises(NotImplementedError, match="clone"):

@@ -224,3 +224,17 @@ def test_scaler_disabled_and_saved():
     first, second = gt.cuda.amp.GradScaler(init_scale=4.0), gt.amp.GradScaler()
     second.load_state_dict(first.state_dict())
     assert second.get_scale() == 4.0 and [t.item() for t in second.scale([gt.ones(()), gt.ones(())])] == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_linear_rounds_once(dtype):
+    """The bias is added before the sum is rounded, as PyTorch does under autocast."""
+    torch.manual_seed(3)
+    x, w, b = torch.randn(64, 128), torch.randn(96, 128), 8 * torch.randn(96)
+    narrow = getattr(torch, dtype)
+    exact = x.to(narrow).double() @ w.to(narrow).double().T + b.to(narrow).double()
+    with gt.autocast("cuda", dtype=getattr(gt, dtype)):
+        y = gt.nn.functional.linear(gt.tensor(x.numpy()), gt.tensor(w.numpy()), gt.tensor(b.numpy()))
+    assert y.dtype == getattr(gt, dtype)
+    differ = (torch.tensor(y.float().numpy()) != exact.to(narrow).float()).sum().item()
+    assert differ < 0.005 * y.numel()  # rounded twice, about a tenth would

@@ -160,18 +160,20 @@ def test_refusals():
     x = gt.ones(2, dtype=gt.complex64)
     for call in (
         lambda: x < x, lambda: x.floor(), lambda: x.maximum(x), lambda: x.sort(), lambda: x.argmax(), lambda: x.relu(),
-        lambda: x % 2, lambda: x.clamp(0, 1), lambda: gt.softmax(x, 0), lambda: x.amax(), lambda: x // 2,
+        lambda: x % 2, lambda: gt.softmax(x, 0), lambda: x.amax(), lambda: x // 2,
         lambda: gt.atan2(x, x), lambda: x.erf(), lambda: x.cummax(0),
     ):
         with pytest.raises((RuntimeError, TypeError), match="not implemented for 'ComplexFloat'"):
             call()
+    with pytest.raises(NotImplementedError, match="clamp is not supported for complex types"):
+        x.clamp(0, 1)
     with pytest.raises(RuntimeError):
         gt.ones(2).imag
     with pytest.raises(RuntimeError):
         y = gt.ones(2)
         y += 1j
     for call in (lambda: gt.ones(2).__setitem__(0, 1j), lambda: gt.ones(2).fill_(1j), lambda: gt.ones(2).masked_fill(gt.ones(2) > 0, 1j)):
-        with pytest.raises(RuntimeError, match="value cannot be converted to type float32 without overflow"):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):
             call()
     with pytest.raises(NotImplementedError, match="Adam does not take complex parameters"):
         gt.optim.Adam([x.requires_grad_()])

@@ -149,7 +149,7 @@ def test_constants():
             if hasattr(gt, "empty")
             else True,
         )
-    for value in (1, 2.5, True, -3, float("nan"), float("-inf"), 2**40):
+    for value in (1, 2.5, True, -3, float("nan"), float("-inf"), 2**15):
         cases.same(f"full({value!r})", lambda: gt.full((2, 2), value), torch.full((2, 2), value))
         for dtype in FLOATS:
             cases.same(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gt
-from both import outcome
+from both import outcome, same
 
 # Type and text agree.
 SAME_TEXT = {
@@ -215,6 +215,49 @@ SAME_TEXT = {
     'x.T 3d': lambda L: L.ones(2,3,4).H,
     'cov': lambda L: L.cov(L.ones(2,2,2)),
     'type': lambda L: L.ones(2).type('foo'),
+    'ce w dtype': lambda L: L.nn.functional.cross_entropy(L.ones(2,3),L.tensor([0,1]),weight=L.ones(3,dtype=L.float64)),
+    'ce w int': lambda L: L.nn.functional.cross_entropy(L.ones(2,3),L.tensor([0,1]),weight=L.ones(3,dtype=L.int64)),
+    'ce w half': lambda L: L.nn.functional.cross_entropy(L.ones(2,3),L.tensor([0,1]),weight=L.ones(3,dtype=L.float16)),
+    'ce w 4d': lambda L: L.nn.functional.cross_entropy(L.ones(2,3,2,2),L.zeros(2,2,2,dtype=L.int64),weight=L.ones(3,dtype=L.float64)),
+    'ce w smooth': lambda L: L.nn.functional.cross_entropy(L.ones(2,3),L.tensor([0,1]),weight=L.ones(3,dtype=L.float64),label_smoothing=.1),
+    'nll w': lambda L: L.nn.functional.nll_loss(L.ones(2,3),L.tensor([0,1]),weight=L.ones(3,dtype=L.float64)),
+    'nll w2d': lambda L: L.nn.functional.nll_loss(L.ones(2,3,2,2),L.zeros(2,2,2,dtype=L.int64),weight=L.ones(3,dtype=L.float64)),
+    'nll w1d': lambda L: L.nn.functional.nll_loss(L.ones(3),L.tensor(0),weight=L.ones(3,dtype=L.float64)),
+    'nll w half': lambda L: L.nn.functional.nll_loss(L.ones(2,3,dtype=L.float64),L.tensor([0,1]),weight=L.ones(3)),
+    'multi_margin': lambda L: L.nn.functional.multi_margin_loss(L.ones(2,3),L.tensor([0,1]),weight=L.ones(3,dtype=L.float64)),
+    'emb oor': lambda L: L.nn.functional.embedding(L.tensor([5]),L.ones(3,2)),
+    'emb neg': lambda L: L.nn.functional.embedding(L.tensor([-1]),L.ones(3,2)),
+    'index_select': lambda L: L.index_select(L.ones(3),0,L.tensor([5])),
+    'index_select neg': lambda L: L.index_select(L.ones(3),0,L.tensor([-1])),
+    'scatter_overlap': lambda L: (lambda x:x.scatter_(0,L.tensor([[0]]),x[:1].expand(1,3)))(L.ones(3,3)),
+    'index_add_ overlap': lambda L: (lambda x:x.index_add_(0,L.tensor([0]),x[:1]))(L.ones(3)),
+    'scatter_ self idx': lambda L: (lambda x:x.scatter_(0,x[:1],1))(L.zeros(3,dtype=L.int64)),
+    'scatter_ src view': lambda L: (lambda x:x.scatter_(0,L.tensor([0,1]),x[1:]))(L.arange(3.)),
+    'scatter_add_ src view': lambda L: (lambda x:x.scatter_add_(0,L.tensor([0,1]),x[1:]))(L.arange(3.)),
+    'index_copy_ view': lambda L: (lambda x:x.index_copy_(0,L.tensor([0,1]),x[1:]))(L.arange(3.)),
+    'index_fill_': lambda L: (lambda x:x.index_fill_(0,x[:1].long(),2))(L.zeros(3,dtype=L.int64)),
+    "tensor(b'ab')": lambda L: L.tensor(b'ab'),
+    "tensor([b'a'])": lambda L: L.tensor([b'a']),
+    'as_tensor(b)': lambda L: L.as_tensor(b'ab'),
+    "requires_grad_('a')": lambda L: L.ones(2).requires_grad_('a').requires_grad,
+    'requires_grad_(1)': lambda L: L.ones(2).requires_grad_(1).requires_grad,
+    'requires_grad_(None)': lambda L: L.ones(2).requires_grad_(None).requires_grad,
+    "x.requires_grad='a'": lambda L: setattr(L.ones(2),'requires_grad','a'),
+    'relu 3': lambda L: L.nn.ReLU()(3),
+    'sigmoid 3': lambda L: L.nn.Sigmoid()(3),
+    'gelu 3': lambda L: L.nn.GELU()(3),
+    'tanh 3': lambda L: L.nn.Tanh()(3),
+    'F.relu 3': lambda L: L.nn.functional.relu(3),
+    'F.gelu': lambda L: L.nn.functional.gelu('a'),
+    'LN 3': lambda L: L.nn.LayerNorm(2)(3),
+    'Dropout 3': lambda L: L.nn.Dropout()(3),
+    'm.to(int)': lambda L: L.nn.Linear(2,2).to(int),
+    'm.to(bool)': lambda L: L.nn.Linear(2,2).to(bool),
+    'x.type(float)': lambda L: L.ones(2).type(float),
+    'x.type(3)': lambda L: L.ones(2).type(3),
+    'in str': lambda L: 'a' in L.ones(2),
+    'split0': lambda L: L.ones(4).split(0),
+    'bool pow t': lambda L: L.pow(L.tensor([True,False]),L.tensor([True,False])),
 }
 
 # The types agree. Most texts differ by a name (torch, gt) or are more exact here.
@@ -269,6 +312,18 @@ SAME_TYPE = {
     'to dtype str': lambda L: L.ones(2).to('float33'),
     'dtype arg': lambda L: L.zeros(2,dtype='foo'),
     'set shape': lambda L: setattr(L.ones(2),'shape',(1,2)),
+    'max3': lambda L: L.max(L.ones(2),L.ones(2),L.ones(2)),
+    'min3': lambda L: L.min(L.ones(2),L.ones(2),L.ones(2)),
+    'max tensor3': lambda L: L.ones(2).max(L.ones(2),L.ones(2)),
+    'requires_grad=1': lambda L: L.ones(2,requires_grad=1).requires_grad,
+    "requires_grad='a'": lambda L: L.ones(2,requires_grad='a').requires_grad,
+    'add(1,2)': lambda L: L.add(1,2),
+    'mul(1,2)': lambda L: L.mul(2,3.),
+    'sub(1,2)': lambda L: L.sub(2,3.),
+    'div(1,2)': lambda L: L.div(2,3.),
+    'pow(1,2)': lambda L: L.pow(2,3),
+    'bool.pow': lambda L: L.tensor([True,False]).pow(True),
+    'tensor(bytearray)': lambda L: L.tensor(bytearray(b'ab')),
 }
 
 CHARACTERS = 60  # of a message, that a program may look for
@@ -290,3 +345,30 @@ def test_errors_are_pytorchs(name):
     assert isinstance(ours, type(theirs)) or type(theirs).__name__.lstrip('_') == type(ours).__name__, f'{ours!r} instead of {theirs!r}'
     if name in SAME_TEXT:
         assert str(ours).strip()[:CHARACTERS] == str(theirs).strip().replace('torch.', 'gt.')[:CHARACTERS]
+
+
+@pytest.mark.parametrize('name, function', [
+    ('add', lambda L: L.add(1, 2)), ('mul', lambda L: L.mul(2, 3.)), ('sub', lambda L: L.sub(2, 3.)),
+    ('div', lambda L: L.div(2, 4)), ('bytearray', lambda L: L.tensor(bytearray(b'ab'))),
+    ('to(float)', lambda L: L.nn.Linear(1, 1).to(float).weight * 0),
+    ('bce', lambda L: L.nn.functional.binary_cross_entropy(L.ones(2), L.ones(2), weight=L.ones(2, dtype=L.float64))),
+    ('pos_weight', lambda L: L.nn.functional.binary_cross_entropy_with_logits(
+        L.ones(2), L.ones(2), weight=L.ones(2, dtype=L.float64), pos_weight=L.ones(2, dtype=L.float64)))])
+def test_values(name, function):
+    same(function(gt), function(torch))
+
+
+def test_call_impl_of_an_instance():
+    """A module's own _call_impl is called, as in PyTorch."""
+    for library in (gt, torch):
+        module = library.nn.Linear(2, 2)
+        module._call_impl = lambda *args: 'mine'
+        assert module(library.ones(2)) == 'mine'
+
+
+def test_inference_tensor_is_not_resized():
+    for library in (gt, torch):
+        with library.inference_mode():
+            x = library.ones(2)
+        with pytest.raises(RuntimeError, match='Inplace update to inference tensor outside InferenceMode is not allowed'):
+            x.resize_(1)

@@ -38,7 +38,7 @@ def run(program, workers=1, **variables):
 def check(program, least=0.3, exact=True, **variables):
     """The program's results with hot paths are those without; at least this part of its instructions was in paths."""
     cold, _, _ = run(program, GT_AUTO_COMPILE="0")
-    hot, hotpath, _ = run(program, **HOT, **variables)
+    hot, hotpath, _ = run(program, **HOT | variables)
     if exact:
         assert hot == cold
     else:
@@ -277,6 +277,32 @@ def test_a_tape_of_paths_replays_record_by_record(tmp_path):
     assert records("hot", **HOT) >= records("cold", GT_AUTO_COMPILE="0") > 200
 
 
+LATE = """
+x, kept = gt.randn(40, 5), []
+for k in range(90):
+    y = gt.relu(x * 2 + 1)
+    z = y * x
+    x = z - x * 0.5
+    if k % 10 == 3:
+        kept.append(y if k % 20 == 3 else z)
+    if k % 7 == 2:
+        results.append(x.sum().item())
+    y = z = None
+keep(x, *kept)
+"""
+
+
+def test_what_dies_after_the_last_instruction_is_not_stored():
+    """Python frees the operands of a statement's last operation after it was issued."""
+    (paths,), _, _ = run("x = gt.randn(50, 50)\nfor k in range(200):\n    x = gt.relu(x * 2 + 1) * x\n"
+                         "results.append([(p['instructions'], p['intermediates']) for p in gt.debug.get_hot_paths()])", **HOT)
+    assert paths and all(intermediates == instructions - 1 for instructions, intermediates in paths)
+
+
+def test_values_kept_and_read_now_and_then():
+    check(LATE, least=0.2)
+
+
 def test_what_is_found_is_reported():
     _, hotpath, text = run(ELEMENTWISE, GT_DEBUG_COMPILE="1", **HOT)
     assert "[HotPath] Stream-based hot path detection enabled" in text
@@ -434,6 +460,22 @@ for k in range(12):
     assert hot == run(program.replace("compile=True", "compile=False"), GT_AUTO_COMPILE="0")[0]
 
 
+def test_a_loop_that_waits_too_often_becomes_a_path_when_it_no_longer_waits():
+    hotpath = check("""
+x = gt.arange(6) / 5
+def loop(count, waits):
+    for k in range(count):
+        y = (x * 2 + x).relu()
+        if waits:
+            keep(y)
+    keep(y)
+loop(100, True)
+loop(200, False)
+loop(20, True)
+""", least=0.4, GT_HOTPATH_MIN_SEQ="5")
+    assert hotpath["runs"] > 5
+
+
 SHARDED = """
 gt.register_config("data", gt.SignalConfig(gt.ShardConfig(0, [0, 1])))
 gt.register_config("weights", gt.SignalConfig(gt.ShardConfig(None, [0, 1], True)))
@@ -510,6 +552,43 @@ keep(loop(good))
     hot, hotpath, _ = run(program, workers=2, **HOT)
     cold = run(program, workers=2, GT_AUTO_COMPILE="0")[0]
     assert hot == cold and len(hot) == 3 and hotpath["runs"] > 10
+
+
+def test_sharded_runs_follow_what_changes_between_them():
+    """Numbers, inputs that are one tensor, sums that are owed, copies that a run leaves, another signal, shapes."""
+    program = """
+gt.register_config("data", gt.SignalConfig(gt.ShardConfig(0, [0, 1])))
+gt.register_config("one", gt.SignalConfig(gt.ShardConfig(None, [1])))
+def made(rows, scope):
+    with gt.signal.context(scope):
+        return gt.arange(rows * 4).reshape(rows, 4) / 7
+@gt.compile
+def step(a, b, w, lr):
+    h = (a @ w).relu() + b * lr
+    with gt.signal.context("one"):
+        total = h.sum(dim=0) - lr
+    return w - (a.T @ h) * lr * 0.01, total
+def loop(a, b, count=6):
+    w = gt.ones(4, 4)
+    for k in range(count):
+        w, total = step(a, b, w, 0.1 * (k + 1))
+        results.append(total.placement)
+    keep(w, total)
+a, b = made(8, "data"), made(8, "data")
+loop(a, b), loop(a, a), loop(a, made(8, "one")), loop(made(9, "data"), made(9, "data"))
+owed = made(64, "data").reshape(8, 8, 4).sum(dim=0)
+loop(owed, b), loop(a, owed)
+gt.register_config("data", gt.SignalConfig(gt.ShardConfig(0, [1, 2])))
+loop(made(8, "data"), made(8, "data"))
+gt.register_config("one", gt.SignalConfig(gt.ShardConfig(None, [2])))
+loop(made(8, "data"), made(8, "data")), loop(a, b)
+"""
+    hot, hotpath, _ = run(program, workers=3)
+    cold = run(program.replace("@gt.compile", ""), workers=3, GT_AUTO_COMPILE="0")[0]
+    assert hotpath["worker_runs"] > 20
+    for a, b in zip(hot, cold, strict=True):
+        assert a == b if isinstance(a, str) else numpy.allclose(a, b, rtol=1e-5)
+    assert {"single(worker=1)", "single(worker=2)"} <= {value for value in hot if isinstance(value, str)}
 
 
 def test_random_sharded_programs_agree_when_they_run_again():

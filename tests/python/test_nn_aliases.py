@@ -85,3 +85,17 @@ def averages(T):
 def test_shared_memory(program):
     for k, (ours, theirs) in enumerate(zip(program(gt), program(torch), strict=True)):
         assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-4) if ours.ndim < 2 else ours.tolist() == theirs.tolist(), k
+
+
+def test_the_gradient_stays_the_same_object_when_a_module_changes_its_dtype():
+    def run(n):
+        module = n.nn.Linear(2, 2)
+        module(n.ones(1, 2)).sum().backward()
+        p, g, seen = module.weight, module.weight.grad, []
+        for change in (module.half, module.double, module.float, lambda: module._apply(lambda t: t.clone())):
+            change()
+            seen.append((module.weight is p, p.grad is g, str(g.dtype).split(".")[1], str(p.dtype).split(".")[1], g.tolist()))
+        module.zero_grad(set_to_none=False)
+        return seen, g.tolist()
+
+    assert run(gt) == run(torch)

@@ -372,6 +372,20 @@ def test_the_seeds_colours(tmp_path):
         assert tuple(pixels[y, x]) == colour, bar["category"]
 
 
+def test_the_bar_of_a_hot_path_says_what_is_in_it(tmp_path):
+    log = Log()
+    ops = "permute,matmul,add,relu,matmul,add,mul,mul,mul"
+    log.line(0.01, "RECV", "CLIENT 1", "RunPath", 192, f"path=0 instructions=9 ops={ops}")
+    log.line(0.02, "RECV", "CLIENT 1", "RunPath", 192, "path=1 instructions=900 ops=" + ",".join(["add"] * 100 + ["..."]))
+    for end, start, path in ((0.5, 0.1, 0), (0.53, 0.5, 0), (0.9, 0.6, 1), (0.95, 0.92, 7)):
+        log.line(end, "WORKER_RECV", "WORKER w", "WorkerRunPath", 16, f"success=True path=1_{path} start={start} duration={end - start}")
+    layout = draw(log, tmp_path)
+    whole, narrow, long, unknown = sorted(layout["bars"], key=lambda bar: bar["x"])
+    assert {bar["category"] for bar in layout["bars"]} == {"HotPath"}
+    assert whole["label"].startswith("9 ops: 2 matmul, 3 mul, 2 add") and long["label"] == "900 ops: 100 add"
+    assert narrow["label"] in ("", "9 ops") and "add" not in unknown["label"]
+
+
 # ---- many events ----------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,11 @@ def _operations():
     return total
 
 
+_HOT_PATH = 'hot path'  # the row of the runs of hot paths
+_NAMES = {'repeat': _HOT_PATH}
+_HIDDEN = ('stats', 'free', 'sync', 'path')
+
+
 class Average:
     """One row of key_averages(): key, count, cpu_time_total in microseconds."""
 
@@ -57,6 +62,8 @@ class Averages(list):
         rows = sorted(self, key=lambda row: -(row.count if sort_by == 'count' else row.cpu_time_total))[:row_limit]
         lines = [f'{"Name":<24} {"# of Calls":>12} {"total us":>14} {"avg us":>12}']
         lines += [f'{row.key:<24} {row.count:>12} {row.cpu_time_total:>14.1f} {row.cpu_time:>12.2f}' for row in rows]
+        if any(row.key == _HOT_PATH for row in rows):
+            lines.append("Instructions in hot paths count in the rows of their ops; their time is in the row 'hot path'.")
         return '\n'.join(lines)
 
     def total_average(self):
@@ -84,8 +91,8 @@ class profile:
         if self.enabled:
             after = _operations()
             self.seconds = time.perf_counter() - self._start
-            rows = [(op, count - self._before.get(op, (0, 0))[0], seconds - self._before.get(op, (0, 0))[1])
-                    for op, (count, seconds) in after.items() if op not in ('stats', 'free', 'sync')]
+            rows = [(_NAMES.get(op, op), count - self._before.get(op, (0, 0))[0], seconds - self._before.get(op, (0, 0))[1])
+                    for op, (count, seconds) in after.items() if op not in _HIDDEN]
             self._rows = Averages(Average(*row) for row in rows if row[1] > 0)
         return False
 

@@ -24,7 +24,9 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
     total, sections = self.shape[dim], split_size_or_sections
     if hasattr(sections, '__index__'):
         size = sections.__index__()
-        if size < 0 or (size == 0 and total):
+        if size == 0 and total:
+            raise RuntimeError(f'split_size can only be 0 if dimension size is 0, but got dimension size of {total}')
+        if size < 0:
             raise RuntimeError(f'split expects split_size be non-negative, but got split_size={size}')
         sections = [size] * (total // size) if size else [0]
         if size and (total % size or not sections):
@@ -497,6 +499,8 @@ def pad(input, pad, mode='constant', value=None):
     sides = [(0, 0)] * (input.ndim - len(pad) // 2)
     sides += reversed([(pad[k], pad[k + 1]) for k in range(0, len(pad), 2)])
     if mode == 'constant':
+        if value is not None and not isinstance(value, Tensor):
+            value = input._fit(value if isinstance(value, complex) else float(value))
         return _pad_constant(input, sides, 0 if value is None else value)
     if mode not in ('reflect', 'replicate', 'circular'):
         raise NotImplementedError(f'Unrecognised padding mode {mode}')

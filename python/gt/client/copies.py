@@ -121,36 +121,43 @@ def slice_copy(input, dim=0, start=None, end=None, step=1):
 
 @method
 def unsafe_chunk(self, chunks, dim=0):
-    """unsafe_chunk(chunks, dim=0): chunk."""
-    return self.chunk(chunks, dim)
+    """unsafe_chunk(chunks, dim=0): chunk, for results that may be changed in place: autograd takes them for copies."""
+    return _gt._parts(self.chunk(chunks, dim))
 
 
 @method
 def unsafe_split(self, split_size, dim=0):
-    """unsafe_split(split_size, dim=0): split."""
-    return self.split(split_size, dim)
+    """unsafe_split(split_size, dim=0): split, for results that may be changed in place: autograd takes them for copies."""
+    return _gt._parts(self.split(split_size, dim))
 
 
 @method
 def unsafe_split_with_sizes(self, split_sizes, dim=0):
-    """unsafe_split_with_sizes(split_sizes, dim=0): split_with_sizes."""
-    return self.split_with_sizes(split_sizes, dim)
+    """unsafe_split_with_sizes(split_sizes, dim=0): split_with_sizes, for results that may be changed in place: autograd takes them for copies."""
+    return _gt._parts(self.split_with_sizes(split_sizes, dim))
 
 
 # ---- another size in place -------------------------------------------------------------------------------------
 
 
+def resized(tensor, sizes):
+    """A tensor of another shape that begins at the same place, in the same memory if that has room."""
+    offset, room, end = tensor.storage_offset(), tensor._room, tensor.storage_offset() + math.prod(sizes)
+    memory = tensor.detach()
+    if end > room:
+        memory = _gt.cat([memory.as_strided((room,), (1,), 0), _gt.zeros(end - room, dtype=tensor.dtype)])
+    strides = [math.prod(max(size, 1) for size in sizes[k + 1:]) for k in range(len(sizes))]
+    return memory.as_strided(sizes, strides, offset)
+
+
 @method
 def resize_(self, *sizes, memory_format=None):
     """resize_(*sizes): another shape, in place: elements keep their order, new ones are zeros."""
-    sizes = sizes_of(sizes)
     if self.requires_grad:
         raise RuntimeError('cannot resize variables that require grad')
-    count, flat = math.prod(sizes), self.flatten()
-    if count > flat.numel():
-        flat = _gt.cat([flat, _gt.zeros(count - flat.numel(), dtype=self.dtype)])
-    self.data = flat.narrow(0, 0, count).reshape(sizes).clone()
-    return self
+    self._check_write()
+    sizes = sizes_of(sizes)
+    return self if tuple(sizes) == self.shape else self._set(resized(self, sizes))
 
 
 @method

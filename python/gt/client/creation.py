@@ -3,7 +3,10 @@
 from builtins import range as _builtin_range
 
 from gt import _gt
+from gt._gt import Tensor
+from gt.client.halves import HALVES
 from gt.client.registry import function, method, sizes_of
+from gt.client.storages import Memory
 
 
 @method
@@ -51,15 +54,26 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
     return _gt.tensor(powers, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
+def _number(value):
+    """The number of a 0-d tensor, or itself."""
+    return value.item() if isinstance(value, Tensor) else value
+
+
 @function
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """linspace(start, end, steps): evenly spaced numbers, both ends included."""
+    if dtype in HALVES:
+        for end_point in (start, end):
+            _gt.empty(0, dtype=dtype)._fit(end_point)
     if dtype is None or dtype.is_floating_point and dtype != _gt.float64:
         return _gt.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, layout=layout)
     _refuse('linspace', dtype, _gt.bool)
     if steps < 0:
         raise RuntimeError('number of steps must be non-negative')
-    start, end = (float(start), float(end)) if dtype == _gt.float64 else (int(start), int(end))
+    start, end = _number(start) + 0, _number(end) + 0
+    if not dtype.is_floating_point and not dtype.is_complex:
+        like = _gt.empty(0, dtype=dtype)
+        start, end = like._fit(start), like._fit(end)
     place = _gt.arange(steps, dtype=_gt.float64, device=device, layout=layout)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     first, last = start + step * place, end - step * (steps - 1 - place)  # so that the last one is end itself
@@ -82,21 +96,29 @@ def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=F
 
 @function
 def empty_strided(size, stride, *, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False):
-    """empty_strided(size, stride): a tensor to be filled; tensors are always contiguous."""
+    """empty_strided(size, stride): a tensor to be filled, with these strides."""
     if len(size) != len(stride):
         raise RuntimeError(f'dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})')
-    return _gt.empty(tuple(size), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
+    dtype = dtype or _gt.get_default_dtype()
+    last = sum((extent - 1) * step for extent, step in zip(size, stride)) if all(size) else -1
+    made = Memory(_gt.empty(last + 1, dtype=dtype)).tensor(tuple(size), tuple(stride), 0)
+    return made.requires_grad_() if requires_grad else made
 
 
 @function
 def empty_permuted(size, physical_layout, *, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False):
-    """empty_permuted(size, physical_layout): a tensor to be filled; tensors are always contiguous."""
+    """empty_permuted(size, physical_layout): a tensor to be filled, with its dimensions in
+    this order in memory."""
     if len(size) != len(physical_layout):
         raise RuntimeError(f'Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = '
                            f'{len(size)} is not equal to len(physical_layout) = {len(physical_layout)}')
     if sorted(physical_layout) != list(_builtin_range(len(size))):
         raise RuntimeError(f'Dimension out of range, or duplicate dim: {list(physical_layout)}')
-    return _gt.empty(tuple(size), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
+    stride, step = [0] * len(size), 1
+    for axis in reversed(physical_layout):
+        stride[axis] = step
+        step *= max(size[axis], 1)
+    return empty_strided(size, stride, dtype=dtype, requires_grad=requires_grad)
 
 
 @method
@@ -115,7 +137,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 @function
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """scalar_tensor(s): a 0-d tensor."""
-    return _gt.tensor(float(s), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
+    return _gt.full((), s, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function

@@ -52,7 +52,7 @@ def result_type(tensor1, tensor2):
     one, other = (x if isinstance(x, Tensor) else _gt.tensor(x) for x in (tensor1, tensor2))
     if one is not tensor1 and other is not tensor2:
         return promote_types(one.dtype, other.dtype)
-    return ((tensor1 if one is tensor1 else tensor2) + (tensor2 if one is tensor1 else tensor1)).dtype
+    return tensor1._result_dtype(tensor2) if one is tensor1 else tensor2._result_dtype(tensor1)
 
 
 @function

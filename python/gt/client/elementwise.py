@@ -40,7 +40,7 @@ def rsub(input, other, *, alpha=1):
     if input.dtype == _gt.bool or isinstance(other, (bool, Tensor)) and getattr(other, 'dtype', _gt.bool) == _gt.bool:
         raise RuntimeError('Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or '
                            '`logical_xor()` operator instead.')
-    return other - (input if alpha == 1 else input * alpha)
+    return other - (input if alpha == 1 else input._scaled(alpha))
 
 
 @function

@@ -5,6 +5,7 @@ Everything that sorts is stable. Results whose size depends on the elements (uni
 
 from gt import _gt, return_types
 from gt._gt import Tensor, arange, cat, full, where
+from gt.client.dtypes import result_type
 from gt.client.registry import axis_of, function, method, no_view
 
 
@@ -29,13 +30,17 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search, of_a
 
 def _reduced(kind, values, indices, dim, keepdim):
     """A result with size 1 along a dimension, or without that dimension."""
-    return kind(values, indices) if keepdim else _gt._own(kind(values.squeeze(dim), indices.squeeze(dim)))
+    result = kind(values, indices) if keepdim else _gt._own(kind(values.squeeze(dim), indices.squeeze(dim)))
+    result.values._watch(result.indices)
+    return result
 
 
 @method
 def max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False):
     """max(): the largest element; max(dim): (values, indices); max(other): maximum; max((0, 1)): over several."""
     dim = axis if dim is None else dim
+    if isinstance(keepdim, Tensor):
+        raise TypeError('max() received an invalid combination of arguments - got (Tensor, Tensor, Tensor)')
     return _extremum(return_types.max, self, dim, keepdim or keepdims, other, Tensor.maximum, Tensor.amax,
                      Tensor.argmax, Tensor._max_of_all)
 
@@ -44,6 +49,8 @@ def max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False)
 def min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False):
     """min(): the smallest element; min(dim): (values, indices); min(other): minimum; min((0, 1)): over several."""
     dim = axis if dim is None else dim
+    if isinstance(keepdim, Tensor):
+        raise TypeError('min() received an invalid combination of arguments - got (Tensor, Tensor, Tensor)')
     return _extremum(return_types.min, self, dim, keepdim or keepdims, other, Tensor.minimum, Tensor.amin,
                      Tensor.argmin, Tensor._min_of_all)
 
@@ -307,7 +314,12 @@ def searchsorted(self, input, *, out_int32=False, right=False, side=None, sorter
                            'right was True')
     boundaries = self if sorter is None else self.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else _gt.tensor(input)
-    if values.dtype != boundaries.dtype:
+    if values is not input and not isinstance(input, (list, tuple)):  # a number becomes the dtype of the boundaries
+        both = result_type(boundaries, input)
+        if both == _gt.bool:
+            raise NotImplementedError('"searchsorted_out_cpu" not implemented for \'Bool\'')
+        boundaries, values = boundaries.to(both), values.to(both)
+    elif values.dtype != boundaries.dtype:
         both = (boundaries.reshape(-1)[:0] + values.reshape(-1)[:0]).dtype
         boundaries, values = boundaries.to(both), values.to(both)
     found = boundaries.detach()._search(values.detach(), bool(right or side == 'right'))
@@ -324,7 +336,11 @@ def bucketize(self, boundaries, *, out_int32=False, right=False):
 @function
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """isin(elements, test_elements, invert=False): which elements are among the others."""
+    dtype = result_type(elements, test_elements)  # numbers become the dtype of the others
     elements, tests = (x if isinstance(x, Tensor) else _gt.tensor(x) for x in (elements, test_elements))
+    if _gt.bool in (elements.dtype, tests.dtype):
+        raise RuntimeError('Unsupported input type encountered for isin(): Bool')
+    elements, tests = elements.to(dtype), tests.to(dtype)
     if not tests.numel():
         return full(elements.shape, invert, dtype=_gt.bool)
     ordered = tests.flatten().sort().values

@@ -10,6 +10,8 @@ import warnings
 from gt import _gt
 from gt._gt import Function, Tensor
 
+from gt.client.copies import resized
+
 # Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
 _MAKERS = frozenset(('arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'normal', 'ones', 'rand', 'randint', 'randn', 'randperm',
                      'range', 'zeros'))
@@ -115,7 +117,9 @@ def _store_one(name, result, out):
         warnings.warn(f'An output with one or more elements was resized since it had shape {list(out.shape)}, which does '
                       f'not match the required output shape {list(result.shape)}. This behavior is deprecated, and in a '
                       f'future PyTorch release outputs will not be resized unless they have zero elements.', stacklevel=4)
+    if out.storage_offset() + result.numel() <= out._room:
+        out.data = resized(out, result.shape)
+        return out._become(result)
     if result.dtype != out.dtype:
         result = _gt.empty(result.shape, dtype=out.dtype)._become(result)
-    out.data = result
-    return out
+    return out._set(result)

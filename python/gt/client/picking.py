@@ -69,21 +69,23 @@ def _broadcast_mask(self, mask):
 @method
 def masked_select(self, mask):
     """masked_select(mask): the elements where a (broadcast) mask holds, flat."""
+    given = mask
     self, mask = _broadcast_mask(self, mask)
-    return self[mask]
+    return self[mask]._watch(given)
 
 
 @method
 @no_view
 def masked_scatter(self, mask, source):
     """masked_scatter(mask, source): the elements where a mask holds are replaced by those of source, in order."""
+    given = mask
     self, mask = _broadcast_mask(self, mask)
     positions = mask._positions()
     count = positions.shape[0]
     if count > source.numel():
         raise RuntimeError(f'masked_scatter: expected self and source to have same dtypes and source to have at least '
                            f'{count} elements, but got {source.numel()}')
-    return self.flatten().scatter(0, positions, source.flatten().narrow(0, 0, count)).reshape(self.shape)
+    return self.flatten().scatter(0, positions, source.flatten().narrow(0, 0, count)).reshape(self.shape)._watch(given)
 
 
 @method
@@ -128,6 +130,9 @@ def _spread(self, dim, index, shape):
 _ROWS = ('scatter', 'scatter_add', 'scatter_reduce', '_add_stepwise', '_index_put')
 
 
+_APART = ('index_add', 'index_copy', 'index_fill', 'index_reduce')  # PyTorch refuses operands with memory of self
+
+
 def _written(make, suffix):
     rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
     bound = MethodType(make, rows)
@@ -135,6 +140,8 @@ def _written(make, suffix):
     def written(self, *arguments, **options):
         if suffix:
             self._check_write()
+            if make.__name__ in _APART:
+                self._check_apart(*(x for x in (*arguments, *options.values()) if isinstance(x, Tensor)))
         return bound(self, *arguments, **options)
     written.__name__, written.__wrapped__ = make.__name__ + suffix, bound
     written.__doc__ = f'{make.__name__}_(...): {make.__name__}, in place.' if suffix else make.__doc__
@@ -165,7 +172,8 @@ def index_add(rows, self, dim, index, source, *, alpha=1):
     # PyTorch sums halves in float32 along the first or last of several dimensions only.
     wide = alpha == 1 and self.ndim > 1 and axis_of(self, dim) in (0, self.ndim - 1) and index.dtype == _gt.int64
     write = rows.scatter_add if wide else rows._add_stepwise
-    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, write)
+    alpha = self._fit(alpha)
+    return _indexed('index_add', self, dim, index, source if alpha == 1 else source._scaled(alpha), write)
 
 
 @_writes
@@ -199,6 +207,8 @@ def index_fill(rows, self, dim, index, value):
             filled = where(chosen, value.to(self.dtype), self)
             return self._become(filled) if rows.scatter is Tensor.scatter_ else filled
         value = value.to(self.dtype).expand(shape)
+    else:
+        value = self._fit(value)
     if rows.in_place and self._overlaps():
         self[(slice(None),) * dim + (index,)] = value
         return self
@@ -243,7 +253,7 @@ def put(self, index, source, accumulate=False):
         raise IndexError('put_(): Expected self not to be empty for a non-empty index')
     write = Tensor._add_stepwise if accumulate else Tensor.scatter
     place = index.flatten()
-    return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)
+    return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)._watch(index)
 
 
 in_place('masked_scatter', 'put')

@@ -54,15 +54,16 @@ def _scaled_sum(self, product, beta, alpha):
     if self.dtype in HALVES and product.dtype == _gt.float32:
         return in_float32(_scaled_sum, self.dtype, self, product, beta, alpha)
     if not self.is_floating_point() and not self.is_complex():
+        beta, alpha = product._fit(beta), product._fit(alpha)
         if self.dtype == _gt.bool:
-            beta, alpha = bool(beta), bool(alpha)
             product = product if alpha else _gt.zeros_like(product)
             return product | self if beta else product | _gt.zeros_like(self)
-        beta, alpha = int(beta), int(alpha)
-    product = product if alpha == 1 else product * alpha
+    else:
+        beta, alpha = product._fit(beta), product._fit(alpha)
+    product = product if alpha == 1 else product._scaled(alpha)
     if beta == 0:  # beta 0 ignores self, even NaN
         return product
-    return (self if beta == 1 else self * beta) + product
+    return (self if beta == 1 else self._scaled(beta)) + product
 
 
 def _checked(name, product, self):
@@ -83,7 +84,9 @@ def addmm(self, mat1, mat2, *, beta=1, alpha=1):
 @method
 def addmv(self, mat, vec, *, beta=1, alpha=1):
     """addmv(mat, vec): beta * self + alpha * (mat @ vec)."""
-    return _scaled_sum(self, _checked('addmv', _product('mv', mat, vec), self), beta, alpha)
+    product = _checked('addmv', _product('mv', mat, vec), self)
+    self._fit(alpha), self._fit(beta)  # PyTorch refuses numbers that halves cannot hold, here only
+    return _scaled_sum(self, product, beta, alpha)
 
 
 @method
@@ -109,12 +112,23 @@ def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     return _scaled_sum(self, _checked('addbmm', product, self), beta, alpha)._packed()
 
 
+_ADDCDIV_OF_INTEGERS = (
+    'Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of '
+    'tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / '
+    'tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future '
+    'addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.')
+
+
 @method
 def addcmul(self, tensor1, tensor2, *, value=1):
     """addcmul(tensor1, tensor2, value=1): self + value * tensor1 * tensor2."""
     if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcmul, self.dtype, self, tensor1, tensor2, value=value)
     product = tensor1 * tensor2
+    dtype = self._result_dtype(product)
+    if dtype == _gt.bool:
+        raise NotImplementedError('"addcmul_cpu_out" not implemented for \'Bool\'')
+    value = product._fit(value, dtype)
     return self + (product if value == 1 else product * value)
 
 
@@ -123,7 +137,10 @@ def addcdiv(self, tensor1, tensor2, *, value=1):
     """addcdiv(tensor1, tensor2, value=1): self + value * tensor1 / tensor2."""
     if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcdiv, self.dtype, self, tensor1, tensor2, value=value)
+    if not (tensor1.is_floating_point() or tensor1.is_complex() or tensor2.is_floating_point() or tensor2.is_complex()):
+        raise RuntimeError(_ADDCDIV_OF_INTEGERS)
     quotient = tensor1 / tensor2
+    value = quotient._fit(value)
     return self + (quotient if value == 1 else quotient * value)
 
 
@@ -322,14 +339,17 @@ def _ordered(operand, labels, order):
 
 
 def _aligned(operand, labels, order):
-    """Permute dimensions into an order; missing ones get size 1."""
-    operand = _ordered(operand, labels, [n for n in order if n in labels])
-    sizes = iter(operand.shape)
-    return operand.reshape([next(sizes) if n in labels else 1 for n in order])
+    """Permute dimensions into an order; missing ones get size 1, and PyTorch's strides: the format of a product depends on them."""
+    missing = [n for n in order if n not in labels]
+    for _ in missing:
+        operand = operand.unsqueeze(-1)
+    return _ordered(operand, [*labels, *missing], order)
 
 
 def _contract(a, a_labels, b, b_labels, kept):
     """The product of two operands, summed over the labels that are not kept: (result, its labels)."""
+    whole = a, a_labels, b, b_labels
+    ones = [n for n, size in zip(a_labels, a.shape) if size == 1 and n not in kept and n in b_labels and b.shape[b_labels.index(n)] == 1]
     a, a_labels = _drop_ones(a, a_labels, b, b_labels)
     b, b_labels = _drop_ones(b, b_labels, a, a_labels)
     a, a_labels = _summed(a, a_labels, kept | set(b_labels))
@@ -338,6 +358,10 @@ def _contract(a, a_labels, b, b_labels, kept):
     inner = [n for n in a_labels if n in b_labels and n not in kept]
     rows, columns = [n for n in a_labels if n not in b_labels], [n for n in b_labels if n not in a_labels]
     labels = batch + rows + columns
+    if ones and not inner and len(labels) + len(ones) == len({*whole[1], *whole[3]}):
+        order = labels + ones
+        product = _aligned(*whole[:2], order) * _aligned(*whole[2:], order)
+        return product.squeeze(tuple(range(len(labels), len(order)))), labels
     if not inner:
         return _aligned(a, a_labels, labels) * _aligned(b, b_labels, labels), labels
     sizes = dict(zip(a_labels, a.shape)) | dict(zip(b_labels, b.shape))

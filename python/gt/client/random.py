@@ -260,11 +260,32 @@ _INTEGER_ENDS = {_gt.bool: 2, _gt.uint8: 1 << 8, _gt.int8: 1 << 7, _gt.int16: 1 
                  _gt.float64: (1 << 53) + 1}
 
 
+_C_NAMES = {_gt.bool: 'bool', _gt.uint8: 'unsigned char', _gt.int8: 'signed char', _gt.int16: 'short int',
+            _gt.int32: 'int', _gt.int64: 'long int', _gt.float16: 'c10::Half', _gt.bfloat16: 'c10::BFloat16'}
+
+
+def _check_range(self, low, high):
+    """random_() must be able to hold what it draws."""
+    if self.dtype == _gt.float16:
+        least, most = -65504, 65504
+    elif self.dtype == _gt.bool:
+        least, most = 0, 1
+    elif self.dtype in _C_NAMES and self.dtype != _gt.bfloat16:
+        bits = 8 * self.dtype.itemsize
+        least, most = (0, 255) if self.dtype == _gt.uint8 else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    else:
+        return
+    for what, bound in (('from', low), ('to - 1', high - 1)):
+        if not least <= bound <= most:
+            raise RuntimeError(f'{what} is out of bounds for {_C_NAMES[self.dtype]}')
+
+
 @method
 def random_(self, low=None, high=None, *, generator=None):
     """random_(): integers from 0 to the dtype's largest; random_(to): in [0, to); random_(from, to): in [from, to)."""
     if high is None:
         low, high = 0, _INTEGER_ENDS[self.dtype] if low is None else low
+    _check_range(self, low, high)
     with drawing(generator):
         return _take(self, _gt.randint(low, high, self.shape))
 

@@ -37,8 +37,11 @@ def renorm(self, p, dim, maxnorm):
         raise RuntimeError(f'renorm: input needs at least 2 dimensions, got {self.ndim} dimensions')
     if p <= 0:
         raise RuntimeError(f'renorm: non-positive norm not supported, got {p}')
-    if maxnorm < 0:
+    if not maxnorm >= 0:
         raise RuntimeError(f'renorm: expected maxnorm to be >= 0 but got {maxnorm}')
+    if not self.is_floating_point() and not self.is_complex():
+        raise RuntimeError('linalg.vector_norm: Expected a floating point or complex tensor as input. Got '
+                           f'{self.dtype._kind}')
     if self.dtype in HALVES:
         return in_float32(renorm, self.dtype, self, p, dim, maxnorm)
     dim = axis_of(self, dim)

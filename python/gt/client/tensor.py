@@ -16,6 +16,7 @@ from gt._gt import (  # noqa: F401
 from gt.client import (  # noqa: F401
     arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, memory, ordering, picking, products,
     random, special, statistics, stft, windows)
+from gt.client import storages
 from gt.client.arrangement import movedim
 from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of
 
@@ -23,16 +24,20 @@ from gt.client.registry import functions, in_place, method, methods, no_view, re
 # ---- elementwise ---------------------------------------------------------------------------------------------
 
 
+def _is_number(bound):
+    return isinstance(bound, Tensor) or bound == bound
+
+
 @method
 def clamp_min(self, min):
     """clamp_min(min): at least min."""
-    return self.clamp(min=min)
+    return self.clamp(min=min) if _is_number(min) else self.clamp(min, min)  # NaN
 
 
 @method
 def clamp_max(self, max):
     """clamp_max(max): at most max."""
-    return self.clamp(max=max)
+    return self.clamp(max=max) if _is_number(max) else self.clamp(max, max)
 
 
 @method
@@ -232,8 +237,7 @@ def set_(self, source=None):
     tensor([1., 1., 1.])
     """
     self._check_write()
-    self.data = _gt.empty(0, dtype=self.dtype) if source is None else source
-    return self
+    return self._set(_gt.empty(0, dtype=self.dtype) if source is None else source)
 
 
 # ---- the rest ------------------------------------------------------------------------------------------------
@@ -284,7 +288,7 @@ def _format(self, spec):
 
 def _like(self, value):
     """A tensor of the class of self, with a value, that requires gradients as self does."""
-    kind = next(cls for cls in type(self).__mro__ if cls.__name__ != 'Tensor' or cls is Tensor)  # not that with attributes
+    kind = storages.plain_class(self)
     if kind is not Tensor:
         return Tensor.__new__(kind, value, self.requires_grad)
     return value.requires_grad_() if self.requires_grad else value
@@ -306,7 +310,7 @@ def _deepcopy(self, memo):
                            'gt.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001')
     if id(self) in memo:
         return memo[id(self)]
-    copied = memo[id(self)] = _like(self, self.detach().clone())
+    copied = memo[id(self)] = _like(self, storages.copied(self, memo))
     if self.grad is not None:
         copied.grad = copy.deepcopy(self.grad, memo)
     for name, value in getattr(self, '__dict__', {}).items():
@@ -314,7 +318,27 @@ def _deepcopy(self, memo):
     return copied
 
 
-Tensor.__copy__, Tensor.__deepcopy__ = _copy, _deepcopy
+def set_attributes(target, state):
+    """Give a tensor the attributes of a saved one."""
+    for name, value in state.items():
+        setattr(target, name, value)
+
+
+def reduce_attributes(self, reduced):
+    """What __reduce__ returns, with the attributes of self."""
+    state = getattr(self, '__dict__', None)
+    return (*reduced, dict(state), None, None, set_attributes) if state else reduced
+
+
+_reduce_in_order = Tensor.__reduce__
+
+
+def _reduce(self):
+    """pickle: elements, strides and attributes. Tensors that share memory do not share it in the copy, as in PyTorch."""
+    return reduce_attributes(self, storages.reduced(self) or _reduce_in_order(self))
+
+
+Tensor.__copy__, Tensor.__deepcopy__, Tensor.__reduce__ = _copy, _deepcopy, _reduce
 Tensor.__format__ = _format
 Tensor._repr_html_ = _repr.tensor_html
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')

@@ -101,5 +101,11 @@ def _load(name):
         register(name, importlib.import_module(module).Engine)
 
 
+def _compile(engine, values, steps, marked):
+    """Called by the extension, with the descriptions of a plan."""
+    from gt.engines.plan import compile_plan
+    return compile_plan(engine, values, steps, marked)
+
+
 def _listed():
     return ', '.join(names())

@@ -9,6 +9,10 @@ def matmul(self, out, a, b):
     return np.matmul(self.operand(a, out.dtype), self.operand(b, out.dtype))
 
 
+def linear(self, out, a, b, bias):
+    return np.matmul(self.operand(a, out.dtype), self.operand(b, out.dtype)) + self.operand(bias, out.dtype)
+
+
 def fft(self, out, x, kind, axes, half, inverse, scale):
     x = self.array(x)
     order = (*(axis for axis in axes if axis != half), half)
@@ -257,7 +261,7 @@ def eye(self, out, column):
 
 
 METHODS = {name: globals()[name] for name in (
-    'matmul fft copy cast cat wrap_index take gather scatter scatter_add assign mask_index argsort topk searchsorted full arange '
+    'matmul linear fft copy cast cat wrap_index take gather scatter scatter_add assign mask_index argsort topk searchsorted full arange '
     'eye').split()}
 METHODS |= {
     'reshape': copy, 'tril': triangle(np.tril), 'triu': triangle(np.triu),

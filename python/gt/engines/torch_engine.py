@@ -100,6 +100,15 @@ class Engine(engines.Engine):
             result = result.ne(0) if target.dtype is torch.bool else result.real
         target.copy_(result)
 
+    # ---- planned sequences ------------------------------------------------------------------------------------
+
+    def compile(self, steps, marked):
+        """torch.compile for what the program marks by gt.compile or `compile: true`: it takes seconds."""
+        if not marked:
+            return NotImplemented
+        from gt.engines.torch_compile import compile_steps
+        return compile_steps(self, DTYPES, steps)
+
 
 torch_ops.install(Engine, DTYPES)
 torch_layers.install(Engine, DTYPES)

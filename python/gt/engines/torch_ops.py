@@ -247,6 +247,11 @@ def matmul(self, out, a, b):
     return None
 
 
+def linear(self, out, a, b, bias):
+    dtype = self.tensor(out).dtype
+    return torch.nn.functional.linear(self.operand(a, dtype), self.operand(b, dtype).mT, self.operand(bias, dtype))
+
+
 def fft(self, out, x, kind, axes, half, inverse, scale):
     x, target = self.tensor(x), self.tensor(out)
     others = tuple(axis for axis in axes if axis != half)
@@ -458,7 +463,7 @@ def install(engine, dtypes):
     methods = {name: elementwise(name, function, dtypes, True) for name, function in DIRECT.items()}
     methods |= {name: elementwise(name, function, dtypes, False) for name, function in (RETURNED | NUMBERED | BACKWARD).items()}
     methods |= {name: globals()[name] for name in (
-        'lerp prod var norm matmul fft copy cat wrap_index take gather scatter scatter_add scatter_reduce assign mask_index '
+        'lerp prod var norm matmul linear fft copy cat wrap_index take gather scatter scatter_add scatter_reduce assign mask_index '
         'argsort topk searchsorted full arange eye').split()}
     methods |= {
         'sum': sum_, 'mean': reduction(torch.mean), 'logsumexp': reduction(torch.logsumexp),

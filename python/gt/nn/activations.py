@@ -52,21 +52,30 @@ class ReLU(Activation):
     def forward(self, input):
         if F.relu is not _relu:  # the program has put another function there
             return F.relu(input, inplace=self.inplace)
-        return input.relu_() if self.inplace else input.relu()
+        try:
+            return input.relu_() if self.inplace else input.relu()
+        except AttributeError:
+            F.refuse_input('relu', input)
 
 
 class Sigmoid(Activation):
     """1 / (1 + exp(-x))."""
 
     def forward(self, input):
-        return input.sigmoid()
+        try:
+            return input.sigmoid()
+        except AttributeError:
+            F.refuse_input('sigmoid', input)
 
 
 class Tanh(Activation):
     """The hyperbolic tangent."""
 
     def forward(self, input):
-        return input.tanh()
+        try:
+            return input.tanh()
+        except AttributeError:
+            F.refuse_input('tanh', input)
 
 
 class Threshold(Activation):

@@ -47,29 +47,51 @@ def _stored(input, result, inplace):
 # ---- activations ---------------------------------------------------------------------------------------------
 
 
+def refuse_input(name, input):
+    """Raise for an input that has no such method: a TypeError, as PyTorch does, unless it is a tensor."""
+    if isinstance(input, gt.Tensor):
+        raise  # noqa: PLE0704  (the AttributeError that is being handled)
+    raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}") from None
+
+
 def sigmoid(input):
     """1 / (1 + exp(-x))."""
-    return input.sigmoid()
+    try:
+        return input.sigmoid()
+    except AttributeError:
+        refuse_input('sigmoid', input)
 
 
 def tanh(input):
     """The hyperbolic tangent."""
-    return input.tanh()
+    try:
+        return input.tanh()
+    except AttributeError:
+        refuse_input('tanh', input)
 
 
 def relu(input, inplace=False):
     """max(x, 0)."""
-    return input.relu_() if inplace else input.relu()
+    try:
+        return input.relu_() if inplace else input.relu()
+    except AttributeError:
+        refuse_input('relu', input)
 
 
 def relu6(input, inplace=False):
     """min(max(x, 0), 6)."""
-    return input.relu6_() if inplace else input.relu6()
+    try:
+        return input.relu6_() if inplace else input.relu6()
+    except AttributeError:
+        refuse_input('hardtanh', input)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
     """x where positive, else negative_slope * x."""
-    return input.leaky_relu_(negative_slope) if inplace else input.leaky_relu(negative_slope)
+    try:
+        return input.leaky_relu_(negative_slope) if inplace else input.leaky_relu(negative_slope)
+    except AttributeError:
+        refuse_input('leaky_relu', input)
 
 
 def prelu(input, weight):
@@ -91,31 +113,46 @@ def prelu(input, weight):
 
 def elu(input, alpha=1.0, inplace=False):
     """x where positive, else alpha * (exp(x) - 1)."""
-    return input.elu_(alpha) if inplace else input.elu(alpha)
+    try:
+        return input.elu_(alpha) if inplace else input.elu(alpha)
+    except AttributeError:
+        refuse_input('elu', input)
 
 
 def celu(input, alpha=1.0, inplace=False):
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
-    return input.celu_(alpha) if inplace else input.celu(alpha)
+    try:
+        return input.celu_(alpha) if inplace else input.celu(alpha)
+    except AttributeError:
+        refuse_input('celu', input)
 
 
 def selu(input, inplace=False):
     """elu, scaled so that activations keep mean 0 and variance 1."""
-    return input.selu_() if inplace else input.selu()
+    try:
+        return input.selu_() if inplace else input.selu()
+    except AttributeError:
+        refuse_input('selu', input)
 
 
 def gelu(input, approximate='none'):
     """x times the normal distribution function of x, or its approximation by 'tanh'."""
     if approximate not in ('none', 'tanh'):
         raise RuntimeError('approximate argument must be either none or tanh.')
-    return input.gelu() if approximate == 'none' else input.gelu_tanh()
+    try:
+        return input.gelu() if approximate == 'none' else input.gelu_tanh()
+    except AttributeError:
+        refuse_input('gelu', input)
 
 
 def silu(input, inplace=False):
     """x * sigmoid(x)."""
-    if input.is_complex():
-        return _stored(input, input * input.sigmoid(), inplace)
-    return input.silu_() if inplace else input.silu()
+    try:
+        if input.is_complex():
+            return _stored(input, input * input.sigmoid(), inplace)
+        return input.silu_() if inplace else input.silu()
+    except AttributeError:
+        refuse_input('silu', input)
 
 
 def mish(input, inplace=False):
@@ -172,21 +209,36 @@ def hardswish(input, inplace=False):
     return input.hardswish_() if inplace else input.hardswish()
 
 
+def _check_kernel(input, kernel):
+    """PyTorch has these kernels for floating dtypes only."""
+    if not input.is_floating_point():
+        raise NotImplementedError(f'"{kernel}" not implemented for {input.dtype._kind!r}')
+
+
 def threshold(input, threshold, value, inplace=False):
     """x where larger than the threshold, else the value."""
-    larger = (input.float() if input.dtype in _HALVES else input) > threshold
-    return _stored(input, where(larger, input, float(value) if input.is_floating_point() else int(value)), inplace)
+    if input.dtype == _gt.bool or input.is_complex():
+        raise NotImplementedError(f'"threshold_cpu" not implemented for {input.dtype._kind!r}')
+    threshold, value = input._fit(threshold), input._fit(value)
+    larger = ~((input.float() if input.dtype in _HALVES else input) <= threshold)  # also NaN
+    return _stored(input, where(larger, input, value), inplace)
 
 
 def hardshrink(input, lambd=0.5):
     """0 between ±lambd, else x."""
+    _check_kernel(input, 'hardshrink_cpu')
+    lambd = input._fit(lambd)
     return where(input.abs() <= lambd, 0.0, input)
 
 
 def softshrink(input, lambd=0.5):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
+    _check_kernel(input, 'softshrink_check')
     if not lambd >= 0:
         raise RuntimeError(f'lambda must be greater or equal to 0, but found to be {lambd}.')
+    largest = gt.finfo(input.dtype).max
+    if lambd > largest:
+        raise RuntimeError(f'lambda must be in range [0, {largest:g}] for input dtype {input.dtype._kind}, but found {lambd:g}')
     return input - input.clamp(-lambd, lambd)
 
 
@@ -270,10 +322,15 @@ def linear(input, weight, bias=None):
     if output is not None:
         return output
     _check_linear(input, weight, bias)
-    output = input @ weight.t()
-    if bias is None:
+    return input @ weight.t() if bias is None else _biased(input, weight, bias)
+
+
+def _biased(input, weight, bias):
+    """linear() with a bias, after autocast: halves are rounded once, as in PyTorch."""
+    output = _gt._linear(input, weight, bias) if _autocasting else None
+    if output is not None:
         return output
-    bias = bias.to(output.dtype) if _autocasting else bias
+    output = input @ weight.t()
     return output + (bias if bias.shape == output.shape[-1:] else bias.expand(output.shape))
 
 
@@ -315,6 +372,8 @@ def dropout(input, p=0.5, training=True, inplace=False):
         raise ValueError(f'dropout probability has to be between 0 and 1, but got {p}')
     if not training or p == 0:
         return input
+    if not isinstance(input, gt.Tensor):
+        refuse_input('dropout', input)
     kept = gt.rand(input.shape) >= p
     return _stored(input, input * kept * (1 / (1 - p) if p < 1 else 0.0), inplace)
 

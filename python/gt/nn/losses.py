@@ -170,7 +170,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise RuntimeError(f'Found dtype {target.dtype._kind} but expected {input.dtype._kind}')
     _check_probabilities(input, target)
     loss = _BinaryCrossEntropy.apply(input, target)
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return _reduced(loss if weight is None else (loss * weight).to(loss.dtype), reduction)
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction='mean',
@@ -180,9 +180,9 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     _check_sizes(input, target)
     softplus = (-input).softplus()
     if pos_weight is not None:
-        softplus = softplus * ((pos_weight - 1.0) * target + 1.0)
+        softplus = (softplus * ((pos_weight - 1.0) * target + 1.0)).to(softplus.dtype)
     loss = (1.0 - target) * input + softplus
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return _reduced(loss if weight is None else (loss * weight).to(loss.dtype), reduction)
 
 
 # ---- probabilities of many classes ---------------------------------------------------------------------------
@@ -226,15 +226,17 @@ def _picked(scores, target, weight, ignore_index):
     if weight is not None and weight.shape != (classes,):
         raise RuntimeError(f'weight tensor should be defined either for all {classes} classes or no classes but got weight '
                            f'tensor of shape: {list(weight.shape)}')
+    if weight is not None and weight.dtype != scores.dtype:
+        raise RuntimeError(f'expected scalar type {scores.dtype._kind} but found {weight.dtype._kind}')
     if target.dtype not in (gt.int64, gt.uint8):
         raise RuntimeError(f'expected scalar type Long but found {target.dtype._kind}')
-    target = target.long()  # ignore_index may be no uint8
+    given, target = target, target.long()  # ignore_index may be no uint8
     bad = target._outside(0, classes - 1, ignore_index)
     if bad is not None and bad != ignore_index:
         raise IndexError(f'Target {bad} is out of bounds.')
     weights = counted = target != ignore_index
     index = (target * counted).long()
-    losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)
+    losses = (-scores.gather(dim, index.unsqueeze(dim)).squeeze(dim))._watch(given)
     if weight is not None:
         weights = weight._pick_rows(0, index) * counted
         losses = losses * weights

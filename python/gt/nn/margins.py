@@ -29,6 +29,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError('only p == 1 and p == 2 supported')
     if weight is not None and weight.ndim != 1:
         raise ValueError('weight must be one-dimensional')
+    if weight is not None and weight.dtype != input.dtype:
+        raise RuntimeError(f'expected scalar type {input.dtype._kind} but found {weight.dtype._kind}')
     if input.ndim > 2 or 0 in input.shape[1:]:
         raise RuntimeError('Expected non-empty vector or matrix with optional 0-dim batch size, but got: '
                            f'{list(input.shape)}')

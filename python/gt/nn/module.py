@@ -360,7 +360,8 @@ class Module(State, _gt._Caller):
                     parameter.requires_grad_(needed)
                 if gradient is not None:
                     with no_grad():
-                        parameter.grad = fn(gradient)
+                        gradient.data = fn(gradient)  # the object stays
+                        parameter.grad = gradient
         for name, tensor in self._buffers.items():
             if tensor is not None and not is_lazy(tensor):
                 self._buffers[name] = fn(tensor)
@@ -408,6 +409,8 @@ class Module(State, _gt._Caller):
                 raise TypeError(f"to() got an unexpected keyword argument '{name}'")
         dtype = None
         for value in itertools.chain(args, kwargs.values()):
+            if value in (float, int, bool, complex) and isinstance(value, type):
+                value = gt.empty(0).to(value).dtype
             if isinstance(value, (_gt.dtype, Tensor)):
                 dtype = value.dtype if isinstance(value, Tensor) else value
             elif isinstance(value, str):

@@ -2,6 +2,7 @@
 
 import gt
 from gt import Tensor
+from gt.client.tensor import reduce_attributes
 
 
 class Parameter(Tensor):
@@ -23,7 +24,7 @@ class Parameter(Tensor):
         return known
 
     def __reduce__(self):
-        return type(self), (self.detach(), self.requires_grad)
+        return reduce_attributes(self, (type(self), (self.detach(), self.requires_grad)))
 
     def __repr__(self):
         return 'Parameter containing:\n' + super().__repr__()

@@ -10,6 +10,7 @@ import warnings
 
 from gt import _gt
 from gt._gt import Tensor
+from gt.client.storages import Memory
 
 # The storage class of each dtype. Dtypes that this GT does not have are refused when a file uses them.
 STORAGES = {
@@ -69,11 +70,11 @@ def packed_strides(size):
 
 
 class Storage:
-    """The elements of one record. Tensors of the same storage, sizes and strides share their value."""
+    """The elements of one record. Tensors of the same storage share their memory."""
 
     def __init__(self, dtype, data, location='cpu'):
         self.dtype, self.location = dtype, location
-        self._data, self._made = data, {}
+        self._data, self._memories = data, {}
 
     def __len__(self):
         return len(self._data) // self.dtype.itemsize
@@ -87,7 +88,7 @@ class Storage:
     def close(self):
         """Release the memory that belongs to the file."""
         self._data = b''
-        self._made.clear()
+        self._memories.clear()
 
     def tensor(self, offset, size, stride, dtype=None):
         """A tensor with this view of the elements, after checking that all of them are in the storage."""
@@ -104,21 +105,28 @@ class Storage:
                                          f'needs {last + 1} elements, but its storage has {have}')
         if length > have and length * dtype.itemsize > _LARGEST_EXPANSION:
             raise pickle.UnpicklingError(f'a tensor of size {tuple(size)} repeats the {have} elements of its storage')
-        key = dtype, offset, tuple(size), tuple(stride)
-        if key not in self._made:
-            self._made[key] = self._cut(*key, length)
-        return self._made[key].detach()
+        size, stride = tuple(size), tuple(stride)
+        if dtype not in self._memories:
+            root, taken = self._root(dtype, offset, size, stride, length, have)
+            self._memories[dtype] = Memory(root)
+            if taken:
+                return root
+        return self._memories[dtype].tensor(size, stride, offset)
 
-    def _cut(self, dtype, offset, size, stride, length):
-        width = dtype.itemsize
-        real = [(extent, step) for extent, step in zip(size, stride) if extent != 1]
-        if not length or real == list(zip([e for e, _ in real], packed_strides([e for e, _ in real]))):
-            elements = self._data[offset * width:(offset + length) * width]
-        else:
-            import numpy as np
-            words = np.frombuffer(self._data, np.dtype((np.void, width)))[offset:]
-            elements = np.lib.stride_tricks.as_strided(words, size, [step * width for step in stride]).tobytes()
-        return _gt._rebuild(elements, dtype, size, False)
+    def _root(self, dtype, offset, size, stride, length, have):
+        """(the tensor with all elements, whether it is the wanted one)"""
+        order = sorted(range(len(size)), key=lambda axis: -stride[axis])
+        inner = [size[axis] for axis in order]
+        data = self._data[:have * dtype.itemsize]
+        if offset or length != have or not length or [stride[axis] for axis in order] != list(packed_strides(inner)):
+            return _gt._rebuild(data, dtype, (have,), False), False
+        if order == sorted(order):
+            return _gt._rebuild(data, dtype, size, False), True
+        import numpy as np
+        words = np.frombuffer(data, np.dtype((np.void, dtype.itemsize))).reshape(inner)
+        elements = words.transpose([order.index(axis) for axis in range(len(size))]).tobytes()
+        laid = _gt.empty(have, dtype=dtype).as_strided(size, stride)
+        return _gt._rebuild(elements, dtype, size, False)._laid_like(laid), True
 
 
 # ---- the functions that a file may call ----------------------------------------------------------------------

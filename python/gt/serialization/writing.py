@@ -1,7 +1,7 @@
 """Writing .pt files: the archives that torch.save writes, which PyTorch and GT read.
 
 The pickle uses PyTorch's names for tensors, parameters, dtypes, devices and sizes. PyTorch need not be installed. Tensors
-that share a value share a record. Records begin at multiples of 64 bytes, so that a reader may map them.
+that share memory share a record, which has all of that memory. Records begin at multiples of 64 bytes, so that a reader may map them.
 """
 
 import io
@@ -14,6 +14,7 @@ from collections import OrderedDict
 from gt import _gt
 from gt._gt import Tensor
 from gt.client.device import device
+from gt.client.storages import plain_class
 from gt.serialization.names import STORAGE_OF, Global, packed_strides
 
 _ALIGNMENT = 64
@@ -30,10 +31,10 @@ _STORAGE_TYPES = {dtype: Global('torch', name) for dtype, name in STORAGE_OF.ite
 
 
 class _Stored:
-    """The elements of a tensor, as a storage of the file."""
+    """The memory of a tensor, as a storage of the file: `number` is the same for tensors that share it, or None."""
 
-    def __init__(self, tensor):
-        self.tensor = tensor
+    def __init__(self, elements, number=None, owner=None):
+        self.elements, self.number, self.owner = elements, number, owner
 
 
 def _of_torch(value):
@@ -42,26 +43,28 @@ def _of_torch(value):
 
 
 class Records:
-    """The storages of a file: each value once."""
+    """The storages of a file: each memory once."""
 
     def __init__(self):
-        self.keys, self.tensors = {}, []
+        self.keys, self.stored = {}, []
 
     def identity(self, stored):
         """The persistent id of a storage."""
-        tensor = stored.tensor
-        key = self.keys.setdefault(tensor._value_id(), len(self.tensors))
-        if key == len(self.tensors):
-            self.tensors.append(tensor)
-        return 'storage', _STORAGE_TYPES[tensor.dtype], str(key), 'cpu', tensor.numel()
+        elements, key = stored.elements, self.keys.get(stored.number)
+        if key is None:
+            key = len(self.stored)
+            self.stored.append(stored)
+            if stored.number is not None:
+                self.keys[stored.number] = key
+        elif self.stored[key].elements.dtype != elements.dtype:
+            raise RuntimeError('Cannot save multiple tensors or storages that view the same data as different types')
+        return 'storage', _STORAGE_TYPES[elements.dtype], str(key), 'cpu', elements.numel()
 
     def reduce(self, value):
         """How PyTorch would pickle a value; NotImplemented: as Python does."""
         kind = type(value)
-        if kind is Tensor:
-            return self._reduce_tensor(value)
         if isinstance(value, Tensor):
-            return self._reduce_parameter(value)
+            return self._reduce_tensor(value) if plain_class(value) is Tensor else self._reduce_parameter(value)
         if kind is _gt.dtype:
             return _DTYPES[value].name
         if kind is device:
@@ -78,9 +81,13 @@ class Records:
 
     @staticmethod
     def _reduce_tensor(tensor):
-        size = tuple(tensor.shape)
-        # _elements() gives them in order, also those of a view whose own strides are others.
-        args = _Stored(tensor), 0, size, packed_strides(size), tensor.requires_grad, OrderedDict()
+        size, shared = tuple(tensor.shape), tensor._memory()
+        if shared is None:
+            stored, offset, stride = _Stored(tensor), 0, packed_strides(size)
+        else:  # the tensor that is kept keeps the memory, and so its number
+            stored = _Stored(shared[1], shared[0], tensor.detach())
+            offset, stride = tensor.storage_offset(), tensor.stride()
+        args = stored, offset, size, stride, tensor.requires_grad, OrderedDict()
         state = getattr(tensor, '__dict__', None)
         if state:
             return _REBUILD_FROM_TYPE, (_REBUILD_TENSOR, _TENSOR, args, state)
@@ -155,6 +162,6 @@ def write(obj, file, folder, pickle_module, protocol, byte_order=True):
         _add(archive, f'{folder}/.storage_alignment', str(_ALIGNMENT).encode())
         if byte_order:
             _add(archive, f'{folder}/byteorder', sys.byteorder.encode())
-        for key, tensor in enumerate(records.tensors):
-            _add(archive, f'{folder}/data/{key}', tensor._elements() if tensor.numel() else b'')
+        for key, stored in enumerate(records.stored):
+            _add(archive, f'{folder}/data/{key}', stored.elements._elements() if stored.elements.numel() else b'')
         _add(archive, f'{folder}/version', b'3\n')

@@ -7,6 +7,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/visualize/visualize.h"
 
@@ -53,9 +54,79 @@ static bool bar_of(const gt_picture *picture, const gt_timeline *timeline, const
     return true;
 }
 
+enum { PATH_OPS = 64 }; /* different ops of a path that are told apart */
+
+/* Names of ops in a path, with how often each comes. */
+typedef struct op_count {
+    const char *name;
+    int length, count, rank; /* rank: the lower, the sooner it is named */
+} op_count;
+
+/* Products and convolutions first, views last; the others by how often they come. */
+static int rank_of(const char *name, int length)
+{
+    char op[32];
+    snprintf(op, sizeof op, "%.*s", length, name);
+    switch (gt__category_of_command("", op)) {
+    case GT_CATEGORY_MATMUL:
+    case GT_CATEGORY_CONV:
+    case GT_CATEGORY_LINALG:
+        return 0;
+    case GT_CATEGORY_VIEW:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+static int by_weight(const void *left, const void *right)
+{
+    const op_count *a = left, *b = right;
+    return a->rank != b->rank ? a->rank - b->rank : b->count - a->count;
+}
+
+/* Count the ops of a list such as "matmul,add,relu,add". Returns how many different ones there are. */
+static int count_ops(const char *list, op_count *ops)
+{
+    int different = 0;
+    for (const char *at = list; *at && strcmp(at, "...") != 0;) {
+        int length = (int)strcspn(at, ","), k = 0;
+        while (k < different && (ops[k].length != length || strncmp(ops[k].name, at, (size_t)length) != 0))
+            k++;
+        if (k == different && k < PATH_OPS)
+            ops[different++] = (op_count){.name = at, .length = length, .rank = rank_of(at, length)};
+        if (k < different)
+            ops[k].count++;
+        at += length + (at[length] == ',');
+    }
+    qsort(ops, (size_t)different, sizeof *ops, by_weight);
+    return different;
+}
+
+/* What is in a path, as far as there is room: "35 ops: 5 matmul, 4 mul…". */
+static void label_path(char *label, size_t size, const gt_timeline_event *event, double width, double font)
+{
+    op_count ops[PATH_OPS];
+    int different = count_ops(event->label, ops);
+    char text[80];
+    int length = snprintf(text, sizeof text, "%u ops", event->instructions);
+    for (int k = 0; gt__text_width(text, font) < width && (size_t)length < sizeof text; k++) {
+        snprintf(label, size, "%s", text);
+        if (k == different)
+            return;
+        if (k) /* the last name was followed by an ellipsis */
+            length -= (int)sizeof "…" - 1;
+        length += snprintf(text + length, sizeof text - (size_t)length, "%s %d %.*s%s", k ? "," : ":",
+                           ops[k].count, ops[k].length, ops[k].name, k + 1 < different ? "…" : "");
+    }
+}
+
 static void label_bar(gt_box *box, const gt_timeline_event *event, double font)
 {
-    if (gt__text_width(event->label, 0.9 * font) < box->width - 0.4 * font)
+    double room = box->width - 0.4 * font;
+    if (event->instructions)
+        label_path(box->label, sizeof box->label, event, room, 0.9 * font);
+    else if (gt__text_width(event->label, 0.9 * font) < room)
         snprintf(box->label, sizeof box->label, "%s", event->label);
     gt__text_whole(box->label);
     snprintf(box->id, sizeof box->id, "#%llu", (unsigned long long)event->sequence);

@@ -68,7 +68,7 @@ void gt__picture_notes(gt_picture *picture, const gt_timeline *timeline)
         const gt_timeline_event *event = &timeline->events[k];
         int32_t lane = picture->lane_of[event->party];
         if (event->event != GT_EVENT_WORKER_RECV || picture->lanes[lane].bar_height <= 1.2 * f ||
-            event->category == GT_CATEGORY_FREE)
+            event->category == GT_CATEGORY_FREE || event->category == GT_CATEGORY_HOT_PATH)
             continue;
         cluster *c = &clusters[lane];
         double x = gt__picture_x(picture, event->start),

@@ -175,7 +175,7 @@ static int32_t parse_party(gt_timeline *timeline, char *source)
 /* The label of a path's run is what is in it: the client's line says that, those of workers name the path as "1_3". */
 static void label_path(gt_timeline *timeline, gt_timeline_event *event)
 {
-    char value[64], *number;
+    char value[64], count[64], *number;
     const char *ops = strstr(event->details, " ops="), *path = detail(event->details, "path", value, sizeof value);
     int32_t party = event->party;
     if (!path)
@@ -194,8 +194,12 @@ static void label_path(gt_timeline *timeline, gt_timeline_event *event)
         known = GT_PUSH(timeline->paths, timeline->path_count, timeline->path_capacity);
     if (ops)
         *known = (gt_timeline_path){.party = party, .number = wanted, .ops = ops + sizeof " ops=" - 1};
-    if (known)
+    if (ops && detail(event->details, "instructions", count, sizeof count))
+        known->instructions = (uint32_t)strtoul(count, NULL, 10);
+    if (known) {
         event->label = known->ops;
+        event->instructions = known->instructions;
+    }
 }
 
 /* Add the line to the timeline and return NULL, or return what is wrong with it. The line is cut into pieces. */

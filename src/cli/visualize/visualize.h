@@ -42,13 +42,15 @@ typedef struct gt_timeline_event {
     int32_t peer;                          /* the other worker of a move; -1: none */
     uint8_t event, category;               /* gt_event, gt_category */
     bool failed;
+    uint32_t instructions; /* of a hot path, whose label is their list; 0: it is none, or not known */
 } gt_timeline_event;
 
 /* A hot path that was run: which ops it has, by the client and its number for it. */
 typedef struct gt_timeline_path {
     int32_t party;
     uint64_t number;
-    const char *ops;
+    uint32_t instructions;
+    const char *ops; /* "matmul,add,relu"; a long list ends with "..." */
 } gt_timeline_path;
 
 typedef struct gt_timeline {
@@ -95,7 +97,7 @@ typedef struct gt_box {
     size_t count;
     uint8_t category;
     bool aggregated, waiting, failed;
-    char label[24], id[16]; /* empty: no room */
+    char label[80], id[16]; /* empty: no room */
 } gt_box;
 
 /* The names of operations whose bars are too narrow for text, after the last one. */

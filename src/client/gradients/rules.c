@@ -56,6 +56,8 @@ unsigned gt__gradient_checks(const gt_node *node)
         return GT_SAVE_0 | GT_SAVE_1;
     case GT_OP_lerp:
         return !node->saved[2] ? 0 : node->operands[2].node ? GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 : GT_SAVE_2;
+    case GT_OP_scatter_add: /* the index is for the gradient of the source */
+        return GT_SAVE_0 | (node->operands[2].node ? GT_SAVE_1 : 0) | GT_SAVE_2;
     case GT_OP_svd: /* PyTorch's have the vectors, not the matrix */
     case GT_OP_eigh:
         return GT_SAVE_OUT;

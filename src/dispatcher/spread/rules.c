@@ -532,6 +532,24 @@ static gt_err plan_matmul(gt_task *task, gt_plan *plan)
     return plan_product(task, plan, k, task->source[k].layout, task->source[k].layout->axis);
 }
 
+/* Rows or columns may be divided, with the bias along the columns; where sums are divided, each part would add the bias. */
+static gt_err plan_linear(gt_task *task, gt_plan *plan)
+{
+    unsigned result_axis = 0;
+    if (!gt__rule_has_parts(task, 0) && !gt__rule_has_parts(task, 1)) {
+        GT_TRY(plan_new_product(task, plan));
+        if (!plan->result || plan->result->kind != GT_SPLIT)
+            return GT_OK;
+        return gt__rule_want(task, plan, 2, plan->result, plan->result->axis + 1u == task->out.rank ? 0 : -1);
+    }
+    unsigned k = gt__rule_has_parts(task, 0) ? 0 : 1;
+    const gt_layout *like = task->source[k].layout;
+    if (matmul_role(task, k, like->axis, &result_axis) == CONTRACTED)
+        return gt__rule_whole(task, plan);
+    GT_TRY(plan_product(task, plan, k, like, like->axis));
+    return plan->result ? gt__rule_want(task, plan, 2, like, k == 1 ? 0 : -1) : GT_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- */
 
 static gt_rule *const rules[] = {
@@ -561,6 +579,7 @@ static gt_rule *const rules[] = {
     [GT_FORM_MATRIX] = plan_matrix,
     [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
+    [GT_FORM_LINEAR] = plan_linear,
     [GT_FORM_ATTENTION] = plan_attention,
     [GT_FORM_FFT] = plan_fft,
     [GT_FORM_PERMUTE] = gt__plan_permute,

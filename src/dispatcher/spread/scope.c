@@ -50,6 +50,7 @@ gt_err gt__spread_config(gt_session *session, const gt_slot *record)
     if (gt__config_read(record, &signal) != GT_OK)
         return gt__fail(GT_ERR_PROTOCOL, "malformed config record");
     s->target_valid = false;
+    s->config_changes++;
     if (signal.flags & GT_CONFIG_AUTOMATIC) {
         s->automatic = true;
         return GT_OK;

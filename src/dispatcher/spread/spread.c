@@ -55,9 +55,13 @@ static void spread_free(gt_session *session, gt_spread *spread)
     free(spread);
 }
 
-static gt_err table_grow(gt_spreading *s)
+gt_err gt__spread_make_room(gt_session *session, uint32_t count)
 {
-    uint32_t capacity = s->capacity ? 2 * s->capacity : 64;
+    gt_spreading *s = session->spreading;
+    if (s->free_count + (s->capacity - s->count) >= count)
+        return GT_OK;
+    uint32_t capacity = 2 * s->capacity > s->capacity + count ? 2 * s->capacity : s->capacity + count;
+    capacity = capacity > 64 ? capacity : 64;
     gt_spread **table = realloc(s->table, capacity * sizeof(*table));
     if (!table)
         return gt__spread_no_memory();
@@ -83,8 +87,8 @@ gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout,
     }
     gt_spread *spread = malloc(sizeof *spread + layout->count * sizeof spread->slot[0]);
     gt_err err = spread ? GT_OK : gt__spread_no_memory();
-    if (err == GT_OK && !old && !s->free_count && s->count == s->capacity)
-        err = table_grow(s);
+    if (err == GT_OK && !old)
+        err = gt__spread_make_room(session, 1);
     if (err != GT_OK) {
         gt__layout_release(layout);
         free(spread);
@@ -93,21 +97,36 @@ gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout,
     spread->layout = layout;
     spread->copies = NULL;
     memcpy(spread->slot, slots, layout->count * sizeof slots[0]);
-    uint32_t number = old ? handle->slot : s->free_count ? s->free_numbers[--s->free_count] : s->count++;
+    if (!old) {
+        gt__spread_put(session, handle, spread);
+        return GT_OK;
+    }
+    s->table[handle->slot] = spread;
+    spread_free(session, old);
+    return GT_OK;
+}
+
+void gt__spread_put(gt_session *session, gt_handle *handle, gt_spread *spread)
+{
+    gt_spreading *s = session->spreading;
+    uint32_t number = s->free_count ? s->free_numbers[--s->free_count] : s->count++;
     s->table[number] = spread;
     handle->worker = GT_SPREAD;
     handle->slot = number;
-    if (old)
-        spread_free(session, old);
-    return GT_OK;
+}
+
+gt_spread *gt__spread_take(gt_session *session, uint32_t number)
+{
+    gt_spreading *s = session->spreading;
+    gt_spread *spread = s->table[number];
+    s->table[number] = NULL;
+    s->free_numbers[s->free_count++] = number;
+    return spread;
 }
 
 void gt__spread_drop(gt_session *session, uint32_t number)
 {
-    gt_spreading *s = session->spreading;
-    spread_free(session, s->table[number]);
-    s->table[number] = NULL;
-    s->free_numbers[s->free_count++] = number;
+    spread_free(session, gt__spread_take(session, number));
     gt__spread_free_temporaries(session);
 }
 

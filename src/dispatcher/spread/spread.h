@@ -72,7 +72,8 @@ struct gt_spreading {
     gt_scope *scopes; /* number minus one */
     uint32_t scope_count, scope_capacity;
     gt_config config;
-    gt_target target; /* of the last scope that had one; the cache of gt__spread_target */
+    uint64_t config_changes; /* how often it was changed */
+    gt_target target;        /* of the last scope that had one; the cache of gt__spread_target */
     uint32_t target_scope;
     bool target_backward, target_valid, target_there;
     bool automatic;
@@ -145,6 +146,12 @@ bool gt__spread_lose(gt_session *session, gt_handle *handle, int32_t worker);
 bool gt__spread_has_room(const gt_session *session);
 /* Give a handle a layout and slots; what it had is freed. Takes the layout. */
 gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout, const uint32_t *slots);
+/* Room for `count` more spread tensors. */
+gt_err gt__spread_make_room(gt_session *session, uint32_t count);
+/* Make a handle's tensor this one, for which there is room; takes it. What the handle had is not freed. */
+void gt__spread_put(gt_session *session, gt_handle *handle, gt_spread *spread);
+/* Take a spread tensor out of the table; the caller frees it. On the workers it stays. */
+gt_spread *gt__spread_take(gt_session *session, uint32_t number);
 gt_layout *gt__spread_alone(gt_session *session, int32_t worker); /* borrowed; NULL: out of memory */
 gt_source gt__spread_source(gt_session *session, gt_handle *handle);
 static inline uint32_t gt__source_slot(const gt_source *source, unsigned member)

@@ -205,6 +205,7 @@ static const run_form forms[] = {
     [GT_FORM_SOFTMAX] = gt__cpu_softmax,
     [GT_FORM_SOFTMAX_BACKWARD] = gt__cpu_softmax,
     [GT_FORM_MATMUL] = gt__cpu_matmul,
+    [GT_FORM_LINEAR] = gt__cpu_linear,
     [GT_FORM_ATTENTION] = gt__cpu_attention,
     [GT_FORM_SPARSE] = gt__cpu_sparse,
     [GT_FORM_FFT] = gt__cpu_fft,

@@ -108,6 +108,7 @@ void gt__cpu_fold_finish(const gt_cpu *cpu, const gt_instruction *ins, gt_comput
                          int64_t elements, void *totals, gt_dtype dtype, void *out);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_linear(gt_engine *engine, const gt_call *call);
 /* attention.c: ATTENTION. */
 gt_err gt__cpu_attention(gt_engine *engine, const gt_call *call);
 /* sparse.c: SPARSE. */

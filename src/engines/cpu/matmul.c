@@ -4,7 +4,7 @@
  * Every product is out (batch, m, n) = a (batch, m, k) @ b (batch, k, n); a 1-d operand is a single row or column.
  * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any
  * other is copied first; half precision is computed in float32. OpenBLAS is limited to the calling thread: our
- * threads divide batches, or the rows or columns of one product. Read cpu.h first.
+ * threads divide batches, or the rows and columns of one product. Read cpu.h first.
  */
 #include <cblas.h>
 #include <stdlib.h>
@@ -13,9 +13,11 @@
 #include "engines/cpu/movement.h"
 
 enum {
-    SMALL_PRODUCT = 128 * 1024, /* multiplications: up to here one thread is faster */
-    TINY_PRODUCT = 8 * 8 * 8,   /* multiplications below which a BLAS call costs more than a plain loop */
-    PIECE_ALIGNMENT = 8,        /* rows or columns: the unit of BLAS kernels */
+    SMALL_PRODUCT = 128 * 1024,  /* multiplications: up to here one thread is faster */
+    PIECE_PRODUCT = 1024 * 1024, /* that a third thread is worth: each has memory of its own for what it packs */
+    TINY_PRODUCT = 8 * 8 * 8,    /* multiplications below which a BLAS call costs more than a plain loop */
+    PIECE_ALIGNMENT = 8,         /* rows or columns: the unit of BLAS kernels */
+    COPY_COST = 16,              /* of an element that BLAS packs, in multiplications */
 };
 
 /* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
@@ -37,10 +39,9 @@ typedef struct product {
     char *out;     /* contiguous (batch, m, n) */
     gt_loop batch; /* views: a, b */
     int64_t batches;
-    bool plain;     /* integers, and sizes beyond BLAS's int */
-    bool by_rows;   /* pieces are rows of the result, else columns */
-    int64_t piece;  /* rows or columns */
-    int64_t pieces; /* of each product */
+    bool plain;                        /* integers, and sizes beyond BLAS's int */
+    int64_t row_piece, column_piece;   /* rows and columns of the result that a piece has */
+    int64_t row_pieces, column_pieces; /* of each product */
 } product;
 
 /* A rectangle of one product: what one BLAS call computes. */
@@ -266,17 +267,17 @@ static void multiply(const product *p, const block *x)
 static void run_pieces(void *context, int64_t begin, int64_t end)
 {
     const product *p = context;
-    int64_t offset[GT_LOOP_VIEWS], size = (int64_t)p->size;
+    int64_t offset[GT_LOOP_VIEWS], size = (int64_t)p->size, pieces = p->row_pieces * p->column_pieces;
     for (int64_t task = begin; task < end; task++) {
-        int64_t number = task / p->pieces, start = task % p->pieces * p->piece;
-        int64_t whole = p->by_rows ? p->m : p->n;
-        int64_t part = whole - start < p->piece ? whole - start : p->piece;
+        int64_t number = task / pieces, piece = task % pieces;
+        int64_t row = piece / p->column_pieces * p->row_piece;
+        int64_t column = piece % p->column_pieces * p->column_piece;
         gt__loop_offsets(&p->batch, p->batch.rank, number, offset);
-        block x = {.m = p->m, .n = p->n, .k = p->k};
-        x.a = p->a.data + (offset[0] + (p->by_rows ? start * p->a.row : 0)) * size;
-        x.b = p->b.data + (offset[1] + (p->by_rows ? 0 : start * p->b.column)) * size;
-        x.out = p->out + (number * p->m * p->n + (p->by_rows ? start * p->n : start)) * size;
-        *(p->by_rows ? &x.m : &x.n) = part;
+        block x = {
+            .m = gt__min(p->row_piece, p->m - row), .n = gt__min(p->column_piece, p->n - column), .k = p->k};
+        x.a = p->a.data + (offset[0] + row * p->a.row) * size;
+        x.b = p->b.data + (offset[1] + column * p->b.column) * size;
+        x.out = p->out + (number * p->m * p->n + row * p->n + column) * size;
         multiply(p, &x);
     }
 }
@@ -286,17 +287,35 @@ static bool too_long(const matrix *x)
     return x->rows > INT32_MAX || x->columns > INT32_MAX || x->row > INT32_MAX || x->column > INT32_MAX;
 }
 
-/* Batches feed the threads if there are enough of them; otherwise each product is cut along its longer side. */
+/* The size of a piece if `whole` rows or columns are cut into `pieces`. */
+static int64_t piece_of(int64_t whole, int64_t pieces)
+{
+    int64_t piece = (whole + pieces - 1) / pieces;
+    return (piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
+}
+
+/* Batches feed the threads if there are enough of them. Otherwise each product is cut into a grid of pieces: BLAS packs the rows
+ * of a and the columns of b that a piece needs, so pieces that are long and narrow cost more than square ones. */
 static void plan_pieces(product *p)
 {
     int64_t threads = gt__parallel_threads(p->cpu->parallel), work = p->m * p->n * p->k;
-    int64_t longer = p->m >= p->n ? p->m : p->n;
-    int64_t pieces = threads > 1 && p->batches < 2 * threads && work > SMALL_PRODUCT ? threads : 1;
+    bool cut = threads > 1 && p->batches < 2 * threads && work > SMALL_PRODUCT;
+    int64_t wanted = p->batches == 1 ? threads : (2 * threads + p->batches - 1) / p->batches;
+    int64_t most = work / PIECE_PRODUCT > 2 ? work / PIECE_PRODUCT : 2;
+    int64_t pieces = cut ? gt__min(wanted, most) : 1;
+    double least = 0;
     p->plain = p->compute == GT_COMPUTE_I64 || too_long(&p->a) || too_long(&p->b);
-    p->by_rows = p->m >= p->n;
-    p->piece = (longer + pieces - 1) / pieces;
-    p->piece = (p->piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
-    p->pieces = (longer + p->piece - 1) / p->piece;
+    for (int64_t rows = pieces; rows >= 1; rows--) {
+        int64_t m = piece_of(p->m, rows), n = piece_of(p->n, pieces / rows);
+        double cost = (double)m * (double)n + COPY_COST * (double)(m + n);
+        if (rows < pieces && cost >= least)
+            continue;
+        least = cost;
+        p->row_piece = m;
+        p->column_piece = n;
+    }
+    p->row_pieces = (p->m + p->row_piece - 1) / p->row_piece;
+    p->column_pieces = (p->n + p->column_piece - 1) / p->column_piece;
 }
 
 /* The batch axes of the result, for both operands. */
@@ -336,7 +355,7 @@ static gt_err run_product(product *p, const gt_call *call, gt_dtype dtype)
         p->out = wide;
     }
     int64_t grain = work > 0 && work < SMALL_PRODUCT ? SMALL_PRODUCT / work : 1;
-    gt__parallel_for(p->cpu->parallel, p->batches * p->pieces, grain, run_pieces, p);
+    gt__parallel_for(p->cpu->parallel, p->batches * p->row_pieces * p->column_pieces, grain, run_pieces, p);
     if (wide) {
         gt_view view = *out;
         view.data = wide;
@@ -376,5 +395,32 @@ gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call)
     }
     free(p.a.scratch);
     free(p.b.scratch);
+    return err;
+}
+
+/* The sum with the bias rounds; the product before it is exact as its compute dtype. */
+gt_err gt__cpu_linear(gt_engine *engine, const gt_call *call)
+{
+    const gt_view *out = call->out;
+    gt_view exact = *out;
+    gt_dtype dtype = gt__dtype_is_half((gt_dtype)out->meta.dtype) ? GT_FLOAT32 : (gt_dtype)out->meta.dtype;
+    void *wide = NULL;
+    if (out->meta.numel == 0)
+        return GT_OK;
+    if (out->meta.dtype != dtype) {
+        GT_TRY(gt__cpu_scratch(gt__cpu(engine), (size_t)out->meta.numel * gt__dtype_size(dtype), &wide));
+        exact.data = wide;
+        exact.meta.dtype = (uint8_t)dtype;
+    }
+    gt_instruction ins = {.op = GT_OP_matmul}, sum = {.op = GT_OP_add};
+    gt_call first = {
+        .op = GT_OP_matmul, .compute = dtype, .ins = &ins, .operands = 2, .in = call->in, .out = &exact};
+    gt_err err = gt__cpu_matmul(engine, &first);
+    const gt_view *terms[] = {&exact, call->in[2]};
+    gt_call second = {
+        .op = GT_OP_add, .compute = dtype, .ins = &sum, .operands = 2, .in = terms, .out = call->out};
+    if (err == GT_OK)
+        err = gt__cpu_elementwise(engine, &second);
+    free(wide);
     return err;
 }

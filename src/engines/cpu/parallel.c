@@ -132,12 +132,17 @@ static void wait_for_finish(gt_parallel *parallel)
     pthread_mutex_unlock(&parallel->mutex);
 }
 
-static void wake(gt_parallel *parallel)
+/* As many sleeping threads as there are chunks for them: one that finds none was woken for nothing. */
+static void wake(gt_parallel *parallel, int64_t wanted)
 {
-    if (atomic_load(&parallel->sleepers) == 0)
+    int sleepers = atomic_load(&parallel->sleepers);
+    if (sleepers == 0)
         return;
     pthread_mutex_lock(&parallel->mutex);
-    pthread_cond_broadcast(&parallel->wake_threads);
+    for (int64_t k = 0; wanted < sleepers && k < wanted; k++)
+        pthread_cond_signal(&parallel->wake_threads);
+    if (wanted >= sleepers)
+        pthread_cond_broadcast(&parallel->wake_threads);
     pthread_mutex_unlock(&parallel->mutex);
 }
 
@@ -158,7 +163,7 @@ void gt__parallel_for(gt_parallel *parallel, int64_t count, int64_t grain, gt_pa
         atomic_store_explicit(&parallel->taken[k], false, memory_order_relaxed);
     atomic_store(&parallel->finished, 0);
     atomic_store(&parallel->unclaimed, parallel->chunks);
-    wake(parallel);
+    wake(parallel, parallel->chunks - 1); /* the caller takes one */
     work(parallel, 0);
     if (atomic_load(&parallel->finished) != parallel->chunks)
         wait_for_finish(parallel);
@@ -201,7 +206,7 @@ void gt__parallel_free(gt_parallel *parallel)
     if (!parallel)
         return;
     atomic_store(&parallel->stop, true);
-    wake(parallel);
+    wake(parallel, parallel->threads);
     for (int i = 1; i < parallel->threads; i++)
         pthread_join(parallel->handles[i], NULL);
     pthread_mutex_destroy(&parallel->mutex);

@@ -9,8 +9,8 @@
  * The iteration space has `count` positions, the elements of the members' results in row-major order. If members reduce or
  * normalise rows (the last axes), tiles are whole rows, and values may have one element for each row (GT_LEVEL_ROW).
  *
- * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_place.c
- * gives them memory, program_tile.c runs them, program.c holds it all together.
+ * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_compound.c finds members
+ * that one loop computes, program_place.c gives the operations memory, program_tile.c runs them, program.c holds it all together.
  */
 #ifndef GT_ENGINES_CPU_PROGRAM_H
 #define GT_ENGINES_CPU_PROGRAM_H
@@ -82,6 +82,23 @@ bool gt__access_column(const gt_access *access, int64_t row);
 bool gt__access_row(const gt_access *access, int64_t row);
 /* The shape whose elements are the positions that a member walks. */
 const gt_meta *gt__member_space(const gt_plan *plan, const gt_plan_step *step, gt_fusible kind);
+
+/* ---- compounds ------------------------------------------------------------------------------------------------- */
+
+/* Members that one loop computes. It runs at the place of the last one. */
+typedef struct gt_compound_match {
+    const gt_compound *compound;
+    uint64_t members;                  /* by number */
+    uint8_t member[GT_COMPOUND_STEPS]; /* by step of the compound */
+    unsigned inputs, numbers;
+    uint32_t input[GT_COMPOUND_INPUTS]; /* values */
+    const gt_plan_step *number_step[GT_COMPOUND_NUMBERS];
+    unsigned number_operand[GT_COMPOUND_NUMBERS];
+} gt_compound_match;
+
+/* The first of `compounds` (a list) that fits members of which `first` is the earliest, none of them in `taken`. */
+bool gt__compound_find(const gt_compound *compounds, const gt_plan *plan, const gt_forming *forming,
+                       const gt_group *group, uint64_t taken, unsigned first, gt_compound_match *match);
 
 /* ---- tiles --------------------------------------------------------------------------------------------------- */
 

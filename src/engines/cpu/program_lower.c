@@ -360,78 +360,9 @@ static void lower_elementwise(lowering *l, const gt_member *m, uint16_t home)
 
 /* ---- several members at once ----------------------------------------------------------------------------------- */
 
-typedef struct matching {
-    const gt_compound *compound;
-    unsigned first; /* member */
-    unsigned inputs, numbers;
-    uint32_t input[GT_COMPOUND_INPUTS]; /* values */
-    const gt_plan_step *number_step[GT_COMPOUND_NUMBERS];
-    unsigned number_operand[GT_COMPOUND_NUMBERS];
-} matching;
-
-static bool computes_floats(const lowering *l, const gt_member *m)
-{
-    const gt_plan_step *step = &l->plan->steps[m->step];
-    const gt_meta *out = &value_of(l, step->result)->view.meta;
-    return m->kind == GT_FUSIBLE_ELEMENTWISE && m->level == GT_LEVEL_FULL && step->compute == GT_FLOAT32 &&
-           out->dtype == GT_FLOAT32 && out->numel > 1 && step->operands <= 2;
-}
-
-/* Whether operand k of a step is what the pattern wants there. */
-static bool operand_matches(const lowering *l, matching *m, const gt_plan_step *step, unsigned k, unsigned wanted)
-{
-    const gt_plan_value *v = step->operand[k] == GT_PLAN_LITERAL ? NULL : value_of(l, step->operand[k]);
-    bool number = !v || (v->view.meta.numel == 1 && gt__group_made(l->forming, v->buffer) == GT_LEVEL_COUNT);
-    if (number != (wanted == GT_COMPOUND_NUMBER))
-        return false;
-    if (number) {
-        m->number_step[m->numbers] = step;
-        m->number_operand[m->numbers++] = k;
-        return true;
-    }
-    if (v->view.meta.dtype != GT_FLOAT32)
-        return false;
-    if (wanted < GT_COMPOUND_IN) { /* made by an earlier step of the pattern */
-        const gt_plan_step *maker = &l->plan->steps[l->group->member[m->first + wanted].step];
-        return value_of(l, maker->result)->buffer == v->buffer;
-    }
-    gt_access access;
-    gt__access_find(&v->view, gt__member_space(l->plan, step, GT_FUSIBLE_ELEMENTWISE), &access);
-    if (!gt__access_flat(&access))
-        return false;
-    unsigned input = wanted - GT_COMPOUND_IN;
-    if (input < m->inputs)
-        return m->input[input] == step->operand[k];
-    for (unsigned s = 0; s < m->compound->steps; s++) /* made by the pattern, which wants something else */
-        if (value_of(l, l->plan->steps[l->group->member[m->first + s].step].result)->buffer == v->buffer)
-            return false;
-    m->input[m->inputs++] = step->operand[k];
-    return true;
-}
-
-static bool compound_matches(const lowering *l, matching *m)
-{
-    const gt_compound *c = m->compound;
-    if (m->first + c->steps > l->group->members)
-        return false;
-    uint32_t last = l->group->member[m->first + c->steps - 1].step;
-    for (unsigned s = 0; s < c->steps; s++) {
-        const gt_member *member = &l->group->member[m->first + s];
-        const gt_plan_step *step = &l->plan->steps[member->step];
-        const gt_plan_buffer *buffer = &l->plan->buffers[value_of(l, step->result)->buffer];
-        if (step->op != c->step[s].op || !computes_floats(l, member) ||
-            (!c->step[s].output && (buffer->role != GT_PLAN_NONE || buffer->last_use > last)))
-            return false;
-        for (unsigned k = 0; k < step->operands; k++)
-            if (!operand_matches(l, m, step, k, c->step[s].operand[k]))
-                return false;
-    }
-    return true;
-}
-
 static uint16_t home_add(lowering *l, unsigned number);
 
-static void add_compound(lowering *l, const matching *m)
+static void add_compound(lowering *l, const gt_compound_match *m)
 {
     const gt_compound *c = m->compound;
     uint16_t in[GT_COMPOUND_INPUTS] = {0}, out[GT_COMPOUND_OUTPUTS] = {0}, number[GT_COMPOUND_NUMBERS] = {0};
@@ -446,7 +377,7 @@ static void add_compound(lowering *l, const matching *m)
     unsigned outputs = 0;
     for (unsigned s = 0; s < c->steps; s++)
         if (c->step[s].output)
-            out[outputs++] = home_add(l, m->first + s);
+            out[outputs++] = home_add(l, m->member[s]);
     gt_tile_op *op = op_add(l, gt__tile_compound, GT_LEVEL_FULL, out[0], m->inputs, in);
     op->more_outs = (uint8_t)(outputs - 1);
     memcpy(op->more_out, out + 1, sizeof op->more_out);
@@ -454,21 +385,6 @@ static void add_compound(lowering *l, const matching *m)
     op->compound.kernel = c->kernel;
     op->compound.numbers = (uint8_t)m->numbers;
     memcpy(op->compound.number, number, sizeof number);
-}
-
-/* Members from number `first` on that are computed in one loop: how many. */
-static unsigned lower_compound(lowering *l, unsigned first)
-{
-    if (!computes_floats(l, &l->group->member[first]))
-        return 0;
-    for (const gt_compound *c = l->cpu->kernels->compounds; c->kernel; c++) {
-        matching m = {.compound = c, .first = first};
-        if (compound_matches(l, &m)) {
-            add_compound(l, &m);
-            return c->steps;
-        }
-    }
-    return 0;
 }
 
 /* ---- members that move or work on rows ------------------------------------------------------------------------- */
@@ -627,6 +543,31 @@ static void lower_member(lowering *l, unsigned number)
     lower[m->kind](l, m, home_add(l, number));
 }
 
+/* In their order. Members that one loop computes together come at the place of the last of them. */
+static gt_err lower_members(lowering *l)
+{
+    unsigned members = l->group->members, found = 0;
+    gt_compound_match *match = malloc((members / 2 + 1) * sizeof *match);
+    uint8_t last[GT_FUSED_MEMBERS] = {0}; /* 1 + the match that ends there */
+    uint64_t taken = 0;
+    if (!match)
+        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    for (unsigned k = 0; k < members; k++)
+        if (!(taken >> k & 1) && gt__compound_find(l->cpu->kernels->compounds, l->plan, l->forming, l->group,
+                                                   taken, k, &match[found])) {
+            const gt_compound_match *m = &match[found++];
+            taken |= m->members;
+            last[m->member[m->compound->steps - 1]] = (uint8_t)found;
+        }
+    for (unsigned k = 0; k < members; k++)
+        if (last[k])
+            add_compound(l, &match[last[k] - 1]);
+        else if (!(taken >> k & 1))
+            lower_member(l, k);
+    free(match);
+    return GT_OK;
+}
+
 /* ---- a group ------------------------------------------------------------------------------------------------- */
 
 /* Buffers whose last use is in the group need no memory. */
@@ -663,13 +604,9 @@ gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *formi
     f->count = group->count;
     f->row = l.row;
     drop_buffers(plan, group);
-    for (unsigned k = 0; k < group->members;) {
-        unsigned together = lower_compound(&l, k);
-        if (!together)
-            lower_member(&l, k);
-        k += together ? together : 1;
-    }
-    gt_err err = l.no_memory ? gt__fail(GT_ERR_MEMORY, "no memory for a program") : GT_OK;
+    gt_err err = lower_members(&l);
+    if (err == GT_OK && l.no_memory)
+        err = gt__fail(GT_ERR_MEMORY, "no memory for a program");
     if (err == GT_OK) {
         fix_gathers(f);
         err = gt__fused_place(f, plan, group);

@@ -32,8 +32,6 @@
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                                  \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)                                                     \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                         \
-    X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                                                        \
-    X(CU_MEMORYTYPE_HOST, 1)                                                                                      \
     X(CU_MEMHOSTREGISTER_PORTABLE, 1)                                                                             \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                                \
     X(CU_MEMHOSTALLOC_DEVICEMAP, 2)
@@ -53,6 +51,9 @@
     X(CUDA_R_16BF, 14)                                                                                            \
     X(CUBLASLT_MATMUL_DESC_TRANSA, 3)                                                                             \
     X(CUBLASLT_MATMUL_DESC_TRANSB, 4)                                                                             \
+    X(CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                                                           \
+    X(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                                                       \
+    X(CUBLASLT_EPILOGUE_BIAS, 4)                                                                                  \
     X(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)                                                                      \
     X(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)                                                             \
     X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                                \
@@ -219,7 +220,6 @@ typedef void *cudnnBackendDescriptor_t;
     X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                          \
     X(host_unregister, cuMemHostUnregister, (void *memory))                                                       \
     X(host_address, cuMemHostGetDevicePointer_v2, (CUdeviceptr * address, void *memory, unsigned flags))          \
-    X(pointer_attribute, cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr pointer))                \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))    \
     X(copy_to_host, cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))            \
     X(memory_set, cuMemsetD8Async, (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))           \

@@ -16,6 +16,7 @@
  *
  *     chain_form.c       which steps of a plan are chains
  *     row_form.c         steps around operations on rows that need not run
+ *     pair_form.c        attention and its gradients
  *     generate_chain.c   source and launches
  */
 #ifndef GT_ENGINES_CUDA_CHAIN_H
@@ -136,6 +137,23 @@ bool gt__cuda_rows_hold(const gt_cuda_rows *rows, const gt_plan *plan);
 bool gt__cuda_rows_change(const gt_cuda_rows *rows, const gt_plan *plan, const gt_plan_step *step,
                           void *const *buffer, gt_view *in, const gt_view **views, gt_view *out, gt_call *call);
 void gt__cuda_rows_settle(gt_plan *plan, const gt_cuda_rows *rows);
+
+/* ---- attention and its gradients: pair_form.c ------------------------------------------------------------------- */
+
+typedef struct gt_cuda_pair {
+    uint32_t forward, backward; /* steps */
+    size_t bytes;               /* of what the first keeps for the second: two float32 for each query */
+    uint64_t moments;           /* their address, which the caller sets */
+} gt_cuda_pair;
+
+/* Whether the plan has the step that a step computes the gradients of. */
+bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pair);
+/* It will run so: the first step's result lives until the second. */
+void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair);
+/* Change the call of one of its steps, with room for five operands: the fourth is what is kept, the fifth of the gradients is
+ * the result of attention. False: with the numbers of this run they are no pair. */
+bool gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
+                          gt_view *in, const gt_view **views, gt_call *call);
 
 /* ---- parts of a plan ------------------------------------------------------------------------------------------- */
 

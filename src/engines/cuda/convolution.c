@@ -42,6 +42,7 @@ typedef struct candidate {
 typedef struct chosen {
     gt_cuda_conv key;
     bool used;
+    bool recorded; /* in a CUDA graph, which may have kernels that belong to the plan */
     candidate how;
     gt_cuda_dnn_graph graph; /* that the plan is for */
 } chosen;
@@ -51,6 +52,8 @@ struct gt_cuda_convolutions {
     cudnnHandle_t handle;
     chosen *table; /* open addressing */
     size_t capacity, count;
+    chosen *retired; /* recorded ones that the table has no room for */
+    size_t retired_count;
     uint64_t declined; /* calls that cuDNN could not run */
 };
 
@@ -420,13 +423,31 @@ static chosen *find(const gt_cuda_convolutions *c, const gt_cuda_conv *key)
     return &c->table[at];
 }
 
+static void chosen_free(const gt_cuda_convolutions *c, chosen *old)
+{
+    gt__cuda_dnn_plan_free(c->dnn, &old->how.plan);
+    gt__cuda_dnn_graph_free(c->dnn, &old->graph);
+}
+
+/* Keep it until the engine is closed. False: there is no memory for that. */
+static bool retire(gt_cuda_convolutions *c, const chosen *old)
+{
+    chosen *grown = realloc(c->retired, (c->retired_count + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    c->retired = grown;
+    grown[c->retired_count++] = *old;
+    return true;
+}
+
+/* Make room in the table. A plan that was recorded and cannot be kept is lost, but not freed. */
 static void forget_all(gt_cuda_convolutions *c)
 {
     for (size_t k = 0; k < c->capacity; k++)
-        if (c->table[k].used) {
-            gt__cuda_dnn_plan_free(c->dnn, &c->table[k].how.plan);
-            gt__cuda_dnn_graph_free(c->dnn, &c->table[k].graph);
-        }
+        if (c->table[k].used && !c->table[k].recorded)
+            chosen_free(c, &c->table[k]);
+        else if (c->table[k].used && !retire(c, &c->table[k]))
+            gt__log_error("cuda: no memory to keep a plan of a convolution");
     if (c->table)
         memset(c->table, 0, c->capacity * sizeof *c->table);
     c->count = 0;
@@ -446,6 +467,7 @@ static chosen *choose(gt_cuda *cuda, const running *r)
         found->used = true;
         c->count++;
     }
+    found->recorded |= cuda->capturing;
     return found;
 }
 
@@ -543,8 +565,11 @@ void gt__cuda_convolutions_close(gt_cuda *cuda)
     if (c->declined)
         gt__log(GT_LOG_STATUS, "cuda: %llu convolutions were not by cuDNN", (unsigned long long)c->declined);
     forget_all(c);
+    for (size_t k = 0; k < c->retired_count; k++)
+        chosen_free(c, &c->retired[k]);
     if (c->handle)
         c->dnn->handle_free(c->handle);
+    free(c->retired);
     free(c->table);
     free(c);
 }

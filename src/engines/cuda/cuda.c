@@ -149,6 +149,7 @@ gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
         return err;
     gt__cuda_launching(cuda);
     err = form == GT_FORM_MATMUL                                ? gt__cuda_product(cuda, call)
+          : form == GT_FORM_LINEAR                              ? gt__cuda_linear(cuda, call)
           : form == GT_FORM_CONV || form == GT_FORM_CONV_WEIGHT ? gt__cuda_convolution(cuda, call)
                                                                 : GT_ERR_UNSUPPORTED;
     if (err == GT_ERR_UNSUPPORTED)

@@ -65,6 +65,12 @@ typedef struct gt_cuda_piece {
     uint64_t ring_end;
 } gt_cuda_piece;
 
+/* Host memory that this worker has pinned. */
+typedef struct gt_cuda_pin_range {
+    const uint8_t *memory;
+    size_t bytes;
+} gt_cuda_pin_range;
+
 /* What transfers did, for the log. */
 typedef struct gt_cuda_traffic {
     uint64_t direct_bytes;            /* from or to pinned memory */
@@ -85,6 +91,7 @@ typedef struct gt_cuda_convolutions gt_cuda_convolutions; /* convolution.c */
 /* The call that is being queued. */
 typedef struct gt_cuda_timing {
     bool timed;
+    bool small;                 /* its last piece is one more small operation in a row: resident.c */
     gt_cuda_mark *start;        /* NULL: not timed, or not by events */
     const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
     uint64_t queued_ns;
@@ -134,6 +141,8 @@ typedef struct gt_cuda {
     gt_cuda_piece pieces[GT_CUDA_PIECES];
     unsigned piece_first, piece_count;
     gt_cuda_traffic traffic[2]; /* to the card, from the card */
+    gt_cuda_pin_range *pins;
+    unsigned pin_count;
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
@@ -189,6 +198,8 @@ void gt__cuda_queue_flush(gt_cuda *cuda);
 bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completion);
 /* An error that no later call can undo? Then the engine is broken, and says so from now on. */
 bool gt__cuda_queue_check(gt_cuda *cuda);
+/* From now on every call fails, since work whose token was given is lost. */
+void gt__cuda_queue_break(gt_cuda *cuda, const char *why);
 gt_token gt__cuda_queue_done(const gt_cuda *cuda);
 
 /* One turn of waiting for what the card writes: spin, yield, then sleep. Zero at first. */
@@ -287,6 +298,8 @@ gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 gt_err gt__cuda_run_chains(gt_cuda *cuda, const gt_cuda_part *parts, unsigned count, void *const *buffer);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
+/* a @ b + bias. */
+gt_err gt__cuda_linear(gt_cuda *cuda, const gt_call *call);
 void gt__cuda_convolutions_close(gt_cuda *cuda);
 gt_err gt__cuda_convolution(gt_cuda *cuda, const gt_call *call);
 /* Waits for queued work. A failure becomes that of an open item. */

@@ -8,8 +8,9 @@
 #include "core/attention.h"
 #include "engines/cuda/generate_family.h"
 
-enum { FORWARD, MOMENTS, QUERIES, KEYS };
-enum { WIDEST = 128, MMA_THREADS = 128, MMA_TILE = 64, LONGEST_ROW = 1 << 24 };
+/* KEEP: FORWARD that keeps the first moment of each query; DELTA: the second, of the result. For tensor cores only. */
+enum { FORWARD, MOMENTS, KEEP, DELTA, QUERIES, KEYS };
+enum { DELTA_ROWS = 32, WIDEST = 128, MMA_THREADS = 128, MMA_TILE = 64, LONGEST_ROW = 1 << 24 };
 
 /* How a kernel for tensor cores divides its work; the words of attention_mma.cuh. */
 typedef struct mma_shape {
@@ -23,7 +24,7 @@ typedef struct mma_shape {
 static mma_shape choose_shape(unsigned variant, unsigned width)
 {
     bool wide = width > 64;
-    if (variant <= MOMENTS)
+    if (variant <= KEEP)
         return (mma_shape){.rows = wide ? 1 : 2, .tiles = 8, .held = true, .blocks = 2};
     if (variant == QUERIES)
         return (mma_shape){.rows = 1, .tiles = 4, .held = !wide, .blocks = 3};
@@ -34,15 +35,15 @@ static mma_shape choose_shape(unsigned variant, unsigned width)
 
 void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
 {
-    static const char *const functions[] = {
-        [FORWARD] = "forward", [MOMENTS] = "forward", [QUERIES] = "queries", [KEYS] = "keys"};
+    static const char *const functions[] = {[FORWARD] = "forward", [MOMENTS] = "forward", [KEEP] = "forward",
+                                            [DELTA] = "delta",     [QUERIES] = "queries", [KEYS] = "keys"};
     gt__cuda_add(text, "struct %s_k {\ntypedef %s T;\ntypedef %s DO;\n", name,
                  gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute)), gt__cuda_dtype((gt_dtype)key->out));
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
     mma_shape shape = choose_shape(key->variant, key->option[3]);
-    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, MOMENTS = %u };\n", key->option[0], key->option[1],
-                 key->option[2], key->variant == MOMENTS);
+    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, MOMENTS = %u, KEEP = %u };\n", key->option[0],
+                 key->option[1], key->option[2], key->variant == MOMENTS, key->variant == KEEP);
     gt__cuda_add(text, "enum { HD = %u, MR = %u, N = %u, HELD = %u };\n};\n", key->option[3], shape.rows,
                  shape.tiles, shape.held);
     gt__cuda_add(text, "GT_ENTRY(%u, %u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
@@ -63,6 +64,7 @@ typedef struct params {
     double scale;
     int64_t row[3], step[3], leap[3];
     int64_t inner;
+    void *kept;
 } params;
 
 typedef struct attention {
@@ -93,7 +95,9 @@ static uint32_t shared_bytes(const attention *a, unsigned variant)
  * each stage's queries. */
 static uint32_t mma_shared_bytes(int64_t width, unsigned variant)
 {
-    unsigned own = choose_shape(variant, (unsigned)width).rows * (variant <= MOMENTS ? 1 : 2);
+    if (variant == DELTA)
+        return 0;
+    unsigned own = choose_shape(variant, (unsigned)width).rows * (variant <= KEEP ? 1 : 2);
     return (own + 4) * MMA_TILE * ((uint32_t)width + 8) * 2 + (variant == KEYS ? 2 * MMA_TILE * 8 : 0);
 }
 
@@ -105,7 +109,8 @@ static void launch_attention(gt_cuda_work *work, const attention *a, unsigned va
     launch->key.family = GT_CUDA_ATTENTION;
     launch->key.variant = (uint8_t)variant;
     int64_t tile = a->key.option[3] ? MMA_TILE * choose_shape(variant, a->key.option[3]).rows : a->tile;
-    launch->grid[0] = gt__cuda_blocks((rows + tile - 1) / tile * a->p.batches, 1);
+    launch->grid[0] = variant == DELTA ? gt__cuda_blocks(rows * a->p.batches, DELTA_ROWS)
+                                       : gt__cuda_blocks((rows + tile - 1) / tile * a->p.batches, 1);
     if (a->key.option[3])
         launch->block[0] = MMA_THREADS;
     launch->shared = a->key.option[3] ? mma_shared_bytes(a->p.width, variant) : shared_bytes(a, variant);
@@ -197,12 +202,20 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
         a.key.option[0] = a.key.option[1] = a.key.option[2] = 1; /* not used */
         a.key.option[3] = (uint32_t)n.width;
     }
+    bool paired = call->operands > 3; /* pair_form.c */
+    if (paired && !tensor_cores)
+        return GT_CUDA_DECLINE;
+    if (paired)
+        a.moments = (gt_cuda_operand){.address = (uintptr_t)call->in[3]->data};
     if (forward) {
-        launch_attention(work, &a, FORWARD);
+        launch_attention(work, &a, paired ? KEEP : FORWARD);
         return GT_OK;
     }
-    a.moments = gt__cuda_scratch(work, (size_t)(2 * n.batches * n.queries) * a.size);
-    launch_attention(work, &a, MOMENTS);
+    if (paired)
+        a.p.kept = call->in[4]->data;
+    else
+        a.moments = gt__cuda_scratch(work, (size_t)(2 * n.batches * n.queries) * a.size);
+    launch_attention(work, &a, paired ? DELTA : MOMENTS);
     launch_attention(work, &a, QUERIES);
     launch_attention(work, &a, KEYS);
     return GT_OK;

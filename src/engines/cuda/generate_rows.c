@@ -146,10 +146,10 @@ static void launch_lines(gt_cuda_work *work, const rows *r, unsigned variant)
     launch->grid[0] = gt__cuda_blocks(r->p.lines, launch->block[0] / width);
 }
 
-/* Bytes of a line in shared memory; 0: it does not fit. */
+/* Bytes of a line of operand 0 in shared memory; 0: it does not fit. */
 static uint32_t long_line_bytes(const rows *r, const gt_cuda_device *device)
 {
-    size_t size = gt__cuda_type((gt_dtype)r->key.compute) == GT_CUDA_F64 ? sizeof(double) : sizeof(float);
+    size_t size = gt__dtype_size((gt_dtype)r->key.in[0]);
     return r->p.n <= (device->shared_limit - STATIC_SHARED) / (int64_t)size ? (uint32_t)r->p.n * (uint32_t)size
                                                                             : 0;
 }

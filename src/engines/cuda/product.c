@@ -5,6 +5,8 @@
  * matrices by columns, so it computes out' = b' @ a': a row-major matrix is, by columns, its own transpose. A matrix with
  * unit stride one way is used where it is; any other, and one of another dtype, is copied first.
  *
+ * An epilogue is what the library does to the result before it stores it. A bias is added to the sums before they are rounded.
+ *
  * A shape's algorithm is chosen once: the library proposes several, and for large products the fastest of them is measured.
  */
 #include <stdlib.h>
@@ -38,9 +40,16 @@ typedef struct shape {
     int64_t batch, stride_a, stride_b;
     uint8_t dtype, transpose_a, transpose_b, kind; /* gt_product_kind */
     uint16_t alignment_a, alignment_b;
+    uint64_t epilogue;
 } shape;
 
-_Static_assert(sizeof(shape) == 72, "compared and hashed by its bytes");
+_Static_assert(sizeof(shape) == 80, "compared and hashed by its bytes");
+
+/* What is done to the result, as cuBLASLt calls it; 0: nothing. */
+typedef struct epilogue {
+    uint32_t kind;
+    CUdeviceptr bias; /* of BIAS: as long as the result's rows, at a multiple of 16 bytes */
+} epilogue;
 
 typedef struct chosen {
     shape key;
@@ -246,7 +255,16 @@ static gt_err layout_new(const gt_cuda_blas *blas, int type, int64_t rows, int64
     return GT_OK;
 }
 
-static gt_err describe_product(const gt_cuda_blas *blas, const numbers *n, const shape *s, chosen *c)
+static gt_err set_addresses(const gt_cuda_blas *blas, const chosen *c, const epilogue *e)
+{
+    if (e->kind)
+        BLAS_TRY("an epilogue",
+                 blas->product_set(c->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &e->bias, sizeof e->bias));
+    return GT_OK;
+}
+
+static gt_err describe_product(const gt_cuda_blas *blas, const numbers *n, const shape *s, const epilogue *e,
+                               chosen *c)
 {
     int32_t transpose_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t transpose_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -255,6 +273,10 @@ static gt_err describe_product(const gt_cuda_blas *blas, const numbers *n, const
              blas->product_set(c->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose_a, sizeof transpose_a));
     BLAS_TRY("a product",
              blas->product_set(c->product, CUBLASLT_MATMUL_DESC_TRANSB, &transpose_b, sizeof transpose_b));
+    if (e->kind)
+        BLAS_TRY("an epilogue",
+                 blas->product_set(c->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &e->kind, sizeof e->kind));
+    GT_TRY(set_addresses(blas, c, e)); /* proposals depend on how they are aligned */
     GT_TRY(layout_new(blas, n->type, s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k, s->leading_a,
                       s->batch, s->stride_a, &c->a));
     GT_TRY(layout_new(blas, n->type, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n, s->leading_b,
@@ -353,7 +375,8 @@ static int fastest(gt_cuda *cuda, const chosen *c, const numbers *n,
     return best;
 }
 
-static gt_err choose(gt_cuda *cuda, const shape *key, const numbers *n, const place *at, const chosen **out)
+static gt_err choose(gt_cuda *cuda, const shape *key, const numbers *n, const place *at, const epilogue *e,
+                     const chosen **out)
 {
     gt_cuda_products *p = cuda->products;
     chosen *c = find(p, key);
@@ -365,7 +388,7 @@ static gt_err choose(gt_cuda *cuda, const shape *key, const numbers *n, const pl
         cublasLtMatmulHeuristicResult_t results[PROPOSALS];
         int count = 0;
         chosen fresh = {.key = *key, .used = true};
-        gt_err err = describe_product(p->blas, n, key, &fresh);
+        gt_err err = describe_product(p->blas, n, key, e, &fresh);
         if (err == GT_OK)
             err = propose(p, key, &fresh, results, &count);
         if (err != GT_OK) {
@@ -379,6 +402,7 @@ static gt_err choose(gt_cuda *cuda, const shape *key, const numbers *n, const pl
         p->count++;
     }
     *out = c;
+    GT_TRY(set_addresses(p->blas, c, e));
     return c->impossible ? gt__fail(GT_ERR_UNSUPPORTED, "cuBLASLt has no algorithm for this product") : GT_OK;
 }
 
@@ -437,7 +461,7 @@ static void fold_rows(matrix *a, batch *g, int64_t *m)
 
 /* The innermost batch axis is cuBLASLt's; the others are loops here. dtype: of the operands. */
 static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, const batch *g, gt_dtype dtype,
-                           gt_product_kind kind, CUdeviceptr out)
+                           gt_product_kind kind, const epilogue *e, CUdeviceptr out)
 {
     numbers n = {0};
     int64_t size = (int64_t)gt__dtype_size(dtype), count = 1, inner = g->rank ? g->shape[0] : 1;
@@ -458,6 +482,7 @@ static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, cons
     key.stride_b = stride_a;
     key.dtype = (uint8_t)dtype;
     key.kind = (uint8_t)kind;
+    key.epilogue = e->kind;
     for (int axis = 1; axis < g->rank; axis++)
         count *= g->shape[axis];
     for (int64_t t = 0; t < count; t++) {
@@ -473,7 +498,7 @@ static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, cons
         const chosen *c;
         key.alignment_a = alignment_of(at.a);
         key.alignment_b = alignment_of(at.b);
-        GT_TRY(choose(cuda, &key, &n, &at, &c));
+        GT_TRY(choose(cuda, &key, &n, &at, e, &c));
         int status = multiply(cuda, c, &n, &c->algorithm, &at);
         if (status != CUBLAS_STATUS_SUCCESS)
             return gt__cuda_queue_check(cuda) ? blas_failed(status, "a product")
@@ -514,40 +539,106 @@ static gt_err products_open(gt_cuda *cuda)
     return GT_OK;
 }
 
-gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call)
+/* out = in[0] @ in[1]; dtype: of the operands. */
+static gt_err product_of(gt_cuda *cuda, const gt_view *const *in, const gt_view *out, gt_dtype dtype,
+                         gt_product_kind kind, const epilogue *e)
 {
-    const gt_view *out = call->out;
-    gt_product_kind kind = (gt_product_kind)call->ins->imm[0].i;
-    gt_dtype dtype = (gt_dtype)(kind == GT_PRODUCT_WIDE ? call->in[0] : out)->meta.dtype;
-    matrix a, b;
-    numbers unused;
-    if (call->op != GT_OP_matmul || call->literals || !numbers_of(dtype, kind, &unused))
-        return gt__fail(GT_ERR_UNSUPPORTED, "not a product of floats");
-    if (out->meta.numel == 0)
-        return GT_OK;
-    CUdeviceptr to = (CUdeviceptr)(uintptr_t)out->data;
-    describe(&a, call->in[0], false);
-    if (a.columns == 0) { /* zero is written as zero bytes in all dtypes */
-        GT_CUDA_TRY(cuda, "a fill", cuda->driver->memory_set(to, 0, gt__meta_bytes(&out->meta), cuda->stream));
-        return GT_OK;
-    }
+    matrix a = {0}, b = {0};
     GT_TRY(products_open(cuda));
-    b.scratch = 0;
-    gt_err err = prepare(cuda, &a, call->in[0], dtype, false);
+    gt_err err = prepare(cuda, &a, in[0], dtype, false);
     if (err == GT_OK)
-        err = prepare(cuda, &b, call->in[1], dtype, true);
+        err = prepare(cuda, &b, in[1], dtype, true);
     if (err == GT_OK) {
         batch g;
         int64_t m = a.rows;
         collect_batch(&a, &b, out, &g);
         fold_rows(&a, &g, &m);
-        err = multiply_all(cuda, &a, &b, &g, dtype, kind, to);
+        err = multiply_all(cuda, &a, &b, &g, dtype, kind, e, (CUdeviceptr)(uintptr_t)out->data);
     }
     if (a.scratch)
         gt__cuda_scratch_release(cuda, a.scratch);
     if (b.scratch)
         gt__cuda_scratch_release(cuda, b.scratch);
     return err;
+}
+
+gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call)
+{
+    const gt_view *out = call->out;
+    gt_product_kind kind = (gt_product_kind)call->ins->imm[0].i;
+    gt_dtype dtype = (gt_dtype)(kind == GT_PRODUCT_WIDE ? call->in[0] : out)->meta.dtype;
+    numbers unused;
+    if (call->op != GT_OP_matmul || call->literals || !numbers_of(dtype, kind, &unused))
+        return gt__fail(GT_ERR_UNSUPPORTED, "not a product of floats");
+    if (out->meta.numel == 0)
+        return GT_OK;
+    if (call->in[0]->meta.numel == 0) { /* zero is written as zero bytes in all dtypes */
+        GT_CUDA_TRY(cuda, "a fill",
+                    cuda->driver->memory_set((CUdeviceptr)(uintptr_t)out->data, 0, gt__meta_bytes(&out->meta),
+                                             cuda->stream));
+        return GT_OK;
+    }
+    return product_of(cuda, call->in, out, dtype, kind, &(epilogue){0});
+}
+
+/* ---- with a bias ------------------------------------------------------------------------------------------------ */
+
+/* The product in a dtype that is not rounded, and a sum that is. */
+static gt_err add_bias(gt_cuda *cuda, const gt_call *call)
+{
+    const gt_view *out = call->out;
+    gt_view wide = *out;
+    bool half = gt__dtype_is_half((gt_dtype)out->meta.dtype);
+    CUdeviceptr scratch = 0;
+    if (half) {
+        wide.meta.dtype = GT_FLOAT32;
+        GT_TRY(gt__cuda_scratch_take(cuda, gt__meta_bytes(&wide.meta), &scratch));
+        wide.data = (void *)(uintptr_t)scratch;
+    }
+    gt_instruction product = {.op = GT_OP_matmul, .imm = {{.i = half ? GT_PRODUCT_WIDE : call->ins->imm[0].i}}},
+                   sum = {.op = GT_OP_add};
+    gt_call first = {.op = GT_OP_matmul,
+                     .compute = (gt_dtype)out->meta.dtype,
+                     .ins = &product,
+                     .operands = 2,
+                     .in = call->in,
+                     .out = &wide};
+    gt_err err = gt__cuda_product(cuda, &first);
+    const gt_view *terms[] = {&wide, call->in[2]};
+    gt_call second = {.op = GT_OP_add,
+                      .compute = (gt_dtype)wide.meta.dtype,
+                      .ins = &sum,
+                      .operands = 2,
+                      .in = terms,
+                      .out = out};
+    if (err == GT_OK)
+        err = gt__cuda_run_kernels(cuda, &second, GT_CUDA_NO_STEP);
+    if (scratch)
+        gt__cuda_scratch_release(cuda, scratch);
+    return err;
+}
+
+/* cuBLASLt adds it, in dtypes that the tensor cores compute in. */
+static bool has_epilogue(const gt_call *call)
+{
+    const gt_view *bias = call->in[2];
+    gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
+    return (gt__dtype_is_half(dtype) || dtype == GT_FLOAT32) && call->in[0]->meta.numel &&
+           (bias->meta.numel == 1 || bias->stride[0] == 1) && (uintptr_t)bias->data % 16 == 0;
+}
+
+gt_err gt__cuda_linear(gt_cuda *cuda, const gt_call *call)
+{
+    if (call->literals)
+        return gt__fail(GT_ERR_UNSUPPORTED, "not a product of tensors");
+    if (call->out->meta.numel == 0)
+        return GT_OK;
+    gt_err err = GT_ERR_UNSUPPORTED;
+    if (has_epilogue(call))
+        err = product_of(
+            cuda, call->in, call->out, (gt_dtype)call->out->meta.dtype, (gt_product_kind)call->ins->imm[0].i,
+            &(epilogue){.kind = CUBLASLT_EPILOGUE_BIAS, .bias = (CUdeviceptr)(uintptr_t)call->in[2]->data});
+    return err == GT_ERR_UNSUPPORTED ? add_bias(cuda, call) : err;
 }
 
 void gt__cuda_products_close(gt_cuda *cuda)

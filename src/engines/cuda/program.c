@@ -2,8 +2,8 @@
  * program.c: planned sequences. Chains of elementwise steps become one kernel each (chain.h). A plan that runs a second time with
  * the same addresses is recorded as a CUDA graph, and from then on such runs are one launch. Numbers (literals and immediates)
  * that differ from the last run are put into the graph's kernels first. Runs with other addresses queue the parts one by one.
- * A program keeps a few recordings, since buffers often alternate between a few places. Steps that run on the host cannot
- * be recorded.
+ * A program keeps several recordings: buffers alternate between a few places, and the layers of a model that run as one sequence have
+ * places of their own. Steps that run on the host cannot be recorded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,13 @@
 #include "engines/plan.h"
 
 enum {
-    RECORDINGS = 8,
+    RECORDINGS = 64,
+    TRIALS = 128,  /* recordings that are made even if few of them are used again */
     FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
-/* Scratch memory that belongs to a recording: its steps run in order, so they share it. */
+/* Scratch memory that belongs to a program: the steps of all its recordings run in one order, so they share it. */
 typedef struct scratch_block {
     CUdeviceptr address;
     size_t bytes;
@@ -48,9 +49,7 @@ typedef struct recording {
     CUgraph original;  /* that the nodes are of */
     node *nodes;
     size_t node_count, node_room;
-    size_t *node_of; /* by step: its first node, if it has one */
-    scratch_block *scratches;
-    size_t scratch_count;
+    size_t *node_of;       /* by step: its first node, if it has one */
     gt_cuda_errors *slots; /* pinned, one for each step that may fail */
     CUdeviceptr slots_address;
     unsigned slot_count, *slot_step;
@@ -65,11 +64,16 @@ struct gt_program {
     const gt_view **views;
     size_t inputs_bytes;
     uint8_t *inputs; /* of the present run */
-    uint64_t runs, replays;
+    uint64_t runs, replays, recorded;
     unsigned lost;
     bool never; /* it cannot be recorded */
     recording recordings[RECORDINGS];
     recording *open; /* while one is recorded */
+    scratch_block *scratches;
+    size_t scratch_count;
+    gt_cuda_pair *pairs;
+    unsigned pair_count;
+    uint32_t *pair_of; /* by step: the number of its pair plus one */
 };
 
 /* ---- recordings ---------------------------------------------------------------------------------------------------- */
@@ -82,11 +86,8 @@ static void recording_free(gt_cuda *cuda, recording *r)
         cuda->driver->executable_free(r->graph);
     if (r->original)
         cuda->driver->graph_free(r->original);
-    for (size_t k = 0; k < r->scratch_count; k++)
-        gt__cuda_heap_give(&cuda->heap, r->scratches[k].address);
     if (r->slots)
         cuda->driver->host_free(r->slots);
-    free(r->scratches);
     free(r->nodes);
     free(r->node_of);
     free(r->slot_step);
@@ -96,38 +97,38 @@ static void recording_free(gt_cuda *cuda, recording *r)
 
 gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
 {
-    recording *r = cuda->recording ? cuda->recording->open : NULL;
+    gt_program *program = cuda->recording;
     uint64_t taken;
-    for (size_t k = 0; r && k < r->scratch_count; k++)
-        if (r->scratches[k].free && r->scratches[k].bytes >= bytes) {
-            r->scratches[k].free = false;
-            *address = r->scratches[k].address;
+    for (size_t k = 0; program && k < program->scratch_count; k++)
+        if (program->scratches[k].free && program->scratches[k].bytes >= bytes) {
+            program->scratches[k].free = false;
+            *address = program->scratches[k].address;
             return GT_OK;
         }
     GT_TRY(gt__cuda_take(cuda, bytes, &taken));
     *address = taken;
-    if (!r)
+    if (!program)
         return GT_OK;
-    scratch_block *more = realloc(r->scratches, (r->scratch_count + 1) * sizeof *more);
+    scratch_block *more = realloc(program->scratches, (program->scratch_count + 1) * sizeof *more);
     if (!more) {
         gt__cuda_heap_give(&cuda->heap, taken);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
-    r->scratches = more;
-    r->scratches[r->scratch_count++] = (scratch_block){.address = taken, .bytes = bytes};
+    program->scratches = more;
+    program->scratches[program->scratch_count++] = (scratch_block){.address = taken, .bytes = bytes};
     return GT_OK;
 }
 
 void gt__cuda_scratch_release(gt_cuda *cuda, CUdeviceptr address)
 {
-    recording *r = cuda->recording ? cuda->recording->open : NULL;
-    if (!r) {
+    gt_program *program = cuda->recording;
+    if (!program) {
         gt__cuda_heap_give(&cuda->heap, address);
         return;
     }
-    for (size_t k = 0; k < r->scratch_count; k++)
-        if (r->scratches[k].address == address)
-            r->scratches[k].free = true;
+    for (size_t k = 0; k < program->scratch_count; k++)
+        if (program->scratches[k].address == address)
+            program->scratches[k].free = true;
 }
 
 CUdeviceptr gt__cuda_recorded_slot(gt_cuda *cuda, unsigned step)
@@ -176,6 +177,9 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
 {
     const gt_plan *plan = program->plan;
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
+    if (program->pair_of && program->pair_of[number])
+        return gt__cuda_pair_change(&program->pairs[program->pair_of[number] - 1], plan, number, buffer,
+                                    program->in, program->views, call);
     return part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
                                               program->views, out, call);
 }
@@ -341,6 +345,9 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *co
     cuda->capturing = true;
     cuda->recording = program;
     program->open = r;
+    program->recorded++;
+    for (size_t k = 0; k < program->scratch_count; k++)
+        program->scratches[k].free = true;
     gt_err err = run_parts(cuda, program, buffer, &step);
     program->open = NULL;
     cuda->recording = NULL;
@@ -484,7 +491,7 @@ static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer,
     collect_inputs(program, buffer);
     recording *r = find_recording(cuda, program);
     r->used = program->runs;
-    if (r->inputs && !r->graph)
+    if (r->inputs && !r->graph && (program->recorded < TRIALS || program->replays > 4 * program->recorded))
         record(cuda, program, r, buffer);
     else if (r->graph && update(cuda, program, r, buffer) != GT_OK) {
         program->never = ++program->lost == MOST_LOST;
@@ -525,10 +532,19 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     gt_cuda *cuda = gt__cuda(engine);
     if (!program)
         return;
-    gt__log(GT_LOG_COMPILE, "cuda: a sequence of %u steps was run %llu times, %llu of them as a graph",
-            program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays);
+    gt__log(GT_LOG_COMPILE,
+            "cuda: a sequence of %u steps was run %llu times, %llu of them as one of %llu recorded graphs",
+            program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays,
+            (unsigned long long)program->recorded);
     for (int k = 0; k < RECORDINGS; k++)
         recording_free(cuda, &program->recordings[k]);
+    for (size_t k = 0; k < program->scratch_count; k++)
+        gt__cuda_heap_give(&cuda->heap, program->scratches[k].address);
+    free(program->scratches);
+    for (unsigned k = 0; k < program->pair_count; k++)
+        gt__cuda_heap_give(&cuda->heap, program->pairs[k].moments);
+    free(program->pairs);
+    free(program->pair_of);
     gt__cuda_parts_free(program->parts, program->part_count);
     free(program->in);
     free(program->views);
@@ -568,6 +584,46 @@ static gt_err make_rows(gt_cuda *cuda, gt_program *program, const gt_cuda_part *
     return GT_OK;
 }
 
+/* The kernels of a pair's steps. GT_ERR_UNSUPPORTED: they cannot be a pair. */
+static gt_err make_pair(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
+{
+    const uint32_t steps[] = {pair->forward, pair->backward};
+    const gt_plan *plan = program->plan;
+    for (unsigned k = 0; k < 2; k++) {
+        gt_view out;
+        gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], buffer, program->in, program->views, &out);
+        if (!gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &call))
+            return GT_ERR_UNSUPPORTED;
+        cuda->work.more = 0;
+        GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
+        GT_TRY(make_kernels(cuda));
+    }
+    return GT_OK;
+}
+
+/* Steps of attention that keep something for their gradients. What has no memory or no kernels is left as it is. */
+static void make_pairs(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *const *buffer)
+{
+    for (uint32_t step = 0; step < plan->step_count; step++) {
+        gt_cuda_pair pair;
+        if (!gt__cuda_pair_find(plan, step, &pair) || program->pair_of[pair.forward])
+            continue;
+        gt_cuda_pair *more = realloc(program->pairs, (program->pair_count + 1) * sizeof *more);
+        if (!more)
+            return;
+        program->pairs = more;
+        if (gt__cuda_take(cuda, pair.bytes, &pair.moments) != GT_OK)
+            return;
+        if (make_pair(cuda, program, &pair, buffer) != GT_OK) {
+            gt__cuda_heap_give(&cuda->heap, pair.moments);
+            continue;
+        }
+        more[program->pair_count++] = pair;
+        program->pair_of[pair.forward] = program->pair_of[pair.backward] = program->pair_count;
+        gt__cuda_pair_settle(plan, &pair);
+    }
+}
+
 /* Parts whose kernels can be made are groups of the plan. The steps of others run one by one. */
 static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
 {
@@ -590,6 +646,10 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
             err = GT_OK;
         }
     }
+    if (err == GT_OK)
+        make_pairs(cuda, program, plan, buffer);
+    if (program->pair_count)
+        gt__log(GT_LOG_COMPILE, "cuda: %u steps of attention keep what their gradients need", program->pair_count);
     free(buffer);
     return err;
 }
@@ -599,7 +659,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    program->most_operands = GT_MAX_OPERANDS;
+    program->most_operands = GT_MAX_OPERANDS + 2; /* a pair's steps have more */
     for (unsigned k = 0; k < plan->step_count; k++)
         if (plan->steps[k].operands > program->most_operands)
             program->most_operands = plan->steps[k].operands;
@@ -608,7 +668,8 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     program->in = malloc((program->most_operands + 1) * sizeof *program->in);
     program->views = malloc((program->most_operands + 1) * sizeof *program->views);
     program->inputs = malloc(program->inputs_bytes + 1);
-    gt_err err = program->in && program->views && program->inputs
+    program->pair_of = calloc(plan->step_count + 1, sizeof *program->pair_of);
+    gt_err err = program->in && program->views && program->inputs && program->pair_of
                      ? make_parts(gt__cuda(engine), program, plan)
                      : gt__fail(GT_ERR_MEMORY, "no memory for a program");
     if (err != GT_OK) {

@@ -45,19 +45,24 @@ gt_err gt__cuda_fail(gt_cuda *cuda, int result, const char *what)
     return gt__fail(GT_ERR_INTERNAL, "cuda: %s: %s", what, text);
 }
 
+void gt__cuda_queue_break(gt_cuda *cuda, const char *why)
+{
+    if (cuda->broken)
+        return;
+    cuda->broken = true;
+    snprintf(cuda->broken_text, sizeof cuda->broken_text,
+             "the GPU %s failed: %s; this worker cannot compute any more, start it again", cuda->card_name, why);
+    gt__log_error("%s", cuda->broken_text);
+    gt__cuda_transfer_forget(cuda, 0);
+}
+
 bool gt__cuda_queue_check(gt_cuda *cuda)
 {
     char text[160];
     bool ask = cuda->stream && !cuda->broken && !cuda->capturing;
     int result = ask ? cuda->driver->stream_query(cuda->stream) : CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-        cuda->broken = true;
-        snprintf(cuda->broken_text, sizeof cuda->broken_text,
-                 "the GPU %s failed: %s; this worker cannot compute any more, start it again", cuda->card_name,
-                 gt__cuda_result_text(cuda->driver, result, text, sizeof text));
-        gt__log_error("%s", cuda->broken_text);
-        gt__cuda_transfer_forget(cuda, 0);
-    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+        gt__cuda_queue_break(cuda, gt__cuda_result_text(cuda->driver, result, text, sizeof text));
     return !cuda->broken;
 }
 

@@ -56,6 +56,8 @@ struct gt_cuda_resident {
     bool alive;             /* the last generation was not told to leave */
     unsigned run, expected; /* small operations in a row: now, and before other work came */
     uint64_t slots, starts;
+    uint64_t too_early,
+        too_few;         /* small operations that were launched: the kernel was not ready; the run was short */
     gt_cuda_device card; /* for lowering: vectors never pay */
     gt_cuda_work work;
 };
@@ -146,9 +148,11 @@ static gt_err publish(gt_cuda *cuda, gt_cuda_resident *r)
     if (r->published == r->pushed)
         return GT_OK;
     __atomic_store_n(&r->board->head, r->pushed, __ATOMIC_RELEASE);
-    atomic_thread_fence(memory_order_seq_cst); /* before the look at `exited` */
-    if (!r->alive || has_exited(r))
-        GT_TRY(start(cuda, r));
+    atomic_thread_fence(memory_order_seq_cst);                     /* before the look at `exited` */
+    if ((!r->alive || has_exited(r)) && start(cuda, r) != GT_OK) { /* tokens of these slots may have been given */
+        gt__cuda_queue_break(cuda, gt_error_text());
+        return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
+    }
     r->published = r->pushed;
     return GT_OK;
 }
@@ -200,26 +204,28 @@ static void end_run(gt_cuda_resident *r)
     r->run = 0;
 }
 
-/* One more small operation: does it go to the kernel? It pays for runs of small operations: when one is long enough, or when
- * the last ones were, since programs repeat themselves. */
-static bool takes(gt_cuda *cuda, gt_cuda_resident *r)
+/* One more operation: does it go to the kernel? It pays for runs of small operations: when one is long enough, or when the
+ * last ones were, since programs repeat themselves. A small operation that is launched does not end the run. */
+static bool takes(gt_cuda *cuda, gt_cuda_resident *r, bool small)
 {
-    if (!r || cuda->recording || cuda->capturing)
+    cuda->running.small = small;
+    if (!small || !r || cuda->recording || cuda->capturing)
         return false;
     if (r->alive && r->published == r->pushed && has_exited(r)) { /* a pause ends a run, too */
         end_run(r);
         r->alive = false;
     }
     r->run++;
-    return (r->alive || r->always || r->run > LONG_RUN || r->expected >= LONG_RUN) && is_ready(cuda, r);
+    bool pays = r->alive || r->always || r->run > LONG_RUN || r->expected >= LONG_RUN;
+    if (pays && is_ready(cuda, r))
+        return true;
+    ++*(pays ? &r->too_early : &r->too_few);
+    return false;
 }
 
-gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call)
+static gt_err run_slot(gt_cuda *cuda, gt_cuda_resident *r, const gt_call *call)
 {
-    gt_cuda_resident *r = cuda->resident;
     gt_cuda_slot *slot;
-    if (!gt__cuda_resident_covers(call) || !takes(cuda, r))
-        return GT_ERR_UNSUPPORTED;
     r->work.more = 0;
     GT_TRY(gt__cuda_lower(call, &r->card, &r->work));
     if (r->work.count == 0)
@@ -233,11 +239,21 @@ gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call)
     return push(cuda, r, slot);
 }
 
+gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call)
+{
+    gt_cuda_resident *r = cuda->resident;
+    if (!r || !takes(cuda, r, gt__cuda_resident_covers(call)))
+        return GT_ERR_UNSUPPORTED;
+    gt_err err = run_slot(cuda, r, call);
+    cuda->running.small = err != GT_ERR_UNSUPPORTED;
+    return err;
+}
+
 gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t bytes, bool fence)
 {
     gt_cuda_resident *r = cuda->resident;
     gt_cuda_slot *slot;
-    if (bytes > COPY_MOST || !takes(cuda, r))
+    if (!takes(cuda, r, bytes <= COPY_MOST))
         return GT_ERR_UNSUPPORTED;
     GT_TRY(reserve(cuda, r, &slot));
     slot->kind = GT_CUDA_SLOT_COPY;
@@ -253,7 +269,7 @@ gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, si
 {
     gt_cuda_resident *r = cuda->resident;
     gt_cuda_slot *slot;
-    if (bytes > sizeof slot->param - 2 * sizeof slot->param[0] || !takes(cuda, r))
+    if (!takes(cuda, r, bytes <= sizeof slot->param - 2 * sizeof slot->param[0]))
         return GT_ERR_UNSUPPORTED;
     GT_TRY(reserve(cuda, r, &slot));
     slot->kind = GT_CUDA_SLOT_PUT;
@@ -280,7 +296,8 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
     gt_cuda_slot *slot;
     if (!r)
         return;
-    end_run(r);
+    if (!cuda->running.small)
+        end_run(r);
     if (!r->alive && r->published == r->pushed)
         return;
     if (publish(cuda, r) == GT_OK && !has_exited(r) && reserve(cuda, r, &slot) == GT_OK) {
@@ -321,9 +338,11 @@ void gt__cuda_resident_close(gt_cuda *cuda)
         return;
     if (r->stage == MAKING)
         pthread_join(r->maker, NULL);
-    if (r->starts)
-        gt__log(GT_LOG_STATUS, "cuda: %llu small operations by %llu starts of the resident kernel",
-                (unsigned long long)r->slots, (unsigned long long)r->starts);
+    gt__log(GT_LOG_STATUS,
+            "cuda: %llu small operations by %llu starts of the resident kernel; %llu were launched before it was "
+            "ready, %llu in short runs",
+            (unsigned long long)r->slots, (unsigned long long)r->starts, (unsigned long long)r->too_early,
+            (unsigned long long)r->too_few);
     if (r->module)
         cuda->driver->module_unload(r->module);
     if (r->ring)

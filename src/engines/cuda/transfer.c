@@ -17,7 +17,7 @@ enum {
     RING = 64 << 20,
     SMALLEST_PIECE = 1 << 20,
     LARGEST_PIECE = 16 << 20,
-    DIRECT = 1 << 20,          /* bytes from which it pays to ask whether host memory is pinned */
+    DIRECT = 1 << 20,          /* bytes from which it pays to copy from pinned memory directly */
     SEVERAL_THREADS = 4 << 20, /* bytes from which several threads copy */
     ALIGNMENT = 256,
 };
@@ -45,7 +45,7 @@ static pinning **find_pinning(const void *memory)
     return where;
 }
 
-bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes)
+static bool pin_in_process(gt_cuda *cuda, void *memory, size_t bytes)
 {
     pthread_mutex_lock(&pinnings_mutex);
     pinning *p = *find_pinning(memory), *fresh = p ? NULL : malloc(sizeof *fresh);
@@ -63,7 +63,7 @@ bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes)
     return p != NULL;
 }
 
-void gt__cuda_unpin(gt_cuda *cuda, void *memory)
+static void unpin_in_process(gt_cuda *cuda, void *memory)
 {
     pthread_mutex_lock(&pinnings_mutex);
     pinning **where = find_pinning(memory), *p = *where;
@@ -73,6 +73,40 @@ void gt__cuda_unpin(gt_cuda *cuda, void *memory)
         free(p);
     }
     pthread_mutex_unlock(&pinnings_mutex);
+}
+
+bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes)
+{
+    gt_cuda_pin_range *grown = realloc(cuda->pins, (cuda->pin_count + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    cuda->pins = grown;
+    if (!pin_in_process(cuda, memory, bytes))
+        return false;
+    grown[cuda->pin_count++] = (gt_cuda_pin_range){.memory = memory, .bytes = bytes};
+    return true;
+}
+
+void gt__cuda_unpin(gt_cuda *cuda, void *memory)
+{
+    for (unsigned k = 0; k < cuda->pin_count; k++)
+        if (cuda->pins[k].memory == memory) {
+            cuda->pins[k] = cuda->pins[--cuda->pin_count];
+            unpin_in_process(cuda, memory);
+            return;
+        }
+}
+
+/* Whether this worker has pinned the memory. Another worker's pin does not count: it may end while a copy is queued here. */
+static bool is_pinned(const gt_cuda *cuda, const void *host, size_t bytes)
+{
+    const uint8_t *begin = host;
+    for (unsigned k = 0; bytes >= DIRECT && k < cuda->pin_count; k++) {
+        const gt_cuda_pin_range *pin = &cuda->pins[k];
+        if (begin >= pin->memory && bytes <= pin->bytes && (size_t)(begin - pin->memory) <= pin->bytes - bytes)
+            return true;
+    }
+    return false;
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------- */
@@ -86,6 +120,7 @@ void gt__cuda_transfer_close(gt_cuda *cuda)
 {
     if (cuda->ring)
         cuda->driver->host_free(cuda->ring);
+    free(cuda->pins);
 }
 
 void gt__cuda_transfer_report(const gt_cuda *cuda)
@@ -177,15 +212,6 @@ static size_t piece_size(size_t bytes)
 {
     size_t piece = (bytes / 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return piece < SMALLEST_PIECE ? SMALLEST_PIECE : piece > LARGEST_PIECE ? LARGEST_PIECE : piece;
-}
-
-static bool is_pinned(gt_cuda *cuda, const void *host, size_t bytes)
-{
-    unsigned type = 0;
-    return bytes >= DIRECT &&
-           cuda->driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                           (CUdeviceptr)(uintptr_t)host) == CUDA_SUCCESS &&
-           type == CU_MEMORYTYPE_HOST;
 }
 
 /* By the resident kernel if that takes it, else by the driver. */

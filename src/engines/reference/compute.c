@@ -561,6 +561,21 @@ gt_err gt__reference_matmul(const gt_call *call)
     return GT_OK;
 }
 
+/* out (..., M) = a (..., K) @ b (K, M) + bias (M) */
+gt_err gt__reference_linear(const gt_call *call)
+{
+    const gt_view *a = call->in[0], *b = call->in[1];
+    int64_t K = b->meta.shape[0], M = b->meta.shape[1];
+    for (int64_t flat = 0; flat < call->out->meta.numel; flat++) {
+        int64_t row = flat / M, column = flat % M;
+        double sum = gt__reference_real(call->in[2], column);
+        for (int64_t k = 0; k < K; k++)
+            sum += gt__reference_real(a, row * K + k) * gt__reference_real(b, k * M + column);
+        gt__reference_put_real(call->out, flat, sum);
+    }
+    return GT_OK;
+}
+
 /* ---- normalisation ------------------------------------------------------------------------------------------ */
 
 /* A line of n elements from `first` on. (x - mean) * scale is the normalised element h. */

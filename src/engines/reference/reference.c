@@ -251,6 +251,7 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call, gt_token *to
         [GT_FORM_SOFTMAX] = gt__reference_softmax,
         [GT_FORM_SOFTMAX_BACKWARD] = gt__reference_softmax_backward,
         [GT_FORM_MATMUL] = gt__reference_matmul,
+        [GT_FORM_LINEAR] = gt__reference_linear,
         [GT_FORM_ATTENTION] = gt__reference_attention,
         [GT_FORM_SPARSE] = gt__reference_sparse,
         [GT_FORM_FFT] = gt__reference_fft,

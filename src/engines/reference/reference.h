@@ -44,6 +44,7 @@ gt_err gt__reference_ternary(const gt_call *call);
 gt_err gt__reference_reduce(const gt_call *call);
 gt_err gt__reference_argreduce(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
+gt_err gt__reference_linear(const gt_call *call);
 gt_err gt__reference_sparse(const gt_call *call);
 gt_err gt__reference_layer_norm(const gt_call *call);
 

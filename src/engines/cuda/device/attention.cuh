@@ -22,6 +22,7 @@ struct gt_attention_params {
     /* For tensor cores, of q, k and v in elements: from row to row, from batch to batch, and after `inner` batches. */
     int64_t row[3], step[3], leap[3];
     int64_t inner;
+    const void *kept; /* delta: the result of attention */
 };
 
 /* A tile of B rows of `columns` elements in shared memory, each row one element longer so that columns are in different

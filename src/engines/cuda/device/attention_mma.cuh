@@ -41,7 +41,6 @@ GT_F uint32_t gt_pack(gt_f16, float low, float high)
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
-GT_F uint32_t gt_shared_address(const void *at) { return (uint32_t)__cvta_generic_to_shared(at); }
 template <bool TURNED> GT_F void gt_load_matrices(uint32_t m[4], const uint16_t *row)
 {
     if constexpr (TURNED)
@@ -55,21 +54,6 @@ template <bool TURNED> GT_F void gt_load_matrices(uint32_t m[4], const uint16_t 
                      : "r"(gt_shared_address(row))
                      : "memory");
 }
-/* Begin to copy SIZE bytes to shared memory, or to fill them with 0. */
-template <int SIZE> GT_F void gt_copy_begin(void *to, const void *from, bool inside)
-{
-    if constexpr (SIZE == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(gt_shared_address(to)), "l"(from),
-                     "r"(inside ? 16 : 0)
-                     : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(gt_shared_address(to)), "l"(from),
-                     "r"(inside ? SIZE : 0), "n"(SIZE)
-                     : "memory");
-}
-GT_F void gt_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/* Until all but the last LATER groups of this thread's copies are there. */
-template <int LATER> GT_F void gt_copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
 GT_F float gt_exp2_fast(float x)
 {
     float y;
@@ -86,9 +70,6 @@ template <class D> uint32_t gt_pack(D, float low, float high)
     return (uint32_t)D::store(low) | (uint32_t)D::store(high) << 16;
 }
 template <bool TURNED> void gt_load_matrices(uint32_t m[4], const uint16_t *row) { shim_load_matrices(m, row, TURNED); }
-template <int SIZE> void gt_copy_begin(void *to, const void *from, bool inside) { shim_copy_begin(to, from, SIZE, inside); }
-inline void gt_copy_commit() { shim_copy_commit(); }
-template <int LATER> void gt_copy_wait() { shim_copy_wait(LATER); }
 inline float gt_exp2_fast(float x) { return exp2f(x); }
 #endif
 
@@ -377,11 +358,46 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
                 }
             }
         } else {
+            if constexpr (K::KEEP) {
+#pragma unroll
+                for (int i = 0; i < 2 * MR; i++) {
+                    int query = row + g + 8 * i;
+                    if (t == 0 && query < sizes.queries)
+                        ((float *)p.moments)[2 * (batch * p.queries + query)] = most[i] * scale + gt_log2(sum[i]);
+                }
+            }
 #pragma unroll
             for (int m = 0; m < MR; m++)
                 gt_store_fragments<D, HD>((uint16_t *)p.out + batch * p.result, row + 16 * m, sizes.queries, result[m],
                                           1.0f / sum[2 * m], 1.0f / sum[2 * m + 1]);
         }
+    }
+}
+
+/* The second moment of each query, of the result that was kept: four lanes a query. */
+template <class K> GT_F void gt_attention_mma_delta(const gt_attention_params &p)
+{
+    typedef typename K::D0 D;
+    enum { HD = K::HD, PIECE = 8 };
+    int t = threadIdx.x % 4;
+    int64_t all = p.batches * p.queries;
+    for (int64_t first = (int64_t)blockIdx.x * (GT_MMA_THREADS / 4); first < all;
+         first += (int64_t)gridDim.x * (GT_MMA_THREADS / 4)) {
+        int64_t query = first + threadIdx.x / 4, inside = query < all ? query : all - 1;
+        const uint16_t *gradient = gt_batch_of(p, 0, p.q, inside / p.queries) + inside % p.queries * p.row[0] + HD;
+        const uint16_t *result = (const uint16_t *)p.kept + inside * HD;
+        float product = 0;
+#pragma unroll
+        for (int at = t * PIECE; at < HD; at += 4 * PIECE) {
+            gt_vector<uint16_t, PIECE> a = *(const gt_vector<uint16_t, PIECE> *)(gradient + at);
+            gt_vector<uint16_t, PIECE> b = *(const gt_vector<uint16_t, PIECE> *)(result + at);
+#pragma unroll
+            for (int j = 0; j < PIECE; j++)
+                product += D::load(a.at[j]) * D::load(b.at[j]);
+        }
+        product = gt_combine_quad<gt_attention_plus>(product);
+        if (t == 0 && query < all)
+            ((float *)p.moments)[2 * query + 1] = product;
     }
 }
 

@@ -585,4 +585,29 @@ template <class S> GT_F S gt_shuffle_xor(S value, int mask)
         out.word[k] = __shfl_xor_sync(0xffffffffu, in.word[k], mask, 32);
     return out.value;
 }
+
+/* ---- copies to shared memory that go on while the thread computes: cards from sm_80 on -------------------------- */
+
+#ifdef __CUDACC_RTC__
+GT_F uint32_t gt_shared_address(const void *at) { return (uint32_t)__cvta_generic_to_shared(at); }
+/* Begin to copy SIZE bytes to shared memory, or to fill them with 0. */
+template <int SIZE> GT_F void gt_copy_begin(void *to, const void *from, bool inside)
+{
+    if constexpr (SIZE == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(gt_shared_address(to)), "l"(from),
+                     "r"(inside ? 16 : 0)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(gt_shared_address(to)), "l"(from),
+                     "r"(inside ? SIZE : 0), "n"(SIZE)
+                     : "memory");
+}
+GT_F void gt_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/* Until all but the last LATER groups of this thread's copies are there. */
+template <int LATER> GT_F void gt_copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
+#else
+template <int SIZE> void gt_copy_begin(void *to, const void *from, bool inside) { shim_copy_begin(to, from, SIZE, inside); }
+inline void gt_copy_commit() { shim_copy_commit(); }
+template <int LATER> void gt_copy_wait() { shim_copy_wait(LATER); }
+#endif
 )cuda"

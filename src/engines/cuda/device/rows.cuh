@@ -243,124 +243,206 @@ template <class K> GT_F void gt_log_softmax_sparse_backward(const gt_rows_params
     }
 }
 
-/* Vectors of a line that a thread reads before it uses the first of them. */
-template <class K, class D> struct gt_batch {
+/* This thread's vectors of a line, in shared memory as they are in memory: those at element threadIdx.x * V and every STEP further.
+ * They come in groups, of which up to DEPTH are on their way while the thread computes. No other thread reads them, so no
+ * thread waits for another. */
+template <class K, class D> struct gt_kept_line {
     typedef typename K::T T;
     typedef typename D::raw raw;
-    enum { V = K::V, COUNT = 16 / V < 4 ? 16 / V < 1 ? 1 : 16 / V : 4, STEP = K::WIDTH * V };
-    gt_vector<raw, V> vector[COUNT];
-    GT_F void load(const raw *line, int64_t first, int64_t n)
+    enum { V = K::V, STEP = K::WIDTH * V, GROUP = 2, DEPTH = 4 };
+    raw *kept;
+    int64_t n;
+    int groups;
+
+    GT_F void open(raw *room, int64_t size)
+    {
+        kept = room;
+        n = size;
+        groups = (int)((n - (int64_t)threadIdx.x * V + GROUP * STEP - 1) / (GROUP * STEP));
+        groups = groups < 0 ? 0 : groups;
+    }
+    GT_F int64_t element(int group, int u) const { return (int64_t)(group * GROUP + u) * STEP + threadIdx.x * V; }
+    GT_F bool has(int group, int u) const { return element(group, u) < n; }
+    /* Begin to copy a group, if the line has it; `line` is NULL: there is no such line. */
+    GT_F void copy(const raw *line, int group) const
     {
 #pragma unroll
-        for (int u = 0; u < COUNT; u++)
-            if (first + u * STEP < n)
-                vector[u] = *(const gt_vector<raw, V> *)(line + first + u * STEP);
+        for (int u = 0; u < GROUP; u++) {
+            int64_t at = element(group, u);
+            if (!line || at >= n)
+                continue;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+            if constexpr (V * sizeof(raw) % 16 == 0) {
+#pragma unroll
+                for (int piece = 0; piece < (int)(V * sizeof(raw) / 16); piece++)
+                    gt_copy_begin<16>((char *)(kept + at) + 16 * piece, (const char *)(line + at) + 16 * piece, true);
+                continue;
+            }
+#endif
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                kept[at + j] = line[at + j];
+        }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+        gt_copy_commit();
+#endif
     }
-    GT_F void get(int u, T *to) const
+    GT_F void begin(const raw *line) const
     {
+#pragma unroll
+        for (int group = 0; group < DEPTH; group++)
+            copy(line, group);
+    }
+    /* A group is there; the DEPTH - 1 after it may be on their way. */
+    GT_F void wait() const
+    {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+        gt_copy_wait<DEPTH - 1>();
+#endif
+    }
+    GT_F void get(int group, int u, T *to) const
+    {
+        gt_vector<raw, V> v = *(const gt_vector<raw, V> *)(kept + element(group, u));
 #pragma unroll
         for (int j = 0; j < V; j++)
-            to[j] = gt_convert<T>::from(D::load(vector[u].at[j]));
+            to[j] = gt_convert<T>::from(D::load(v.at[j]));
+    }
+    /* The place of a group is free: the next line's first groups begin to come. After all groups of a line, `end`. */
+    GT_F void free(const raw *next, int group) const
+    {
+        if (group < DEPTH)
+            copy(next, group);
+    }
+    GT_F void end() const
+    {
+        for (int group = groups; group < DEPTH; group++)
+            copy(nullptr, group);
     }
 };
 
-/* The vectors of a batch that begins at element `first` of a line. */
-#define GT_EACH_OF_BATCH(batch, first, n, u)                                                                          _Pragma("unroll") for (int u = 0; u < batch.COUNT; u++) if (first + u * batch.STEP < n)
-
-/* The maximum so far, and the sum of exponentials relative to it, for V more elements. */
-template <int V, class T> GT_F void gt_softmax_more(T *most, T *sum, const T *x)
+/* The maximum so far, and the sum of exponentials relative to it, for COUNT more elements. */
+template <int COUNT, class T> GT_F void gt_softmax_more(T *most, T *sum, const T *x)
 {
     T largest = *most;
 #pragma unroll
-    for (int j = 0; j < V; j++)
+    for (int j = 0; j < COUNT; j++)
         largest = gt_maximum<T>(largest, x[j]);
     T base = largest == gt_traits<T>::least() ? (T)0 : largest;
     if (largest != *most)
         *sum *= gt_exp(*most - base);
 #pragma unroll
-    for (int j = 0; j < V; j++)
+    for (int j = 0; j < COUNT; j++)
         *sum += gt_exp(x[j] - base);
     *most = largest;
 }
 
-/* Lines in shared memory, by whole blocks. The next line's first vectors are on their way while a line is finished. */
+/* Lines in shared memory, by whole blocks. The next line begins to come while a line is stored. */
 template <class K> GT_F void gt_softmax_long(const gt_rows_params &p)
 {
     typedef typename K::T T;
-    typedef gt_batch<K, typename K::D0> batch;
-    GT_DYNAMIC_SHARED(T, kept);
-    const typename K::D0::raw *in = (const typename K::D0::raw *)p.in[0];
-    const int64_t begin = (int64_t)threadIdx.x * K::V;
-    batch x;
-    x.load(in + blockIdx.x * p.n, begin, blockIdx.x < p.lines ? p.n : 0);
+    typedef typename K::D0::raw raw;
+    typedef gt_kept_line<K, typename K::D0> kept_line;
+    GT_DYNAMIC_SHARED(raw, room);
+    kept_line x;
+    x.open(room, p.n);
+    x.begin(blockIdx.x < p.lines ? (const raw *)p.in[0] + blockIdx.x * p.n : nullptr);
     for (int64_t line = blockIdx.x; line < p.lines; line += gridDim.x) {
+        const raw *from = (const raw *)p.in[0] + line * p.n;
+        const raw *next = line + gridDim.x < p.lines ? from + gridDim.x * p.n : nullptr;
         T most = gt_traits<T>::least(), sum = 0;
-        for (int64_t first = begin; first < p.n; first += batch::COUNT * batch::STEP) {
-            GT_EACH_OF_BATCH(x, first, p.n, u)
-            {
-                gt_vector<T, K::V> y;
-                x.get(u, y.at);
-                gt_softmax_more<K::V, T>(&most, &sum, y.at);
-                *(gt_vector<T, K::V> *)(kept + first + u * batch::STEP) = y;
+        for (int group = 0; group < x.groups; group++) {
+            T some[kept_line::GROUP * K::V];
+            x.wait();
+#pragma unroll
+            for (int u = 0; u < kept_line::GROUP; u++) {
+                if (x.has(group, u))
+                    x.get(group, u, some + u * K::V);
+                else {
+#pragma unroll
+                    for (int j = 0; j < K::V; j++)
+                        some[u * K::V + j] = gt_traits<T>::least();
+                }
             }
-            x.load(in + line * p.n, first + batch::COUNT * batch::STEP, p.n);
+            x.copy(from, group + kept_line::DEPTH);
+            gt_softmax_more<kept_line::GROUP * K::V, T>(&most, &sum, some);
         }
-        if (line + gridDim.x < p.lines)
-            x.load(in + (line + gridDim.x) * p.n, begin, p.n);
         T total = gt_combine<gt_larger, K::WIDTH, T>(most, gt_traits<T>::least());
         sum = gt_sum_threads<K::WIDTH, T>(sum == 0 ? (T)0 : sum * gt_exp(most - total));
         T scale = K::LOGARITHM ? gt_log(sum) : (T)1 / sum;
-        for (int64_t first = begin; first < p.n; first += batch::STEP) {
-            gt_vector<T, K::V> y = *(const gt_vector<T, K::V> *)(kept + first);
+        for (int group = 0; group < x.groups; group++) {
 #pragma unroll
-            for (int j = 0; j < K::V; j++)
-                y.at[j] = K::LOGARITHM ? y.at[j] - total - scale : gt_exp(y.at[j] - total) * scale;
-            gt_store_vector<K>(p, line, first, y.at);
+            for (int u = 0; u < kept_line::GROUP; u++)
+                if (x.has(group, u)) {
+                    T y[K::V];
+                    x.get(group, u, y);
+#pragma unroll
+                    for (int j = 0; j < K::V; j++)
+                        y[j] = K::LOGARITHM ? y[j] - total - scale : gt_exp(y[j] - total) * scale;
+                    gt_store_vector<K>(p, line, x.element(group, u), y);
+                }
+            x.free(next, group);
         }
+        x.end();
     }
 }
 
-/* Of log_softmax, where the sum is one of g alone: g is kept, and y comes after the sum. */
+/* Of log_softmax, where the sum is one of g alone: g is kept, and y is read a group ahead. */
 template <class K> GT_F void gt_softmax_backward_long(const gt_rows_params &p)
 {
     typedef typename K::T T;
-    typedef gt_batch<K, typename K::D0> batch;
-    typedef gt_batch<K, typename K::D1> batch_y;
-    GT_DYNAMIC_SHARED(T, kept);
-    const int64_t begin = (int64_t)threadIdx.x * K::V;
+    typedef typename K::D0::raw raw;
+    typedef typename K::D1 D1;
+    typedef gt_kept_line<K, typename K::D0> kept_line;
+    typedef gt_vector<typename D1::raw, K::V> vector_y;
+    GT_DYNAMIC_SHARED(raw, room);
+    kept_line g;
+    g.open(room, p.n);
+    g.begin(blockIdx.x < p.lines ? (const raw *)p.in[0] + blockIdx.x * p.n : nullptr);
     for (int64_t line = blockIdx.x; line < p.lines; line += gridDim.x) {
-        const typename K::D0::raw *from_g = (const typename K::D0::raw *)p.in[0] + line * p.n;
-        const typename K::D1::raw *from_y = (const typename K::D1::raw *)p.in[1] + line * p.n;
-        batch g;
-        batch_y y;
+        const raw *from = (const raw *)p.in[0] + line * p.n;
+        const raw *next = line + gridDim.x < p.lines ? from + gridDim.x * p.n : nullptr;
+        const typename D1::raw *from_y = (const typename D1::raw *)p.in[1] + line * p.n;
+        vector_y y[kept_line::GROUP], ahead[kept_line::GROUP];
         T sum = 0;
-        for (int64_t first = begin; first < p.n; first += batch::COUNT * batch::STEP) {
-            g.load(from_g, first, p.n);
-            GT_EACH_OF_BATCH(g, first, p.n, u)
-            {
-                gt_vector<T, K::V> a;
-                g.get(u, a.at);
+        for (int group = 0; group < g.groups; group++) {
+            g.wait();
 #pragma unroll
-                for (int j = 0; j < K::V; j++)
-                    sum += a.at[j];
-                *(gt_vector<T, K::V> *)(kept + first + u * batch::STEP) = a;
-            }
+            for (int u = 0; u < kept_line::GROUP; u++)
+                if (g.has(group, u)) {
+                    T a[K::V];
+                    g.get(group, u, a);
+#pragma unroll
+                    for (int j = 0; j < K::V; j++)
+                        sum += a[j];
+                }
+            g.copy(from, group + kept_line::DEPTH);
         }
-        y.load(from_y, begin, p.n);
+#pragma unroll
+        for (int u = 0; u < kept_line::GROUP; u++)
+            if (g.has(0, u))
+                y[u] = *(const vector_y *)(from_y + g.element(0, u));
         sum = gt_sum_threads<K::WIDTH, T>(sum);
-        for (int64_t first = begin; first < p.n; first += batch_y::COUNT * batch_y::STEP) {
-            GT_EACH_OF_BATCH(y, first, p.n, u)
-            {
-                T b[K::V];
-                gt_vector<T, K::V> a = *(const gt_vector<T, K::V> *)(kept + first + u * batch_y::STEP);
-                y.get(u, b);
+        for (int group = 0; group < g.groups; group++) {
 #pragma unroll
-                for (int j = 0; j < K::V; j++)
-                    a.at[j] -= gt_exp(b[j]) * sum;
-                gt_store_vector<K>(p, line, first + u * batch_y::STEP, a.at);
-            }
-            y.load(from_y, first + batch_y::COUNT * batch_y::STEP, p.n);
+            for (int u = 0; u < kept_line::GROUP; u++)
+                if (g.has(group + 1, u))
+                    ahead[u] = *(const vector_y *)(from_y + g.element(group + 1, u));
+#pragma unroll
+            for (int u = 0; u < kept_line::GROUP; u++)
+                if (g.has(group, u)) {
+                    T a[K::V];
+                    g.get(group, u, a);
+#pragma unroll
+                    for (int j = 0; j < K::V; j++)
+                        a[j] -= gt_exp(gt_convert<T>::from(D1::load(y[u].at[j]))) * sum;
+                    gt_store_vector<K>(p, line, g.element(group, u), a);
+                }
+            g.free(next, group);
+#pragma unroll
+            for (int u = 0; u < kept_line::GROUP; u++)
+                y[u] = ahead[u];
         }
+        g.end();
     }
 }
 

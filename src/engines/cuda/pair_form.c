@@ -1,0 +1,119 @@
+/*
+ * pair_form.c: attention and its gradients in one plan. The gradients need the logarithm of each query's sum of exponentials, and the
+ * product of its gradient with its result. Where the plan has both steps, the first keeps the logarithms and its result lives
+ * on, so that the second need not compute attention again. Read chain.h first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/attention.h"
+#include "engines/cuda/chain.h"
+
+static bool same_view(const gt_view *a, const gt_view *b)
+{
+    bool same = a->meta.rank == b->meta.rank && a->meta.dtype == b->meta.dtype;
+    for (unsigned axis = 0; same && axis < a->meta.rank; axis++)
+        same = a->meta.shape[axis] == b->meta.shape[axis] &&
+               (a->meta.shape[axis] == 1 || a->stride[axis] == b->stride[axis]);
+    return same;
+}
+
+/* Both are read as the same elements. */
+static bool same_operand(const gt_plan *plan, uint32_t a, uint32_t b)
+{
+    if (a == GT_PLAN_LITERAL || b == GT_PLAN_LITERAL)
+        return false;
+    const gt_plan_value *first = &plan->values[a], *second = &plan->values[b];
+    return first->buffer == second->buffer && first->offset == second->offset &&
+           same_view(&first->view, &second->view);
+}
+
+static uint32_t buffer_of(const gt_plan *plan, uint32_t value)
+{
+    return plan->values[value].buffer;
+}
+
+/* A step after `from` and before `to` writes into the buffer in place. */
+static bool is_overwritten(const gt_plan *plan, uint32_t buffer, uint32_t from, uint32_t to)
+{
+    for (uint32_t k = from + 1; k < to; k++)
+        if (plan->steps[k].kind == GT_STEP_IN_PLACE && buffer_of(plan, plan->steps[k].result) == buffer)
+            return true;
+    return false;
+}
+
+/* The step that put queries and gradients side by side for the step `backward`; itself: there is none. */
+static uint32_t find_cat(const gt_plan *plan, uint32_t backward)
+{
+    uint32_t packed = plan->steps[backward].operand[0];
+    for (uint32_t k = backward; k-- > 0;) {
+        const gt_plan_step *step = &plan->steps[k];
+        if (step->kind == GT_STEP_VIEW || buffer_of(plan, step->result) != buffer_of(plan, packed))
+            continue;
+        bool fits = step->op == GT_OP_cat && step->kind == GT_STEP_RUN && step->operands == 2 &&
+                    same_operand(plan, step->result, packed) &&
+                    step->record->ins.imm[0].i == plan->values[packed].view.meta.rank - 1;
+        return fits ? k : backward;
+    }
+    return backward;
+}
+
+/* The step whose gradients the step `backward` computes; itself: there is none. */
+static uint32_t find_forward(const gt_plan *plan, uint32_t backward)
+{
+    const gt_plan_step *step = &plan->steps[backward];
+    uint32_t cat = find_cat(plan, backward);
+    for (uint32_t k = cat; cat < backward && k-- > 0;) {
+        const gt_plan_step *before = &plan->steps[k];
+        if (before->op != GT_OP_attention || before->kind != GT_STEP_RUN ||
+            !same_operand(plan, before->operand[0], plan->steps[cat].operand[0]) ||
+            !same_operand(plan, before->operand[1], step->operand[1]) ||
+            !same_operand(plan, before->operand[2], step->operand[2]))
+            continue;
+        bool changed = is_overwritten(plan, buffer_of(plan, before->result), k, backward);
+        for (unsigned operand = 0; operand < 3; operand++)
+            changed |= is_overwritten(plan, buffer_of(plan, before->operand[operand]), k, backward);
+        return changed ? backward : k;
+    }
+    return backward;
+}
+
+bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pair)
+{
+    const gt_plan_step *step = &plan->steps[backward];
+    if (step->op != GT_OP_attention_backward || step->kind != GT_STEP_RUN || step->operand[0] == GT_PLAN_LITERAL)
+        return false;
+    uint32_t forward = find_forward(plan, backward);
+    if (forward == backward || !plan->values[plan->steps[forward].result].view.contiguous)
+        return false;
+    const gt_meta *result = &plan->values[plan->steps[forward].result].view.meta;
+    int64_t queries = result->numel / result->shape[result->rank - 1];
+    *pair = (gt_cuda_pair){.forward = forward, .backward = backward, .bytes = (size_t)queries * 2 * sizeof(float)};
+    return true;
+}
+
+void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair)
+{
+    gt_plan_buffer *kept = &plan->buffers[buffer_of(plan, plan->steps[pair->forward].result)];
+    if (kept->last_use < pair->backward) /* GT_PLAN_LIVES is the largest number */
+        kept->last_use = pair->backward;
+}
+
+bool gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
+                          gt_view *in, const gt_view **views, gt_call *call)
+{
+    const gt_instruction *forward = &plan->steps[pair->forward].record->ins,
+                         *backward = &plan->steps[pair->backward].record->ins;
+    if (memcmp(forward->imm, backward->imm, sizeof forward->imm) != 0)
+        return false;
+    in[3] = (gt_view){.data = (void *)(uintptr_t)pair->moments, .contiguous = true};
+    in[3].meta.dtype = GT_FLOAT32;
+    views[3] = &in[3];
+    call->operands = 4;
+    if (step == pair->backward) {
+        in[4] = gt__plan_view(plan, plan->steps[pair->forward].result, buffer);
+        views[4] = &in[4];
+        call->operands = 5;
+    }
+    return true;
+}
