@@ -6,6 +6,7 @@
 enum {
     PAST = 1 << 15,
     INDEX_BITS = 13,
+    MANY_RUNS = 6,          /* between two separators, of a period that becomes one path instead */
     UNROLLED = 64,          /* records of a path that is made of a short period, at most */
     UNROLLED_WORK = 1 << 15 /* and elements that it touches: more would keep the worker waiting */
 };
@@ -71,13 +72,18 @@ static uint64_t enough(const gt_detector *d)
     return length * (d->threshold - 1);
 }
 
-/* Most of the last period was sent as paths already: making one of them all would only keep the worker waiting. */
+/* Most of the last period was sent as a few paths already: making one of them all would only keep the worker waiting. Many, as
+ * those of a model's layers, are worth one path: a device may replay it at once, and what is between them becomes part of it. */
 static bool runs_in_paths(const gt_detector *d)
 {
-    uint32_t count = 0;
-    for (uint32_t k = 1; k <= d->period; k++)
-        count += past(d, d->position - k)->run != 0;
-    return count > d->period * 3 / 4;
+    uint32_t inside = 0, runs = 0, separators = 0;
+    for (uint32_t k = 1; k <= d->period; k++) {
+        const struct gt_past *record = past(d, d->position - k);
+        inside += record->run != 0;
+        runs += record->run && record->run != GT_WITHIN_RUN;
+        separators += record->separated;
+    }
+    return inside > d->period * 3 / 4 && runs < MANY_RUNS * (separators + 1);
 }
 
 bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run)

@@ -163,6 +163,36 @@ for k in range(40):
 """
 
 
+LAYERS = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+model = nn.Sequential(*(Block() for _ in range(12)), nn.Linear(16, 4))
+optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+x, y = gt.randn(8, 16), gt.randint(0, 4, (8,))
+runs = []
+for k in range(40):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if k >= 20:
+        keep(loss)
+        runs.append(next(iter(gt.debug.get_worker_stats().values()))["hotpath"]["runs"])
+steps = [b - a for a, b in zip(runs, runs[1:])]
+assert not runs[-1] or steps[-10:] == [1] * 10, steps
+"""
+
+
+def test_a_step_of_equal_layers_becomes_one_path():
+    """The layers are loops themselves, and found first."""
+    check(LAYERS, least=0.5, exact=False, GT_HOTPATH_MIN_SEQ="5")
+
+
+
 @pytest.mark.parametrize("program", [ELEMENTWISE, CARRIED, CHANGING_LITERALS, DROPOUT, KEPT, DETOURS, ALTERNATING, SMALLER_BATCH, IN_PLACE,
                                      SHARED, BOOLS, SYNCED],
                          ids=["elementwise", "carried", "literals", "dropout", "kept", "detours", "alternating", "smaller_batch", "in_place",
