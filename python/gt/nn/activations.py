@@ -55,7 +55,7 @@ class ReLU(Activation):
         try:
             return input.relu_() if self.inplace else input.relu()
         except AttributeError:
-            F.refuse_input('relu', input)
+            F._refuse_input('relu', input)
 
 
 class Sigmoid(Activation):
@@ -65,7 +65,7 @@ class Sigmoid(Activation):
         try:
             return input.sigmoid()
         except AttributeError:
-            F.refuse_input('sigmoid', input)
+            F._refuse_input('sigmoid', input)
 
 
 class Tanh(Activation):
@@ -75,7 +75,7 @@ class Tanh(Activation):
         try:
             return input.tanh()
         except AttributeError:
-            F.refuse_input('tanh', input)
+            F._refuse_input('tanh', input)
 
 
 class Threshold(Activation):

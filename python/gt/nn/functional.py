@@ -47,7 +47,7 @@ def _stored(input, result, inplace):
 # ---- activations ---------------------------------------------------------------------------------------------
 
 
-def refuse_input(name, input):
+def _refuse_input(name, input):
     """Raise for an input that has no such method: a TypeError, as PyTorch does, unless it is a tensor."""
     if isinstance(input, gt.Tensor):
         raise  # noqa: PLE0704  (the AttributeError that is being handled)
@@ -59,7 +59,7 @@ def sigmoid(input):
     try:
         return input.sigmoid()
     except AttributeError:
-        refuse_input('sigmoid', input)
+        _refuse_input('sigmoid', input)
 
 
 def tanh(input):
@@ -67,7 +67,7 @@ def tanh(input):
     try:
         return input.tanh()
     except AttributeError:
-        refuse_input('tanh', input)
+        _refuse_input('tanh', input)
 
 
 def relu(input, inplace=False):
@@ -75,7 +75,7 @@ def relu(input, inplace=False):
     try:
         return input.relu_() if inplace else input.relu()
     except AttributeError:
-        refuse_input('relu', input)
+        _refuse_input('relu', input)
 
 
 def relu6(input, inplace=False):
@@ -83,7 +83,7 @@ def relu6(input, inplace=False):
     try:
         return input.relu6_() if inplace else input.relu6()
     except AttributeError:
-        refuse_input('hardtanh', input)
+        _refuse_input('hardtanh', input)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
@@ -91,7 +91,7 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
     try:
         return input.leaky_relu_(negative_slope) if inplace else input.leaky_relu(negative_slope)
     except AttributeError:
-        refuse_input('leaky_relu', input)
+        _refuse_input('leaky_relu', input)
 
 
 def prelu(input, weight):
@@ -116,7 +116,7 @@ def elu(input, alpha=1.0, inplace=False):
     try:
         return input.elu_(alpha) if inplace else input.elu(alpha)
     except AttributeError:
-        refuse_input('elu', input)
+        _refuse_input('elu', input)
 
 
 def celu(input, alpha=1.0, inplace=False):
@@ -124,7 +124,7 @@ def celu(input, alpha=1.0, inplace=False):
     try:
         return input.celu_(alpha) if inplace else input.celu(alpha)
     except AttributeError:
-        refuse_input('celu', input)
+        _refuse_input('celu', input)
 
 
 def selu(input, inplace=False):
@@ -132,7 +132,7 @@ def selu(input, inplace=False):
     try:
         return input.selu_() if inplace else input.selu()
     except AttributeError:
-        refuse_input('selu', input)
+        _refuse_input('selu', input)
 
 
 def gelu(input, approximate='none'):
@@ -142,7 +142,7 @@ def gelu(input, approximate='none'):
     try:
         return input.gelu() if approximate == 'none' else input.gelu_tanh()
     except AttributeError:
-        refuse_input('gelu', input)
+        _refuse_input('gelu', input)
 
 
 def silu(input, inplace=False):
@@ -152,7 +152,7 @@ def silu(input, inplace=False):
             return _stored(input, input * input.sigmoid(), inplace)
         return input.silu_() if inplace else input.silu()
     except AttributeError:
-        refuse_input('silu', input)
+        _refuse_input('silu', input)
 
 
 def mish(input, inplace=False):
@@ -373,7 +373,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
     if not training or p == 0:
         return input
     if not isinstance(input, gt.Tensor):
-        refuse_input('dropout', input)
+        _refuse_input('dropout', input)
     kept = gt.rand(input.shape) >= p
     return _stored(input, input * kept * (1 / (1 - p) if p < 1 else 0.0), inplace)
 
