@@ -230,11 +230,19 @@ static bool send_run(gt_client *client, gt_template *template)
     return true;
 }
 
+/* Tensors alive now, after the first `fitted` records of a template, less those that were when it was learned. May wrap. */
+static uint32_t more_alive(const gt_client *client, const gt_template *template, uint32_t fitted)
+{
+    return fitted ? (uint32_t)client->live - (template->live[fitted - 1] + 1) : 0;
+}
+
 /* The detector goes on while records are held back: a path may be part of a longer one. What it finds with them it finds
  * again with the next record. */
-static void see_run(gt_hotpath *hot, const gt_template *template)
+static void see_run(const gt_client *client, const gt_template *template)
 {
+    gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
+    uint32_t more = more_alive(client, template, template->count);
     if (hot->recording.region)
         gt__region_skip(hot, template->count, false);
     if (!hot->automatic || hot->recording.region)
@@ -243,16 +251,18 @@ static void see_run(gt_hotpath *hot, const gt_template *template)
         return;
     bool told = detector->told;
     for (uint32_t k = 0; k < template->count; k++)
-        told &= !gt__detector_see(detector, template->canonical[k], template->live[k], 0,
+        told &= !gt__detector_see(detector, template->canonical[k], template->live[k] + more, 0,
                                   k ? GT_WITHIN_RUN : template->serial);
     detector->told &= told;
     gt__detector_rest(detector, template->serial, template->count);
 }
 
 /* The same for staged records that were not a path. */
-static void see_staged(gt_hotpath *hot, const gt_template *template, uint32_t fitted)
+static void see_staged(const gt_client *client, const gt_template *template, uint32_t fitted)
 {
+    gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
+    uint32_t more = more_alive(client, template, fitted);
     bool told = detector->told;
     if (hot->recording.region)
         gt__region_skip(hot, fitted, true);
@@ -264,7 +274,7 @@ static void see_staged(gt_hotpath *hot, const gt_template *template, uint32_t fi
             break; /* the last one */
         gt_canonical canonical = k < fitted ? template->canonical[k] : gt__canonical(record);
         if (!gt__detector_follow_record(detector, canonical.shape))
-            told &= !gt__detector_see(detector, canonical, template->live[k], 0, 0);
+            told &= !gt__detector_see(detector, canonical, template->live[k] + more, 0, 0);
     }
     detector->told &= told;
 }
@@ -273,7 +283,7 @@ static void see_staged(gt_hotpath *hot, const gt_template *template, uint32_t fi
 static void give_up(gt_client *client, uint32_t fitted)
 {
     gt_hotpath *hot = client->hotpath;
-    see_staged(hot, hot->holding, fitted);
+    see_staged(client, hot->holding, fitted);
     hot->work = (int64_t)hot->holding->work;
     close_stage(client);
     hot->drained = 0;
@@ -347,7 +357,7 @@ static void finish(gt_client *client)
         return;
     }
     count_hit(hot, template);
-    see_run(hot, template);
+    see_run(client, template);
     hot->ended = template;
     if (template->follower && !template->follower->align && !template->follower->at_leave)
         open_stage(client, template->follower, 0);
