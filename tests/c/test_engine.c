@@ -381,7 +381,10 @@ static void batch_norm_case(gt_opcode op, const tensor *a)
     operation o = op == GT_OP_batch_moments ? operation_new(op, 1, a, NULL, NULL)
                   : forward                 ? operation_new(op, 3, a, &moments, &affine)
                                             : operation_new(op, 3, &gradient, a, &moments);
-    o.ins.imm[0].i = forward ? of_x : op == GT_OP_batch_norm_backward && of_x ? meta->numel / meta->shape[1] : 0;
+    o.ins.imm[0].i = forward ? of_x
+                     : op == GT_OP_batch_norm_backward && of_x
+                         ? meta->numel / (meta->shape[1] ? meta->shape[1] : 1)
+                         : 0;
     o.ins.imm[1].f = 0.1;
     o.terms = (double)meta->numel + 64;
     run_case(&o);
