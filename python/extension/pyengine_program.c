@@ -4,9 +4,9 @@
  * The class's method `compile` gets the steps of a plan and returns parts: neighbouring steps that one function runs. The
  * package describes plans and parts to it (gt.engines._compile). All other steps run one by one.
  *
- * A part's function reads all its operands before it writes a result: values of the plan may share memory. A part runs step
- * by step if an immediate is another one than when it was compiled. If its function fails, it is not called again, and the
- * steps run one by one too: what is wrong then shows where it happens.
+ * A part's function returns its results, which are stored when it has read all its operands: values of the plan may share
+ * memory. A part runs step by step if an immediate is another one than when it was compiled. If its function fails, it is not
+ * called again, and the steps run one by one too: what is wrong then shows where it happens.
  */
 #include "pyengine.h"
 
@@ -97,6 +97,8 @@ static PyObject *describe_step(const gt_plan *plan, const gt_plan_step *step, vo
                          attributes);
 }
 
+static char no_address; /* of buffers, in descriptions */
+
 /* A list, or NULL: exception. */
 static PyObject *describe_steps(const gt_plan *plan, unsigned most_operands)
 {
@@ -105,7 +107,7 @@ static PyObject *describe_steps(const gt_plan *plan, unsigned most_operands)
     void **buffer = calloc(plan->buffer_count + 1, sizeof *buffer);
     PyObject *list = in && views && buffer ? PyList_New(plan->step_count) : PyErr_NoMemory();
     for (uint32_t k = 0; list && k < plan->buffer_count; k++)
-        buffer[k] = list; /* any address: descriptions have none */
+        buffer[k] = &no_address;
     for (unsigned k = 0; list && k < plan->step_count; k++) {
         PyObject *step = describe_step(plan, &plan->steps[k], buffer, in, views);
         if (!step)
@@ -325,33 +327,62 @@ static bool end_views(PyObject *views)
     return kept;
 }
 
-/* False: its steps have to run one by one. */
-static bool run_part(gt_py_engine *e, const gt_program *program, part *p, void *const *buffer)
+/* Copy a part's results into the views of its writes; `results` has one for each. */
+static gt_err store_results(const gt_py_engine *e, PyObject *writes, PyObject *results)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes); k++) {
+        PyObject *stored = PyObject_CallFunctionObjArgs(e->store, PyTuple_GET_ITEM(writes, k),
+                                                        PySequence_Fast_GET_ITEM(results, k), NULL);
+        if (!stored)
+            return gt__py_engine_fail("");
+        Py_DECREF(stored);
+    }
+    return GT_OK;
+}
+
+/* What a part's function returns, a list or tuple of the right length. NULL: it failed, and the error's text is set. */
+static PyObject *compute_part(const gt_plan *plan, const part *p, PyObject *reads)
+{
+    PyObject *numbers = reads ? numbers_of(plan, p) : NULL;
+    PyObject *returned = numbers ? PyObject_CallFunctionObjArgs(p->function, reads, numbers, NULL) : NULL;
+    PyObject *results =
+        returned ? PySequence_Fast(returned, "the function of a part must return its results") : NULL;
+    Py_XDECREF(numbers);
+    Py_XDECREF(returned);
+    if (results && PySequence_Fast_GET_SIZE(results) != (Py_ssize_t)p->writes) {
+        PyErr_Format(PyExc_ValueError, "the function of a part returned %zd results instead of %u",
+                     PySequence_Fast_GET_SIZE(results), p->writes);
+        Py_CLEAR(results);
+    }
+    if (!results)
+        gt__py_engine_fail("");
+    return results;
+}
+
+/* *ran: false if its steps have to run one by one: nothing has been written then. */
+static gt_err run_part(gt_py_engine *e, const gt_program *program, part *p, void *const *buffer, bool *ran)
 {
     const gt_plan *plan = program->plan;
+    *ran = false;
     for (unsigned k = p->first; k < p->first + p->count; k++)
         if (memcmp(program->imms[k], plan->steps[k].record->ins.imm, sizeof program->imms[k]) != 0)
-            return false;
+            return GT_OK;
     PyEval_RestoreThread(e->thread);
     PyObject *writes = views_of(e, plan, p->values, p->writes, buffer, true);
     PyObject *reads = writes ? views_of(e, plan, p->values + p->writes, p->reads, buffer, false) : NULL;
-    PyObject *numbers = reads ? numbers_of(plan, p) : NULL;
-    PyObject *done = numbers ? PyObject_CallFunctionObjArgs(p->function, writes, reads, numbers, NULL) : NULL;
-    bool failed = !done;
-    if (failed)
-        gt__py_engine_fail("");
-    Py_XDECREF(done);
-    Py_XDECREF(numbers);
+    PyObject *results = compute_part(plan, p, reads);
+    gt_err err = results ? store_results(e, writes, results) : GT_OK;
+    *ran = results != NULL;
+    Py_XDECREF(results);
     bool kept = end_views(reads);
     kept |= end_views(writes);
-    if (failed || kept) {
+    if (!*ran || kept) {
         gt__log_error("backend %s: a part of %u steps runs step by step from now on: %s", e->engine.ops->name,
-                      p->count,
-                      failed ? gt_error_text() : "its function keeps an array of its operands or results");
+                      p->count, *ran ? "its function keeps an array of its operands or results" : gt_error_text());
         Py_CLEAR(p->function);
     }
     PyEval_SaveThread();
-    return !failed;
+    return err;
 }
 
 static gt_err run_steps(gt_py_engine *e, const gt_program *program, void *const *buffer, unsigned begin,
@@ -386,7 +417,11 @@ gt_err gt__py_program_run(gt_engine *engine, gt_program *program, void *const *b
         if (p->first > at)
             GT_TRY(run_steps(e, program, buffer, at, p->first, step));
         at = p->first + p->count;
-        if (!p->function || !run_part(e, program, p, buffer))
+        bool ran = false;
+        *step = p->first;
+        if (p->function)
+            GT_TRY(run_part(e, program, p, buffer, &ran));
+        if (!ran)
             GT_TRY(run_steps(e, program, buffer, p->first, at, step));
     }
     return run_steps(e, program, buffer, at, program->plan->step_count, step);

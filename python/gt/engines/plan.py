@@ -63,15 +63,15 @@ class Part:
         first, count: which steps.
         writes: values of these steps that are used after them, each the result of a step that is not a view.
         reads: values that these steps read and other steps make.
-        function: `function(writes, reads, numbers)` gets views of the values, and the numbers of the steps in order. It must
-            read everything before it writes anything: values may share memory.
+        function: `function(reads, numbers)` gets views of the values that are read, and the numbers of the steps in order. It
+            returns the results, one for each of `writes`, which `Engine.store` copies into place afterwards.
     """
 
     first: int
     count: int
     writes: tuple
     reads: tuple
-    function: Callable[[tuple, tuple, tuple], Any]
+    function: Callable[[tuple, tuple], Any]
 
 
 def ends_of_parts(steps, wanted, shortest=2):
