@@ -82,8 +82,8 @@ static PyObject *function_vectorcall(PyObject *object, gt_py_args args, size_t n
 /* gt.add(1, 2) is a tensor, as in PyTorch. */
 static bool takes_numbers(PyObject *name)
 {
-    static const char *const names[] = {"add",      "sub",      "mul",    "div",
-                                        "subtract", "multiply", "divide", "true_divide"};
+    static const char *const names[] = {"add",      "sub",    "mul",         "div",         "subtract",
+                                        "multiply", "divide", "true_divide", "floor_divide"};
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         if (PyUnicode_CompareWithASCIIString(name, names[k]) == 0)
             return true;

@@ -13,7 +13,7 @@ import support
 import table_operands
 from gt import _gt
 from support import DTYPES, Collector
-from test_ops_table import CHECKS, ELEMENTWISE_AND_REDUCTIONS, FLOATS, OF_FLOATS, ROWS
+from test_ops_table import CHECKS, ELEMENTWISE_AND_REDUCTIONS, FLOATS, NOT_FOR_INTEGERS, OF_FLOATS, ROWS
 
 SIGNALS = {
     "first": gt.ShardConfig(0, [2, 0, 1]),
@@ -54,7 +54,7 @@ def placer(start):
 def test_row(three_workers, monkeypatch, name, dtype):
     _, form, types, _ = ROWS[name]
     checker = CHECKS.get(name) or ELEMENTWISE_AND_REDUCTIONS.get(form)
-    if name in OF_FLOATS and dtype not in FLOATS:
+    if name in (*OF_FLOATS, *NOT_FOR_INTEGERS) and dtype not in FLOATS:
         return  # refused before anything is sent: test_ops_table.py
     monkeypatch.setattr(support, "placed", placer(DTYPES.index(dtype)))
     # Each part's sum is rounded to the dtype before the parts are added up.
