@@ -117,6 +117,13 @@ gt_tensor *gt__py_cut(PyObject *self); /* the same, when its client can be used 
 PyObject *gt__py_detached(PyObject *self, bool counted);
 /* Before an in-place operation on self: none of its operands may share a part of self's memory. */
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count);
+/* An in-place operation failed after gt__py_check_operands: forget what that prepared. NULL. */
+PyObject *gt__py_fail_write(PyObject *self);
+/* How many arguments a call has, with those by keyword. */
+static inline Py_ssize_t gt__py_argument_count(Py_ssize_t nargs, PyObject *kwnames)
+{
+    return nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+}
 /* -1: an operand has memory of self, which PyTorch's writes by index refuse. */
 int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t count);
 

@@ -54,7 +54,7 @@ int gt__py_check_inference(PyObject *self)
     return -1;
 }
 
-int gt__py_check_write(PyObject *self, bool source_tracked)
+static int check_write(PyObject *self, bool source_tracked)
 {
     const TensorObject *object = (TensorObject *)self;
     gt_err err = GT_OK;
@@ -66,6 +66,23 @@ int gt__py_check_write(PyObject *self, bool source_tracked)
         return gt__py_check_inference(self);
     gt__py_raise(err);
     return -1;
+}
+
+PyObject *gt__py_fail_write(PyObject *self)
+{
+    gt_alias *alias = ((TensorObject *)self)->alias;
+    if (UNLIKELY(alias && alias->detour)) {
+        gt__alias_retain(alias); /* what is freed here may run user code */
+        gt__alias_drop_detour(alias);
+        gt__alias_release(alias);
+    }
+    return NULL;
+}
+
+int gt__py_check_write(PyObject *self, bool source_tracked)
+{
+    gt__py_fail_write(self); /* an operation before this one */
+    return check_write(self, source_tracked);
 }
 
 /* The whole of a recorded tensor is replaced by a value without a gradient: it stays recorded, with a gradient of 0. */
@@ -115,7 +132,7 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
 {
     TensorObject *object = (TensorObject *)self;
     gt_tensor *old = object->tensor, *next = NULL;
-    if (UNLIKELY(gt__py_check_write(self, tensor->node != NULL) < 0)) {
+    if (UNLIKELY(check_write(self, tensor->node != NULL) < 0)) {
         gt_tensor_release(tensor);
         return -1;
     }
