@@ -234,9 +234,10 @@ bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_
 
 /* The storage's value, flat, as elements of this type. */
 gt_err gt__memory_flat(const gt_storage *storage, gt_tensor *value, gt_dtype dtype, gt_tensor **out);
-/* The opposite. */
+/* The opposite, of elements of the storage's own type. */
 gt_err gt__memory_value(const gt_storage *storage, gt_tensor *flat, gt_tensor **out);
-/* The same memory as elements of this type: the flat tensor's own, or complex numbers in place of pairs, or pairs. */
+/* The same memory as elements of this type: the flat tensor's own, or complex numbers in place of pairs, or pairs. A real number
+ * without a partner at the end is left out. */
 gt_err gt__memory_as(gt_tensor *flat, gt_dtype dtype, gt_tensor **out);
 /* All elements, without a gradient except where the part lies: there they are those of `own`. */
 gt_err gt__memory_with(const gt_alias *part, gt_tensor *own, gt_dtype dtype, gt_tensor **out);
@@ -244,6 +245,9 @@ gt_err gt__memory_with(const gt_alias *part, gt_tensor *own, gt_dtype dtype, gt_
 gt_err gt__memory_take(gt_tensor *flat, const gt_meta *view, const gt_strides *strides, gt_tensor **out);
 gt_err gt__memory_assign(gt_tensor *flat, const gt_meta *view, const gt_strides *strides,
                          const gt_written *written, gt_tensor **out);
+/* The same where the view may be of another type than the memory. */
+gt_err gt__memory_replace(gt_tensor *flat, const gt_meta *view, const gt_strides *strides,
+                          const gt_written *written, gt_tensor **out);
 
 /* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
 

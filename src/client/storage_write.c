@@ -624,10 +624,10 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     gt_tensor *own, *mixed, *next, *flat, *value = NULL;
     GT_TRY(gt__alias_cut(family, &own));
     gt_tensor_retain(own);
-    gt_err err = gt__memory_with(family, own, (gt_dtype)alias->shell.meta.dtype, &mixed);
+    gt_err err = gt__memory_with(family, own, (gt_dtype)alias->storage->root.shell.meta.dtype, &mixed);
     gt_tensor_release(own);
     GT_TRY(err);
-    err = gt__memory_assign(mixed, &alias->shell.meta, &alias->strides, written, &next);
+    err = gt__memory_replace(mixed, &alias->shell.meta, &alias->strides, written, &next);
     gt_tensor_release(mixed);
     GT_TRY(err);
     err = gt__memory_as(next, (gt_dtype)family->shell.meta.dtype, &flat);
@@ -660,10 +660,10 @@ static gt_err write_other_type(gt_alias *alias, const gt_written *written, bool 
     if (recorded && !alias->family->whole)
         return write_in_part(alias, written);
     GT_TRY(gt__tensor_alias(storage->root.cut, recorded ? gt__alias_node(alias->family) : NULL, &base));
-    gt_err err = gt__memory_flat(storage, base, (gt_dtype)alias->shell.meta.dtype, &flat);
+    gt_err err = gt__memory_flat(storage, base, (gt_dtype)base->meta.dtype, &flat);
     gt_tensor_release(base);
     GT_TRY(err);
-    err = gt__memory_assign(flat, &alias->shell.meta, &alias->strides, written, &next);
+    err = gt__memory_replace(flat, &alias->shell.meta, &alias->strides, written, &next);
     gt_tensor_release(flat);
     GT_TRY(err);
     err = gt__memory_value(storage, next, &value);
