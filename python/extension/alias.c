@@ -487,6 +487,17 @@ int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted)
     return 0;
 }
 
+/*
+ * The node that keeps the gradient of a tensor whose shape changes in place; the caller's, may be NULL. In PyTorch that is the one
+ * for which retain_grad() was called: .grad keeps its shape.
+ */
+static gt_node *retained_by(const TensorObject *object, const gt_tensor *value)
+{
+    if (object->alias && object->alias->anchored)
+        return gt__node_retain(object->alias->retaining);
+    return value->node->keeps_gradient ? gt__node_retain(value->node) : NULL;
+}
+
 int gt__py_become_view(PyObject *self, PyObject *view)
 {
     TensorObject *object = (TensorObject *)self, *from = (TensorObject *)view;
@@ -494,20 +505,35 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     gt_tensor *value = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
     if (PyErr_Occurred())
         return -1;
-    gt_node *retaining = value && value->node->keeps_gradient ? gt__node_retain(value->node) : NULL;
-    gt_err err = gt__alias_touch(alias);
+    gt_node *retaining = value ? retained_by(object, value) : NULL, *node = NULL;
+    gt_tensor *cut;
+    gt_err err = retaining ? gt__alias_cut(alias, &cut) : GT_OK;
+    if (err == GT_OK && retaining && cut->node)
+        node = gt__node_retain(cut->node);
+    if (err == GT_OK)
+        err = gt__alias_touch(alias);
     if (err != GT_OK) {
         gt__node_release(retaining);
+        gt__node_release(node);
         gt__py_raise(err);
         return -1;
     }
     if (value && !gt__grad_enabled()) { /* nothing is recorded: it keeps its node */
         gt__node_release(retaining);
+        gt__node_release(node);
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
     }
     alias->retaining = retaining;
+    alias->anchored = retaining != NULL;
     if (object->alias)
         gt__alias_change_face(object->alias, alias);
+    if (node &&
+        alias->creation == GT_CREATED_PLAIN) { /* its graph leads through the node that keeps the gradient */
+        alias->made_at = alias->versions->count;
+        alias->kept = node;
+        node = NULL;
+    }
+    gt__node_release(node);
     from->alias = NULL; /* it goes to the other object; the caller frees this one */
     from->tensor = NULL;
     set_alias(object, alias);
@@ -666,7 +692,14 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     for (Py_ssize_t k = 0; alias && k < count; k++)
         if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
             return -1;
-    gt_err err = alias && recorded ? gt__alias_begin_write(alias) : GT_OK;
+    if (!alias || !recorded)
+        return 0;
+    bool twice = false;
+    for (Py_ssize_t k = 0; k < count; k++)
+        twice = twice || args[k] == self;
+    gt__alias_retain(alias); /* other threads run if an emission waits */
+    gt_err err = gt__alias_begin_write(alias, twice);
+    gt__alias_release(alias);
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;

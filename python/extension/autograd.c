@@ -271,80 +271,6 @@ static PyObject *get_retains_grad(PyObject *self, void *closure)
     return PyBool_FromLong(node && node->keeps_gradient && node->op != GT_OP_INVALID);
 }
 
-/* PyTorch's graph saves a leaf itself, not its memory: after x.data = y it has saved y. */
-static int replace_saved(PyObject *self, gt_tensor *old)
-{
-    if (old->references == 1 || !gt__meta_same_shape(&old->meta, gt__py_meta(self)) ||
-        old->meta.dtype != gt__py_meta(self)->dtype)
-        return 0;
-    bool before = gt__grad_enable(false);
-    gt_tensor *value = gt__py_use(self);
-    gt__grad_enable(before);
-    if (value)
-        gt__saved_replace(old, value, true);
-    return value ? 0 : -1;
-}
-
-/* The object's value as far as it has one. The caller's, may be NULL. */
-static gt_tensor *present_value(PyObject *self)
-{
-    const TensorObject *object = (TensorObject *)self;
-    return gt_tensor_retain(object->alias ? object->alias->cut : object->tensor);
-}
-
-static int share_value(PyObject *self, PyObject *value)
-{
-    const gt_meta *meta = gt__py_meta(value);
-    gt_client *client = ((TensorObject *)value)->tensor->client;
-    bool before = gt__grad_enable(false); /* no matter whether its history can still be used */
-    gt_tensor *old = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
-    gt__grad_enable(before);
-    gt_node *node = old ? old->node : NULL;
-    if (PyErr_Occurred())
-        return -1;
-    if (!node || (node->op != GT_OP_INVALID && node->client != client))
-        return gt__py_share(self, value, NULL, false);
-    gt_node *leaf = NULL;
-    /* A leaf belongs to the tape of its client: the other client gets a new leaf. */
-    gt_err err = client == node->client ? GT_OK : gt__node_new_leaf(client, meta, &leaf);
-    if (err != GT_OK) {
-        gt__py_raise(err);
-        return -1;
-    }
-    int status = gt__py_share(self, value, leaf ? leaf : node, false);
-    gt__node_release(leaf);
-    return status;
-}
-
-int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
-{
-    gt_tensor *old = present_value(self);
-    gt_alias *own = gt__py_alias(self);
-    if (!own) {
-        gt_tensor_release(old);
-        return -1;
-    }
-    gt_versions *versions = gt__versions_retain(own->versions);
-    int status = share_value(self, value);
-    if (status == 0)
-        versions->count += counted;
-    if (status == 0 && ((TensorObject *)self)->alias)
-        gt__alias_count_as(((TensorObject *)self)->alias, versions);
-    gt__versions_release(versions);
-    if (status == 0 && old && gt__py_is_leaf(old) && !counted)
-        status = replace_saved(self, old);
-    gt_tensor_release(old);
-    return status;
-}
-
-/* self._set(value): as self.data = value, but an in-place operation: set_(), resize_(). */
-static PyObject *method_set(PyObject *self, PyObject *value)
-{
-    if (!gt__py_is_tensor(value))
-        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
-    return gt__py_set_value(self, value, true) < 0 ? NULL : Py_NewRef(self);
-}
-
 static PyObject *method_detach(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -372,58 +298,6 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
         gt_tensor_release(tensor);
     }
     return err == GT_OK ? Py_NewRef(self) : gt__py_raise(err);
-}
-
-static PyObject *get_version(PyObject *self, void *closure)
-{
-    (void)closure;
-    const TensorObject *object = (TensorObject *)self;
-    const gt_versions *versions = object->alias ? object->alias->versions : object->tensor->versions;
-    if (object->tensor->inference)
-        return PyErr_Format(PyExc_RuntimeError, "Inference tensors do not track version counter.");
-    return PyLong_FromUnsignedLong(versions ? versions->count : object->tensor->version);
-}
-
-/* The node of an operation that was recorded now; NULL: none was. */
-static gt_node *recorded_node(PyObject *result)
-{
-    const TensorObject *object = (TensorObject *)result;
-    gt_node *node = object->alias ? gt__alias_node(object->alias->family) : object->tensor->node;
-    return node && gt__grad_enabled() && node->op != GT_OP_INVALID ? node : NULL;
-}
-
-int gt__py_watch_key(PyObject *result, PyObject *key)
-{
-    gt_node *node = recorded_node(result);
-    bool several = PyTuple_Check(key);
-    Py_ssize_t count = several ? PyTuple_GET_SIZE(key) : 1;
-    for (Py_ssize_t k = 0; node && k < count; k++) {
-        PyObject *item = several ? PyTuple_GET_ITEM(key, k) : key;
-        if (!gt__py_is_tensor(item) || !gt__py_meta(item)->rank)
-            continue;
-        gt_tensor *value = gt__py_use(item);
-        if (!value)
-            return -1;
-        gt__autograd_watch(node, value);
-    }
-    return 0;
-}
-
-/* self._watch(tensors...): self is the result of an operation that saves these in PyTorch. Returns self. */
-static PyObject *method_watch(PyObject *self, PyObject *tensors)
-{
-    return gt__py_watch_key(self, tensors) < 0 ? NULL : Py_NewRef(self);
-}
-
-/* self._value(): the same value as an object of its own, still recorded. Methods in place compute with it. */
-static PyObject *method_value(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    gt_tensor *tensor = gt__py_use(self), *out = NULL;
-    if (!tensor)
-        return NULL;
-    gt_err err = gt__tensor_alias(tensor, tensor->node, &out);
-    return gt__py_result(err, out);
 }
 
 /* _pieces(views, maker): the results of an operation that returns several views, which PyTorch treats in its own way. */
@@ -774,12 +648,6 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
-    {.ml_name = "_set", .ml_meth = method_set, .ml_flags = METH_O, .ml_doc = "_set(value): share its memory."},
-    {.ml_name = "_watch",
-     .ml_meth = method_watch,
-     .ml_flags = METH_VARARGS,
-     .ml_doc = "_watch(*tensors): they may not change before the backward pass."},
-    NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
     {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},
     {.ml_name = NULL},
@@ -790,7 +658,6 @@ PyGetSetDef gt__py_autograd_attributes[] = {
      .get = get_requires_grad,
      .set = set_requires_grad,
      .doc = "whether a gradient is wanted"},
-    {.name = "_version", .get = get_version, .doc = "how often it was changed in place"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
     {.name = "retains_grad", .get = get_retains_grad, .doc = "Whether retain_grad() keeps its gradient."},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},

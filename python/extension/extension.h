@@ -117,6 +117,13 @@ gt_tensor *gt__py_cut(PyObject *self); /* the same, when its client can be used 
 PyObject *gt__py_detached(PyObject *self, bool counted);
 /* Before an in-place operation on self: none of its operands may share a part of self's memory. */
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count);
+/* An in-place operation failed after gt__py_check_operands: forget what that prepared. NULL. */
+PyObject *gt__py_fail_write(PyObject *self);
+/* How many arguments a call has, with those by keyword. */
+static inline Py_ssize_t gt__py_argument_count(Py_ssize_t nargs, PyObject *kwnames)
+{
+    return nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+}
 /* -1: an operand has memory of self, which PyTorch's writes by index refuse. */
 int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t count);
 
@@ -282,7 +289,8 @@ extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
-extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[];
+extern PyMethodDef gt__py_inplace_methods[];
+extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[], gt__py_inplace_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);

@@ -154,7 +154,7 @@ static PyObject *method_laid_like(PyObject *self, PyObject *other)
 
 /*
  * self._memory(): (a number, elements) of the memory that self shares with others; the elements are all of it, in their order
- * there, as numbers of self's dtype, in a new tensor. The number is that of the memory while a tensor has it. None: self shares
+ * there, in the dtype of the memory, in a new tensor. The number is that of the memory while a tensor has it. None: self shares
  * its memory with no other, and has all of it in order.
  */
 static PyObject *method_memory(PyObject *self, PyObject *unused)
@@ -167,10 +167,13 @@ static PyObject *method_memory(PyObject *self, PyObject *unused)
     gt_err err = gt__tensor_detach(alias->storage->root.cut, &plain);
     if (err != GT_OK)
         return gt__py_raise(err);
-    err = gt__memory_flat(alias->storage, plain, (gt_dtype)alias->shell.meta.dtype, &flat);
+    gt__alias_retain(alias); /* other threads run if an emission waits */
+    err = gt__memory_flat(alias->storage, plain, (gt_dtype)alias->storage->root.shell.meta.dtype, &flat);
     gt_tensor_release(plain);
+    unsigned long long number = (uintptr_t)alias->storage;
+    gt__alias_release(alias);
     PyObject *elements = gt__py_result(err, flat);
-    return elements ? Py_BuildValue("(KN)", (unsigned long long)(uintptr_t)alias->storage, elements) : NULL;
+    return elements ? Py_BuildValue("(KN)", number, elements) : NULL;
 }
 
 PyMethodDef gt__py_layout_methods[] = {

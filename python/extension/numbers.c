@@ -337,7 +337,7 @@ static PyObject *method_dirichlet_grad(PyObject *self, gt_py_args args, Py_ssize
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
-        if (gt__py_check_operands(self, args, nargs) < 0)                                                         \
+        if (gt__py_check_operands(self, args, gt__py_argument_count(nargs, kwnames)) < 0)                         \
             return NULL;                                                                                          \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }

@@ -188,11 +188,8 @@ static PyObject *number_invert(PyObject *self)
 
 /* ---- in place -------------------------------------------------------------------------------------------- */
 
-/*
- * Give `self` the value `result` (taken), if it fits: the same shape, and a dtype that may be cast to its own.
- * Returns self, as in-place operators do.
- */
-static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
+/* Give `self` the value `result` (taken), if it fits: the same shape, and a dtype that may be cast to its own. */
+static PyObject *fit_result(PyObject *self, gt_err err, gt_tensor *result)
 {
     if (err != GT_OK)
         return gt__py_raise(err);
@@ -223,6 +220,13 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
     return NULL;
 }
 
+/* The same, as the last step of an in-place operation. Returns self. */
+static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
+{
+    PyObject *assigned = fit_result(self, err, result);
+    return LIKELY(assigned != NULL) ? assigned : gt__py_fail_write(self);
+}
+
 static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
 {
     gt_literal kind = GT_LITERAL_NONE;
@@ -240,7 +244,10 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
         err = emit_operands(op, a, other, kind, value, false, &out);
     gt_tensor_release(a);
     gt_tensor_release(other);
-    return found == 1 ? assign_result(self, err, out) : found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    if (found == 1)
+        return assign_result(self, err, out);
+    gt__py_fail_write(self);
+    return found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
 }
 
 #define INPLACE(name, op)                                                                                         \
@@ -456,7 +463,7 @@ PyObject *gt__py_adopt(PyObject *self, PyObject *result)
     gt_tensor *tensor = result ? gt__py_use(result) : NULL;
     gt_tensor_retain(tensor);
     Py_XDECREF(result);
-    return tensor ? assign_result(self, GT_OK, tensor) : NULL;
+    return tensor ? assign_result(self, GT_OK, tensor) : gt__py_fail_write(self);
 }
 
 /* self._become(value): the last step of an in-place method that is written in Python. */
@@ -515,7 +522,7 @@ static PyObject *square_of_bool(PyObject *self)
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
-        if (gt__py_check_operands(self, args, nargs) < 0)                                                         \
+        if (gt__py_check_operands(self, args, gt__py_argument_count(nargs, kwnames)) < 0)                         \
             return NULL;                                                                                          \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }

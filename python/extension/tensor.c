@@ -508,7 +508,8 @@ static PyGetSetDef all_attributes[ATTRIBUTE_LIMIT];
 
 static void collect_attributes(void)
 {
-    PyGetSetDef *const tables[] = {own_attributes, gt__py_alias_attributes, gt__py_autograd_attributes};
+    PyGetSetDef *const tables[] = {own_attributes, gt__py_alias_attributes, gt__py_autograd_attributes,
+                                   gt__py_inplace_attributes};
     int count = 0;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
         for (PyGetSetDef *attribute = tables[k]; attribute->name; attribute++) {
@@ -533,6 +534,7 @@ static void collect_methods(void)
                                    gt__py_index_write_methods,
                                    gt__py_interop_methods,
                                    gt__py_autograd_methods,
+                                   gt__py_inplace_methods,
                                    gt__py_bounds_methods};
     int count = 0;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)

@@ -73,6 +73,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->kind = GT_CUT_NONE;
     alias->creation = GT_CREATED_PLAIN;
     alias->whole = alias->tracked = alias->known = alias->ghost = alias->foreign = alias->rebased = false;
+    alias->detour_self = alias->anchored = false;
     alias->output = alias->depth = 0;
     alias->members = 0;
     alias->storage = storage;

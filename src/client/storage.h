@@ -73,8 +73,10 @@ struct gt_alias {
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
     gt_node *kept;      /* of a view whose cut a write has dropped that does not count for it: the cut's node */
-    gt_tensor *detour;  /* for the write that was checked last: the cut as PyTorch's CopySlices has it, */
-    gt_node *detour_of; /* in place of this node */
+    gt_tensor *detour;  /* of an in-place operation that has begun: the view as PyTorch's CopySlices cuts it */
+    gt_node *detour_of; /* the node of the view's own cut, which the detour replaces as an operand */
+    bool detour_self;   /* the view is an argument of that operation, too: only its first operand is replaced */
+    bool anchored;      /* `retaining` stays: retain_grad() was called before unsqueeze_() */
     gt_node *retaining; /* of a view whose cut was dropped: the cut's node, if it keeps its gradient */
     gt_node *idle;      /* of a leaf that requires no gradient for now, and has one from before; else NULL */
     bool rebased;       /* STRIDED: was written to, so that its gradient is that of its base */
@@ -153,8 +155,9 @@ typedef struct gt_written {
 
 /* PyTorch's checks before an in-place operation on an alias. `source_tracked`: an operand needs a gradient. */
 gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked);
-/* After the checks, before an operation that is recorded computes what is written. */
-gt_err gt__alias_begin_write(gt_alias *alias);
+/* After the checks, before an operation that is recorded computes what is written. `twice`: the alias is also an argument of the
+ * operation: v.add_(v). */
+gt_err gt__alias_begin_write(gt_alias *alias, bool twice);
 /* Write through the alias; gt__alias_check_write was successful. */
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written);
 /* An in-place operation that changed no element: unsqueeze_(). */
@@ -219,8 +222,9 @@ void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
 void gt__alias_stamp_object(gt_tensor *tensor, gt_versions *versions);
 /* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
 gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
-/* A new cut of a view, from the base: PyTorch's history of it after a write. *out is the caller's. */
-gt_err gt__alias_replay(gt_alias *view, gt_tensor **out);
+/* A new cut of a view, from the base: PyTorch's history of it after a write. `rebased`: as if it was written to. *out is the
+ * caller's. */
+gt_err gt__alias_replay(gt_alias *view, bool rebased, gt_tensor **out);
 /* Flat positions in the storage's value of all elements of a view, int64. */
 gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
 /* The strides of a view in the storage's value; false: it is permuted, and they are not regular there. */
@@ -230,9 +234,10 @@ bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_
 
 /* The storage's value, flat, as elements of this type. */
 gt_err gt__memory_flat(const gt_storage *storage, gt_tensor *value, gt_dtype dtype, gt_tensor **out);
-/* The opposite. */
+/* The opposite, of elements of the storage's own type. */
 gt_err gt__memory_value(const gt_storage *storage, gt_tensor *flat, gt_tensor **out);
-/* The same memory as elements of this type: the flat tensor's own, or complex numbers in place of pairs, or pairs. */
+/* The same memory as elements of this type: the flat tensor's own, or complex numbers in place of pairs, or pairs. A real number
+ * without a partner at the end is left out. */
 gt_err gt__memory_as(gt_tensor *flat, gt_dtype dtype, gt_tensor **out);
 /* All elements, without a gradient except where the part lies: there they are those of `own`. */
 gt_err gt__memory_with(const gt_alias *part, gt_tensor *own, gt_dtype dtype, gt_tensor **out);
@@ -240,6 +245,9 @@ gt_err gt__memory_with(const gt_alias *part, gt_tensor *own, gt_dtype dtype, gt_
 gt_err gt__memory_take(gt_tensor *flat, const gt_meta *view, const gt_strides *strides, gt_tensor **out);
 gt_err gt__memory_assign(gt_tensor *flat, const gt_meta *view, const gt_strides *strides,
                          const gt_written *written, gt_tensor **out);
+/* The same where the view may be of another type than the memory. */
+gt_err gt__memory_replace(gt_tensor *flat, const gt_meta *view, const gt_strides *strides,
+                          const gt_written *written, gt_tensor **out);
 
 /* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
 

@@ -7,13 +7,13 @@
 #include "client/storage.h"
 
 /* What an alias is cut from: its parent, or for STRIDED the elements that PyTorch's as_strided has its gradient from. */
-static gt_alias *source_of(const gt_alias *alias, bool recorded)
+static gt_alias *source_of(const gt_alias *alias, bool recorded, bool rebased)
 {
     const gt_alias *parent = alias->parent;
     bool changed = alias->made_at != alias->versions->count;
     if (alias->kind != GT_CUT_STRIDED)
         return alias->parent;
-    if (recorded && !changed && !alias->rebased && !gt__strides_may_overlap(&parent->shell.meta, &parent->strides))
+    if (recorded && !changed && !rebased && !gt__strides_may_overlap(&parent->shell.meta, &parent->strides))
         return alias->parent;
     return alias->family->whole || recorded ? alias->family : &alias->storage->root;
 }
@@ -167,7 +167,7 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
     gt__alias_link_cut(alias, cut);
     gt__alias_stamp(cut, alias->versions);
     gt_node *retaining = alias->retaining;
-    if (__builtin_expect(retaining != NULL, 0)) {
+    if (__builtin_expect(retaining != NULL, 0) && !alias->anchored) {
         alias->retaining = NULL;
         if (cut->node)
             gt__node_move_gradient(retaining, cut->node);
@@ -200,7 +200,7 @@ static gt_err with_history(const gt_alias *alias, gt_tensor **value)
     return GT_OK;
 }
 
-gt_err gt__alias_replay(gt_alias *view, gt_tensor **out)
+gt_err gt__alias_replay(gt_alias *view, bool rebased, gt_tensor **out)
 {
     gt_tensor *value;
     if (gt__alias_is_base(view)) {
@@ -208,8 +208,8 @@ gt_err gt__alias_replay(gt_alias *view, gt_tensor **out)
         *out = gt_tensor_retain(value);
         return GT_OK;
     }
-    gt_alias *from = source_of(view, true);
-    GT_TRY(gt__alias_replay(from, &value));
+    gt_alias *from = source_of(view, true, rebased);
+    GT_TRY(gt__alias_replay(from, from->rebased, &value));
     bool before = gt__grad_enable(true);
     gt_err err = emit_cut(view, from, value, out);
     gt__grad_enable(before);
@@ -223,7 +223,7 @@ static gt_err source_value(gt_alias *alias, gt_alias *from, history of, gt_tenso
     gt_tensor *value;
     if (of == RECORDED && alias->made_at != alias->versions->count && gt__alias_node(alias->family) &&
         !gt__alias_is_base(from))
-        return gt__alias_replay(from, out);
+        return gt__alias_replay(from, from->rebased, out);
     GT_TRY(gt__alias_cut(from, &value));
     *out = gt_tensor_retain(value);
     return GT_OK;
@@ -243,7 +243,7 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
     while (!alias->cut) {
         gt_tensor *value, *cut;
         history of = history_of(alias);
-        gt_alias *from = source_of(alias, of == RECORDED);
+        gt_alias *from = source_of(alias, of == RECORDED, alias->rebased);
         uint32_t writes = alias->storage->writes;
         GT_TRY(source_value(alias, from, of, &value));
         err = of == RECORDED ? with_history(alias, &value) : GT_OK;
@@ -264,7 +264,7 @@ gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out)
 {
     while (!alias->cut) {
         gt_tensor *value, *cut, *own;
-        gt_alias *from = source_of(alias, false);
+        gt_alias *from = source_of(alias, false, alias->rebased);
         GT_TRY(gt__alias_cut(from, &value));
         uint32_t writes = alias->storage->writes;
         gt_tensor_retain(value);

@@ -115,7 +115,8 @@ gt_err gt__alias_check_write(gt_alias *alias, bool source_tracked)
  * In PyTorch the gradient of an in-place operation on a view flows to the base, not through the nodes of the view and of those
  * that it was taken of: their hooks are not called, and as_strided has its gradient from the base. The operation is recorded
  * with the view's node here. So the view is cut once more, before the operation; if that succeeds, its nodes get the other cut
- * as their operand.
+ * as their operand. In v.add_(v) only the first operand is the tensor that is changed; the gradient of the second one flows
+ * through the nodes of the view.
  */
 static bool needs_detour(const gt_alias *alias)
 {
@@ -131,24 +132,23 @@ static bool needs_detour(const gt_alias *alias)
     return false;
 }
 
-gt_err gt__alias_begin_write(gt_alias *alias)
+gt_err gt__alias_begin_write(gt_alias *alias, bool twice)
 {
     gt_tensor *cut, *detour;
     gt_node *before;
+    gt__alias_drop_detour(alias); /* of an operation that failed */
     if (__builtin_expect(!needs_detour(alias), 1))
         return GT_OK;
     GT_TRY(gt__alias_cut(alias, &cut));
     if (!cut->node)
         return GT_OK;
     before = gt__node_retain(cut->node);
-    bool rebased = alias->rebased;
-    alias->rebased = true;
-    gt_err err = gt__alias_replay(alias, &detour);
-    alias->rebased = rebased;
-    gt__alias_drop_detour(alias);
+    gt_err err = gt__alias_replay(alias, true, &detour);
+    gt__alias_drop_detour(alias); /* of another thread, while the emission waited */
     if (err == GT_OK && detour->node) {
         alias->detour = detour;
         alias->detour_of = before;
+        alias->detour_self = twice;
         return GT_OK;
     }
     gt__node_release(before);
@@ -157,19 +157,35 @@ gt_err gt__alias_begin_write(gt_alias *alias)
     return err;
 }
 
-/* The operation that is written now has nodes newer than the detour. */
-static void record_in_base(gt_alias *alias)
+/* The node's operands that are `from` become `to`; with `once` only the first of them. */
+static void replace_operand(gt_node *node, gt_node *from, gt_node *to, bool once)
 {
-    alias->rebased = alias->kind == GT_CUT_STRIDED;
+    for (unsigned k = 0; k < node->count; k++)
+        if (node->operands[k].node == from) {
+            node->operands[k].node = gt__node_retain(to);
+            gt__node_release(from);
+            if (once)
+                return;
+        }
+}
+
+/* The operation that is written now, with the node `result`, has nodes newer than the detour. */
+static void record_in_base(gt_alias *alias, gt_node *result)
+{
     if (__builtin_expect(!alias->detour, 1))
         return;
     gt_node *from = alias->detour_of, *to = alias->detour->node;
-    for (gt_node *node = to->client->newest_node; node && node->sequence > to->sequence; node = node->older)
-        for (unsigned k = 0; k < node->count; k++)
-            if (node->operands[k].node == from) {
-                node->operands[k].node = gt__node_retain(to);
-                gt__node_release(from);
-            }
+    bool once = alias->detour_self;
+    if (!result) { /* it does not depend on the view */
+        gt__alias_drop_detour(alias);
+        return;
+    }
+    if (once && result->count && result->operands[0].node == from) {
+        replace_operand(result, from, to, true);
+    } else {
+        for (gt_node *node = to->client->newest_node; node && node->sequence > to->sequence; node = node->older)
+            replace_operand(node, from, to, once);
+    }
     gt__alias_drop_detour(alias);
 }
 
@@ -513,6 +529,13 @@ static void mark_written_view(const gt_alias *alias, gt_node *node)
         node->keeps_values = true;
 }
 
+/* The family has another node after a write: retain_grad() goes with its tensor, unless it stays with an earlier shape. */
+static void move_gradient(const gt_alias *family, gt_node *before, gt_node *after)
+{
+    if (before && after && !(family->face && family->face->anchored))
+        gt__node_move_gradient(before, after);
+}
+
 /*
  * The storage gets its next value (taken, also on failure). If it was recorded, its node becomes that of the alias's family;
  * other families keep their nodes.
@@ -530,8 +553,6 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
             family->idle->leaf.moved = true;
     }
     gt_node *family_before = recorded ? gt__alias_node(family) : NULL;
-    if (__builtin_expect(family_before && value->node, 0))
-        gt__node_move_gradient(family_before, value->node);
     gt_err err = own_value(&value, node);
     if (err == GT_OK && root->versions != alias->versions && root->cut->id)
         err = gt__saved_note(root);
@@ -555,6 +576,8 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         before = family->node;
         family->node = family_node;
     }
+    if (__builtin_expect(family_before != NULL, 0))
+        move_gradient(family, family_before, family == root ? node : family_node);
     if (__builtin_expect(storage->saved != NULL, 0)) {
         const gt_versions *writer = alias->versions;
         gt__alias_retain(root); /* what is freed there may run user code */
@@ -601,10 +624,10 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     gt_tensor *own, *mixed, *next, *flat, *value = NULL;
     GT_TRY(gt__alias_cut(family, &own));
     gt_tensor_retain(own);
-    gt_err err = gt__memory_with(family, own, (gt_dtype)alias->shell.meta.dtype, &mixed);
+    gt_err err = gt__memory_with(family, own, (gt_dtype)alias->storage->root.shell.meta.dtype, &mixed);
     gt_tensor_release(own);
     GT_TRY(err);
-    err = gt__memory_assign(mixed, &alias->shell.meta, &alias->strides, written, &next);
+    err = gt__memory_replace(mixed, &alias->shell.meta, &alias->strides, written, &next);
     gt_tensor_release(mixed);
     GT_TRY(err);
     err = gt__memory_as(next, (gt_dtype)family->shell.meta.dtype, &flat);
@@ -617,13 +640,14 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     gt_tensor_release(next);
     GT_TRY(err);
     err = store(alias, value, false);
-    gt_node *before = family->node;
-    family->node = own->node ? gt__node_retain(own->node) : NULL;
-    mark_written_view(alias, family->node);
-    alias->known = true;
-    if (before && family->node)
-        gt__node_move_gradient(before, family->node);
-    gt__node_release(before);
+    if (err == GT_OK) {
+        gt_node *before = family->node;
+        family->node = own->node ? gt__node_retain(own->node) : NULL;
+        mark_written_view(alias, family->node);
+        alias->known = true;
+        move_gradient(family, before, family->node);
+        gt__node_release(before);
+    }
     gt_tensor_release(own);
     return err;
 }
@@ -636,10 +660,10 @@ static gt_err write_other_type(gt_alias *alias, const gt_written *written, bool 
     if (recorded && !alias->family->whole)
         return write_in_part(alias, written);
     GT_TRY(gt__tensor_alias(storage->root.cut, recorded ? gt__alias_node(alias->family) : NULL, &base));
-    gt_err err = gt__memory_flat(storage, base, (gt_dtype)alias->shell.meta.dtype, &flat);
+    gt_err err = gt__memory_flat(storage, base, (gt_dtype)base->meta.dtype, &flat);
     gt_tensor_release(base);
     GT_TRY(err);
-    err = gt__memory_assign(flat, &alias->shell.meta, &alias->strides, written, &next);
+    err = gt__memory_replace(flat, &alias->shell.meta, &alias->strides, written, &next);
     gt_tensor_release(flat);
     GT_TRY(err);
     err = gt__memory_value(storage, next, &value);
@@ -693,12 +717,14 @@ gt_err gt__alias_write(gt_alias *alias, const gt_written *written)
     bool recorded = is_recorded(alias, written->tensor && written->tensor->node);
     bool before = gt__grad_enable(recorded);
     if (recorded)
-        record_in_base(alias);
+        record_in_base(alias, written->tensor ? written->tensor->node : NULL);
     gt_tensor *cut;
     gt_err err = write_now(alias, written, recorded);
-    if (recorded && err == GT_OK &&
-        __builtin_expect(alias->retaining != NULL, 0)) /* which goes to the new node now */
-        err = gt__alias_cut(alias, &cut);
+    if (recorded && err == GT_OK) {
+        alias->rebased = alias->kind == GT_CUT_STRIDED;
+        if (__builtin_expect(alias->retaining != NULL, 0)) /* which goes to the new node now */
+            err = gt__alias_cut(alias, &cut);
+    }
     gt__grad_enable(before);
     return err;
 }
@@ -725,10 +751,12 @@ gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt
     target t = {.storage = alias->storage, .root = &alias->storage->root, .writer = alias->versions};
     bool before = gt__grad_enable(recorded);
     if (recorded)
-        record_in_base(alias);
+        record_in_base(alias, elements->node);
     gt_err err = scatter(&t, op, positions, elements, &next);
     if (err == GT_OK)
         err = store(alias, next, recorded);
+    if (recorded && err == GT_OK)
+        alias->rebased = alias->kind == GT_CUT_STRIDED;
     gt__grad_enable(before);
     return err;
 }

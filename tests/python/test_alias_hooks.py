@@ -73,6 +73,18 @@ PROGRAMS = [
     f"v = y[1:3]; v.register_hook(hook('v'))\ntry: v.add_(y[2:])\nexcept RuntimeError: log('refused')\nz = v * 5; v.mul_(3); z.sum().backward(retain_graph=True); {LAST}",
     f"v = y[1:3].as_strided((3,), (1,), 0)\ntry: v.add_(y[1:])\nexcept RuntimeError: log('refused')\n(v * v).sum().backward(retain_graph=True); {LAST}",
     f"v = y[1:3].as_strided((3,), (1,), 0); z = v * 5; v.mul_(2); z.sum().backward(retain_graph=True); {LAST}",
+    # an operation that failed leaves nothing to the writes after it
+    *(f"v = y[1:3]; v.register_hook(hook('v'))\ntry: v.{failing}\nexcept RuntimeError: log('failed')\nz = v * 5; {write}; (z.sum() + y.sum()).backward()"
+      for failing in ("add_(n.ones(7))", "clamp_(n.ones(7))", "masked_fill_(n.ones(7) > 0, 1.)")
+      for write in ("v.zero_()", "v[:] = 3", "v[...] = 3", "v.fill_(3)", "v.normal_()", "v.mul_(3)", "v.copy_(z)", "v[:] = z",
+                    "v[n.tensor([1, 0])] = z", "v[0] = z[1]", "v += z")),
+    # the tensor that is changed is an argument, too: its gradient as an argument flows through its own node
+    *(f"v = y[1:3]; v.retain_grad(); v.register_hook(hook('v')); {write}; {LAST}"
+      for write in ("v.add_(v)", "v += v", "v.add_(other=v)", "v.add_(v, alpha=3)", "v.sub_(v, alpha=3)", "v.addcmul_(v, n.ones(2))",
+                    "v.addcmul_(n.ones(2), tensor2=v)", "v.addcdiv_(v, n.ones(2) * 2)", "v.lerp_(v, 0.25)", "v.lerp_(end=v, weight=0.25)",
+                    "v.square_()", "v.mul_(v)", "v.mul_(other=v)", "v.mul_(v.clone())", "v.copysign_(v)")),
+    f"v = y.as_strided((2,), (2,), 1); v.register_hook(hook('v')); v.add_(v); {LAST}",
+    f"v = y[1:]; u = v[1:]; v.register_hook(hook('v')); u.register_hook(hook('u')); u.add_(u); {LAST}",
     # a view of a view belongs to the base after a write
     f"v = y[1:]; u = v[1:]; u.retain_grad(); v.retain_grad(); u.register_hook(hook('u')); v.register_hook(hook('v')); y.mul_(3); (u * u).sum().backward(retain_graph=True); {LAST}",
     f"v = y[1:]; u = v[1:]; y.mul_(3); v.retain_grad(); v.register_hook(hook('v')); (u * u).sum().backward(retain_graph=True); {LAST}",
@@ -91,10 +103,52 @@ def test_gradients_and_hooks_of_tensors_changed_in_place(lines):
     assert run(gt, lines) == run(torch, lines)
 
 
+# retain_grad(), then another shape: the gradient is that of the tensor before.
+BACKWARD = "(y * 2).sum().backward(retain_graph=True); log(seen(y))"
+SHAPES = [
+    *(f"y.retain_grad(); {first}; {change}; log(seen(y)); {BACKWARD}; {BACKWARD}; y.grad = None; {BACKWARD}"
+      for first in ("pass", BACKWARD)
+      for change in ("y.t_()", "y.unsqueeze_(0)", "y.unsqueeze_(2)", "y.squeeze_()", "y.squeeze_(0)", "y.transpose_(0, 1)",
+                     "y.swapaxes_(0, 1)", "y.t_(); y.unsqueeze_(0)", "y.t_(); y.retain_grad()")),
+    f"y.t_(); y.retain_grad(); {BACKWARD}; {BACKWARD}",
+    f"y.t_(); y.retain_grad(); y.mul_(2); {BACKWARD}",
+    f"y.t_(); y.retain_grad(); y.t_(); {BACKWARD}; {BACKWARD}",
+    f"y.t_(); y.retain_grad(); y.t_(); y.unsqueeze_(1); {BACKWARD}",
+    "y.retain_grad(); z = y * 3; y.t_(); (z.sum() + (y * 2).sum()).backward(); log(seen(y))",
+    "y.retain_grad(); v = y[0]; y.t_(); (v * 2).sum().backward(); log(seen(y))",
+    f"y.retain_grad(); y.t_(); y.register_hook(hook); {BACKWARD}",
+    "y.retain_grad(); y.t_(); log(tuple(n.autograd.grad((y * 2).sum(), y)[0].shape)); log(seen(y))",
+    f"y.retain_grad(); y.unsqueeze_(0); y.detach().mul_(2); {BACKWARD}",
+    f"y.retain_grad(); y.unsqueeze_(0)\nwith n.no_grad(): y.mul_(2)\n{BACKWARD}",
+    "(y * 2).sum().backward(inputs=[y], retain_graph=True); y.t_(); log(seen(y)); (y * 2).sum().backward(inputs=[y]); log(seen(y))",
+    f"base = y; y = y[0:1]; y.retain_grad(); {BACKWARD}; y.t_(); log(seen(y)); {BACKWARD}",
+    f"base = y; y = y[0:1]; y.retain_grad(); {BACKWARD}; y.unsqueeze_(0); y.unsqueeze_(0); {BACKWARD}",
+]
+
+
+def shapes(n, rows, lines):
+    """What a program logs of the gradient of y, a computed matrix, and at its end of the leaf below it."""
+    calls = []
+
+    def seen(t):
+        return t.retains_grad, tuple(t.shape), None if t.grad is None else (tuple(t.grad.shape), t.grad.tolist())
+    x = n.ones(rows, 3, requires_grad=True)
+    exec(lines, {"n": n, "y": x * 1, "log": calls.append, "seen": seen, "hook": lambda g: calls.append(tuple(g.shape))})
+    return calls, seen(x)
+
+
+@pytest.mark.parametrize("lines", SHAPES, ids=lambda text: text.replace("\n", "; ")[:100])
+def test_retain_grad_stays_with_the_shape_before(lines):
+    for rows in (1, 2):
+        assert shapes(gt, rows, lines) == shapes(torch, rows, lines)
+
+
 def test_nothing_stays_on_the_tape():
     gc.collect()
     before = len(gt._gt._tape())
     for lines in PROGRAMS:
         run(gt, lines)
+    for lines in SHAPES:
+        shapes(gt, 2, lines)
     gc.collect()
     assert len(gt._gt._tape()) == before

@@ -95,6 +95,41 @@ def test_values_that_are_equal_are_not_shared():
     assert one is other
 
 
+ODD = [
+    "log(copy.deepcopy([a, z]), copy.deepcopy([z, a]), [copy.deepcopy(z)])",
+    "c = copy.deepcopy([z, a]); c[0].mul_(2); c[1][:2] = 9; log(c)",
+    "c = copy.deepcopy([a, z]); c[1].mul_(2); c[0][:2] = 9; log(c)",
+    "log([pickle.loads(pickle.dumps(z)), pickle.loads(pickle.dumps(z[::2]))])",
+    *(f"{write}; log([a, z])" for write in ("z.mul_(2)", "z[1] = 5", "z.zero_()", "z.fill_(1 + 2j)", "z.copy_(n.tensor([1., 2, 3]))",
+                                            "z[::2].add_(1j)", "z.as_strided((2,), (2,), 0).mul_(3)")),
+    "log([z.as_strided((2,), (2,), 0)])",
+    *(f"w = n.ones(3, requires_grad=True); b = n.arange(7.).requires_grad_(); a = b * 1; z = pairs(a); {write}; "
+      "(a * n.arange(7.)).sum().backward(); log([a, z, b.grad, w.grad])"
+      for write in ("z.mul_(w)", "z[1] = w[0]", "z[1].add_(w[0]); a[6] = 3")),
+    "w = n.ones(3, requires_grad=True); p = a.detach(); z = pairs(p); z.mul_(w); (p * p).sum().backward(); log([a, p, w.grad])",
+    "q = n.arange(21.).reshape(3, 7).t().clone(); z = n.view_as_complex(q.as_strided((2, 2), (2, 1), 0)); z.mul_(2); log([q, z])",
+]
+
+
+@pytest.mark.parametrize('lines', ODD)
+def test_complex_numbers_in_a_memory_of_an_odd_count(lines):
+    def run(n):
+        logged = []
+        a = n.arange(7.)
+        pairs = lambda t: n.view_as_complex(t[:6].reshape(3, 2))  # noqa: E731
+        exec(lines, {'n': n, 'a': a, 'z': pairs(a), 'pairs': pairs, 'copy': copy, 'pickle': pickle,
+                     'log': lambda *lists: logged.extend(t.tolist() for tensors in lists for t in tensors)})
+        return logged
+    assert run(gt) == run(torch)
+
+
+def test_files_of_complex_numbers_in_a_memory_of_an_odd_count():
+    z = gt.view_as_complex(gt.arange(7.)[:6].reshape(3, 2))
+    assert _saved(z, gt, gt).tolist() == _saved(z, gt, torch).tolist() == [1j, 2 + 3j, 4 + 5j]
+    with pytest.raises(RuntimeError, match='view the same data as different types'):
+        _saved([z, z._base], gt, gt)
+
+
 def test_tied_weights():
     first, second = gt.nn.Linear(3, 3), gt.nn.Linear(3, 3)
     second.weight = first.weight

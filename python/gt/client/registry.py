@@ -39,7 +39,7 @@ def _stored(name, replace):
             return self._replace(getattr(self, name)(*arguments, **options))
     else:
         def stored(self, *arguments, **options):
-            self._check_write(*arguments)
+            self._check_write(*arguments, *options.values())
             return self._become(getattr(self._value(), name)(*arguments, **options))
     stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
     stored.__wrapped__ = getattr(Tensor, name)  # the signature

@@ -27,6 +27,15 @@ def plain_class(tensor):
     return next(cls for cls in type(tensor).__mro__ if cls.__name__ != 'Tensor' or cls is Tensor)
 
 
+def typed(elements, dtype):
+    """A view of all elements of a memory as numbers of this dtype: view_as_real(), view_as_complex()."""
+    if elements.dtype == dtype:
+        return elements
+    if elements.is_complex():
+        return _gt.view_as_real(elements).reshape(-1)
+    return _gt.view_as_complex(elements[:len(elements) // 2 * 2].reshape(-1, 2))
+
+
 def copied(tensor, memo):
     """A copy for copy.deepcopy: tensors that share memory have copies that share memory."""
     shared = tensor._memory()
@@ -36,12 +45,7 @@ def copied(tensor, memo):
     copies = memo.setdefault('gt', {})
     if number not in copies:
         copies[number] = Memory(elements.clone()), tensor.detach()  # the latter keeps the memory, and with it the number
-    memory = copies[number][0]
-    width = memory.root.dtype.itemsize
-    if memory.root.dtype != tensor.dtype:  # view_as_real()
-        root = _gt.view_as_real(memory.root) if width > tensor.dtype.itemsize else _gt.view_as_complex(
-            memory.root.reshape(-1, 2))
-        memory = Memory(root)
+    memory = Memory(typed(copies[number][0].root, tensor.dtype))
     return memory.tensor(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
@@ -56,4 +60,4 @@ def reduced(tensor):
     shared = None if tensor.is_contiguous() else tensor._memory()
     if shared is None:
         return None
-    return rebuilt, (shared[1], tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.requires_grad)
+    return rebuilt, (typed(shared[1], tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.requires_grad)

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from gt import _gt
 from gt._gt import Tensor
 from gt.client.device import device
-from gt.client.storages import plain_class
+from gt.client.storages import plain_class, typed
 from gt.serialization.names import STORAGE_OF, Global, packed_strides
 
 _ALIGNMENT = 64
@@ -85,7 +85,7 @@ class Records:
         if shared is None:
             stored, offset, stride = _Stored(tensor), 0, packed_strides(size)
         else:  # the tensor that is kept keeps the memory, and so its number
-            stored = _Stored(shared[1], shared[0], tensor.detach())
+            stored = _Stored(typed(shared[1], tensor.dtype), shared[0], tensor.detach())
             offset, stride = tensor.storage_offset(), tensor.stride()
         args = stored, offset, size, stride, tensor.requires_grad, OrderedDict()
         state = getattr(tensor, '__dict__', None)
