@@ -169,3 +169,19 @@ def test_parts_on_workers(axis):
         connection.close()
     for one, many in zip(*results):
         np.testing.assert_allclose(many, one, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize('shape, strange', [((1, 2, 512, 512), 0), ((1, 2, 512, 512), 64), ((1, 1, 2048, 2048), 64),
+                                            ((64, 3, 14, 14), 196), ((50, 4, 3), 3), ((20000, 5), 0), ((200, 5), 1)], ids=str)
+def test_moments_keep_the_digits(shape, strange):
+    """The first elements of each channel are far from the others. PyTorch sums planes in float64."""
+    x = arrays(shape)[0]
+    x[0].reshape(shape[1], -1)[:, :strange] = 1000
+    axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+    mean, variance = x.mean(axes, dtype=np.float64), x.var(axes, dtype=np.float64)
+    ours = numbers(gt.tensor(x)._batch_moments())
+    assert np.abs(ours[0] - mean).max() <= 2e-7 * np.sqrt(variance.max())
+    np.testing.assert_allclose(ours[1], variance, rtol=1e-6)
+    y = gt.nn.functional.batch_norm(gt.tensor(x), None, None, training=True)
+    exact = torch.nn.functional.batch_norm(torch.tensor(x, dtype=torch.float64), None, None, training=True).numpy()
+    np.testing.assert_allclose(y.numpy(), exact, rtol=1e-6, atol=2e-6)
