@@ -101,7 +101,8 @@ int gt__py_refuse_overlap(PyObject *self);
  * consumed value.
  */
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held);
-/* `x.data = value`: x shares its memory from now on. A leaf keeps its node. */
+/* `x.data = value`: x shares its memory from now on. A leaf keeps its node. `counted`: it is a write to x, as of set_(), so a
+ * gradient that needs x's old value is refused. */
 int gt__py_set_value(PyObject *self, PyObject *value, bool counted);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
 bool gt__py_requires_grad(PyObject *self);
@@ -129,9 +130,9 @@ int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t cou
 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
-/* x op y, as the operators do it. */
 /* where(condition, a, b), each a tensor or a number. */
 PyObject *gt__py_where(PyObject *const *objects);
+/* x op y, as the operators do it. */
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
 /* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);

@@ -18,16 +18,22 @@ typedef struct Bound {
     double value;
 } Bound;
 
+/* The number of an object, which must fit the dtype. */
+static int fitting_number(PyObject *object, gt_dtype dtype, gt_literal *kind, gt_imm *value)
+{
+    if (gt__py_number(object, kind, value) < 0)
+        return -1;
+    gt_err err = gt__dtype_check_number(dtype, *kind, *value);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
 int gt__py_check_number(PyObject *object, gt_dtype dtype)
 {
     gt_literal kind;
     gt_imm value;
-    if (gt__py_number(object, &kind, &value) < 0)
-        return -1;
-    gt_err err = gt__dtype_check_number(dtype, kind, value);
-    if (err != GT_OK)
-        gt__py_raise(err);
-    return err == GT_OK ? 0 : -1;
+    return fitting_number(object, dtype, &kind, &value);
 }
 
 /* self._fit(number, dtype=None): the number as an element of a dtype, or of self's. Floats lose their fraction in integers;
@@ -47,7 +53,7 @@ static PyObject *method_fit(PyObject *self, gt_py_args args, Py_ssize_t nargs, P
         return PyErr_Format(PyExc_TypeError, "_fit() needs a number");
     if (PyComplex_Check(number))
         return gt__py_check_parts(number, dtype) < 0 ? NULL : Py_NewRef(number);
-    if (gt__py_number(number, &kind, &value) < 0 || gt__py_check_number(number, dtype) < 0)
+    if (fitting_number(number, dtype, &kind, &value) < 0)
         return NULL;
     double real = gt__py_literal_double(kind, value);
     if (dtype == GT_BOOL)
@@ -263,6 +269,28 @@ static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, P
                  : NULL;
 }
 
+/* PyTorch's refusals of lerp(end, weight): integers, and tensors of another dtype than self's. */
+static int check_lerp(PyObject *self, PyObject *const operands[2])
+{
+    gt_dtype dtype = (gt_dtype)gt__py_meta(self)->dtype;
+    for (int k = 0; k < 2; k++) {
+        if (!gt__py_is_tensor(operands[k]) || gt__py_meta(operands[k])->dtype == dtype)
+            continue;
+        PyErr_Format(PyExc_RuntimeError, "expected dtype %s for `%s` but got dtype %s", gt__dtype_c_name(dtype),
+                     k ? "weight" : "end", gt__dtype_c_name((gt_dtype)gt__py_meta(operands[k])->dtype));
+        return -1;
+    }
+    bool scalar = !gt__py_is_tensor(operands[1]);
+    if (!gt__dtype_is_inexact(dtype))
+        PyErr_Format(PyExc_NotImplementedError, "\"lerp_kernel_%s\" not implemented for '%s'",
+                     scalar ? "scalar" : "tensor", gt__dtype_kind(dtype));
+    else if (!scalar || PyComplex_Check(operands[1]))
+        return 0;
+    else
+        return gt__py_check_number(operands[1], gt__dtype_is_half(dtype) ? GT_FLOAT32 : dtype);
+    return -1;
+}
+
 /* self and two more operands, tensors or numbers. */
 static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObject *self, gt_py_args args,
                                 Py_ssize_t nargs, PyObject *kwnames)
@@ -276,6 +304,8 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "%s() needs %s and %s", function, names[0], names[1]);
+    if (op == GT_OP_lerp && check_lerp(self, values) < 0)
+        return NULL;
     gt_tensor *a = gt__py_use(self);
     if (!a)
         return NULL;
@@ -296,32 +326,8 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
     return found == 1 ? gt__py_elementwise(err, out, (PyObject *[]){self, values[0], values[1]}, 3) : NULL;
 }
 
-/* PyTorch's refusals: integers, and tensors of another dtype than self's. */
-static int check_lerp(PyObject *self, PyObject *const *operands, Py_ssize_t count)
-{
-    gt_dtype dtype = (gt_dtype)gt__py_meta(self)->dtype;
-    for (Py_ssize_t k = 0; k < count && k < 2; k++) {
-        if (!gt__py_is_tensor(operands[k]) || gt__py_meta(operands[k])->dtype == dtype)
-            continue;
-        PyErr_Format(PyExc_RuntimeError, "expected dtype %s for `%s` but got dtype %s", gt__dtype_c_name(dtype),
-                     k ? "weight" : "end", gt__dtype_c_name((gt_dtype)gt__py_meta(operands[k])->dtype));
-        return -1;
-    }
-    bool scalar = count > 1 && !gt__py_is_tensor(operands[1]);
-    if (!gt__dtype_is_inexact(dtype))
-        PyErr_Format(PyExc_NotImplementedError, "\"lerp_kernel_%s\" not implemented for '%s'",
-                     scalar ? "scalar" : "tensor", gt__dtype_kind(dtype));
-    else if (!scalar || PyComplex_Check(operands[1]))
-        return 0;
-    else
-        return gt__py_check_number(operands[1], gt__dtype_is_half(dtype) ? GT_FLOAT32 : dtype);
-    return -1;
-}
-
 static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    if (check_lerp(self, args, nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)) < 0)
-        return NULL;
     return ternary_method(GT_OP_lerp, (const char *const[]){"end", "weight"}, self, args, nargs, kwnames);
 }
 

@@ -122,10 +122,9 @@ static int check_exponent(PyObject *x, PyObject *y)
     return gt__py_check_number(y, (gt_dtype)gt__py_meta(x)->dtype);
 }
 
-static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
+/* x ** y however it is spelled: operator, method or in place. */
+static PyObject *power(PyObject *x, PyObject *y)
 {
-    if (modulus != Py_None)
-        Py_RETURN_NOTIMPLEMENTED;
     if (gt__py_is_tensor(x) && is_square(((TensorObject *)x)->tensor, y)) {
         return unary(GT_OP_square, x);
     }
@@ -133,6 +132,11 @@ static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
     if (UNLIKELY(PyBool_Check(y)) && gt__py_is_tensor(x) && gt__py_meta(x)->dtype == GT_BOOL)
         return binary(GT_OP_bitwise_or, x, y == Py_True ? Py_False : Py_True); /* x ** 1 is x, x ** 0 is 1 */
     return check_exponent(x, y) < 0 ? NULL : binary(GT_OP_pow, x, y);
+}
+
+static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
+{
+    return modulus == Py_None ? power(x, y) : Py_NewRef(Py_NotImplemented);
 }
 
 static PyObject *number_matmul(PyObject *x, PyObject *y)
@@ -272,7 +276,10 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
 {
     if (modulus != Py_None)
         Py_RETURN_NOTIMPLEMENTED;
-    return check_exponent(self, other) < 0 ? NULL : inplace(GT_OP_pow, self, other);
+    if (gt__py_check_operands(self, &other, 1) < 0)
+        return NULL;
+    PyObject *result = power(self, other);
+    return result == Py_NotImplemented ? result : gt__py_adopt(self, result);
 }
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
@@ -408,7 +415,7 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if (alpha)
         return scaled_sum(op, self, other, alpha);
     if (!rounding || rounding == Py_None)
-        return binary(op, self, other);
+        return op == GT_OP_pow ? power(self, other) : binary(op, self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
         return with_zero_gradient(binary(GT_OP_floor_divide, self, other), self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
@@ -424,7 +431,7 @@ static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, g
     static const char *const names[] = {"other|exponent", "alpha", "rounding_mode"};
     PyObject *values[3] = {nargs == 1 ? args[0] : NULL}, *result;
     if (nargs == 1 && !kwnames) {
-        result = op == GT_OP_pow ? number_power(self, values[0], Py_None) : binary(op, self, values[0]);
+        result = op == GT_OP_pow ? power(self, values[0]) : binary(op, self, values[0]);
     } else {
         if (gt__py_parse(name, args, nargs, kwnames, names, 3, 1, values) < 0)
             return NULL;

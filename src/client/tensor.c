@@ -218,9 +218,18 @@ static gt_err channel_row(gt_tensor *a, gt_client *client, gt_dtype dtype, int64
     return err;
 }
 
+static gt_err check_channels(const gt_tensor *x)
+{
+    if (x->meta.rank >= 2)
+        return GT_OK;
+    return gt__fail(GT_ERR_VALUE, "batch_norm: expected a tensor of at least 2 dimensions, but got one of %u",
+                    (unsigned)x->meta.rank);
+}
+
 gt_err gt__channel_rows(gt_tensor *x, gt_tensor *first, double without_first, gt_tensor *second,
                         double without_second, gt_tensor **out)
 {
+    GT_TRY(check_channels(x));
     gt_dtype dtype = x->meta.dtype == GT_FLOAT64 ? GT_FLOAT64 : GT_FLOAT32;
     gt_tensor *row[2] = {NULL, NULL};
     gt_err err = channel_row(first, x->client, dtype, x->meta.shape[1], without_first, &row[0]);
@@ -237,9 +246,7 @@ gt_err gt_batch_norm(gt_tensor *a, gt_tensor *moments, gt_tensor *weight, gt_ten
                      gt_tensor **out)
 {
     GT_ARGUMENTS(out, a, moments);
-    if (a->meta.rank < 2)
-        return gt__fail(GT_ERR_VALUE, "batch_norm: expected a tensor of at least 2 dimensions, but got one of %u",
-                        (unsigned)a->meta.rank);
+    GT_TRY(check_channels(a));
     gt_tensor *affine = NULL;
     if (weight || bias)
         GT_TRY(gt__channel_rows(a, weight, 1, bias, 0, &affine));

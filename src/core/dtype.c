@@ -60,7 +60,7 @@ const char *gt__dtype_c_name(gt_dtype dtype)
     return gt__dtype_valid(dtype) ? c_names[dtype] : "invalid";
 }
 
-/* The least and the largest number of each dtype, PyTorch's name of its C type, and which numbers may become it. */
+/* The least and the largest number of each dtype, and the name of its C type in PyTorch's errors; one without takes every number. */
 static const struct {
     double low, high;
     const char *name;

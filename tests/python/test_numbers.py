@@ -1,5 +1,7 @@
 """Numbers as arguments: converted to the dtype of the tensor, or refused, as PyTorch does."""
 
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -43,7 +45,11 @@ OPERATIONS = {
     'add': lambda L, x, m, v: x + v if not x.is_complex() else x,
     'mul': lambda L, x, m, v: x * v,
     'pow': lambda L, x, m, v: x ** v,
-    'pow_': lambda L, x, m, v: x.pow_(v) if x.dtype != L.bool else x,
+    'pow(exponent=)': lambda L, x, m, v: x.pow(exponent=v),
+    'gt.pow(exponent=)': lambda L, x, m, v: L.pow(x, exponent=v),
+    '**=': lambda L, x, m, v: operator.ipow(x, v),
+    'pow_': lambda L, x, m, v: x.pow_(v),
+    'pow_(exponent=)': lambda L, x, m, v: x.pow_(exponent=v),
     'add alpha': lambda L, x, m, v: L.add(x, x, alpha=v),
     'sub alpha': lambda L, x, m, v: L.sub(x, x, alpha=v),
     'add_ alpha': lambda L, x, m, v: x.add_(x, alpha=v),
@@ -121,6 +127,11 @@ def test_masks_of_attention():
     lambda L: L.add(L.ones(2), L.ones(2), alpha=1j),
     lambda L: L.lerp(L.ones(2), L.ones(2, dtype=L.float64), 0.5),
     lambda L: L.lerp(L.ones(2, dtype=L.int64), L.ones(2, dtype=L.int64), 0.5),
+    lambda L: L.ones(2, dtype=L.int64).lerp(weight=0.5, end=L.ones(2, dtype=L.int64)),
+    lambda L: L.ones(2).lerp(weight=L.ones(2), end=L.ones(2, dtype=L.float64)),
+    lambda L: L.ones(2).lerp_(weight=L.ones(2, dtype=L.float64), end=L.ones(2)),
+    lambda L: L.ones(2).lerp(weight=1e300, end=L.ones(2)),
+    lambda L: L.ones(2).lerp(weight=0.5, end=L.zeros(2)),
     lambda L: L.addcmul(L.ones(2, dtype=L.int32), L.ones(2), L.ones(2, dtype=L.int32), value=0.5),
     lambda L: L.zeros(3, dtype=L.uint8).random_(0, 300),
     lambda L: L.zeros(3, dtype=L.float16).random_(0, 70000),

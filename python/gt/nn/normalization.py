@@ -63,9 +63,10 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 def _check_channels(input, **tensors):
+    channels = input.shape[1] if input.ndim > 1 else 0
     for name, tensor in tensors.items():
-        if tensor is not None and tensor.numel() != input.shape[1]:
-            raise RuntimeError(f'{name} should contain {input.shape[1]} elements not {tensor.numel()}')
+        if tensor is not None and tensor.numel() != channels:
+            raise RuntimeError(f'{name} should contain {channels} elements not {tensor.numel()}')
 
 
 def _follow(running, value, momentum):
@@ -81,16 +82,21 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         return input.clone()
     if (running_mean is None) != (running_var is None) and training:
         raise ValueError('running_mean and running_var must either both be None or neither be None')
+    count = input.shape[0] * math.prod(input.shape[2:]) if training else None  # elements of a channel
+    if count == 1:
+        raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
+                         f'{list(input.shape)})')
     _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         for name, tensor in (('running_mean', running_mean), ('running_var', running_var)):
             if tensor is None:
                 raise RuntimeError(f'{name} must be defined in evaluation mode')
         return input._batch_norm(running_mean, running_var, weight, bias, eps)
-    count = input.numel() // max(input.shape[1], 1)
-    if count == 1:
-        raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
-                         f'{list(input.shape)})')
+    if input.ndim < 2:
+        raise IndexError('Dimension out of range (expected to be in range of [-1, 0], but got 1)')
+    if not count:  # no moments, which would be NaN: the running values stay, and the gradients of weight and bias are 0
+        mean = input.new_zeros(input.shape[1])
+        return input._batch_norm(mean, mean + 1, weight, bias, eps)
     moments = input._batch_moments()
     if running_mean is not None:
         with gt.no_grad():

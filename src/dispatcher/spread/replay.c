@@ -414,11 +414,12 @@ static gt_replay *add(gt_session *session, gt_replays *replays, gt_replay_scratc
 static gt_err record(gt_session *session, gt_replay *replay, const gt_path *path, const gt_slot *run,
                      const uint64_t *slots)
 {
-    GT_TRY(gt__replay_record(session, replay, path, run, slots));
+    gt_err err = gt__replay_record(session, replay, path, run, slots);
+    replay->recorded = replay->recorded && err == GT_OK;
     if (!replay->recorded)
         forget_record(session, replay);
     replay->cannot = !replay->recorded;
-    return GT_OK;
+    return err;
 }
 
 gt_err gt__replay_place(gt_session *session, gt_replays *replays, gt_replay_scratch *scratch, const gt_path *path,

@@ -3,14 +3,15 @@
  * pass each, over planes: the elements of one channel of one sample, which are neighbours. Planes of one element, as of (N, C),
  * would be short loops: there a row, all channels of a sample, is the loop.
  *
- * Moments are summed around a pivot, the mean of the first few elements, so that a large mean costs no digits.
+ * Moments are summed around a pivot, the mean of a few elements, so that a large mean costs no digits. float32 has few of them:
+ * a pivot serves a short stretch, whose sums then go to sums around the first pivot, in double.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "engines/cpu/movement.h"
 
-enum { LANES = 16, ROWS = 4, PIVOT = 64, FLUSH = 128, TASKS = 4 };
+enum { LANES = 16, ROWS = 4, PIVOT = 64, STRETCH = 16, FLUSH = 32, TASKS = 4 };
 
 /* Of one channel, or a part of it. Moments: elements, mean, squares around it. Sums: of g h and of g. */
 typedef struct totals {
@@ -68,13 +69,21 @@ static void write_run(const normalisation *c, int64_t at, int64_t count, const v
                            c->out + (size_t)at * gt__dtype_size(c->out_dtype), 1, count);
 }
 
-/* Elements at a time: everything if nothing is converted. */
+/* Elements at a time: everything if nothing is converted; of moments, what one pivot serves. */
 static int64_t run_length(const normalisation *c)
 {
-    return c->x.dtype == gt__native_dtype(c->compute) ? c->inner : gt__min(c->inner, GT_TILE);
+    bool native = c->x.dtype == gt__native_dtype(c->compute);
+    return native && c->op != GT_OP_batch_moments ? c->inner : gt__min(c->inner, GT_TILE);
 }
 
 /* ---- sums --------------------------------------------------------------------------------------------------- */
+
+/* Add to sums around one pivot the sums of n differences and of their squares around another, `apart` from it. */
+static inline void add_stretch(double *first, double *second, double apart, double n, double one, double two)
+{
+    *first += one + n * apart;
+    *second += two + apart * (2 * one + n * apart);
+}
 
 /* The loops, once a type. Sums have LANES accumulators so that they vectorise. */
 #define SUM_LOOPS(T)                                                                                              \
@@ -147,50 +156,94 @@ static int64_t run_length(const normalisation *c)
             }                                                                                                     \
     }                                                                                                             \
                                                                                                                   \
-    static double pivot_##T(const T *x, int64_t n)                                                                \
+    static T pivot_##T(const T *x, int64_t n)                                                                     \
     {                                                                                                             \
-        double sum = 0;                                                                                           \
-        n = n < PIVOT ? n : PIVOT;                                                                                \
-        for (int64_t i = 0; i < n; i++)                                                                           \
-            sum += (double)x[i];                                                                                  \
-        return isfinite(sum) ? (double)(T)(sum / (double)n) : 0;                                                  \
+        T sum[LANES] = {0}, all = 0;                                                                              \
+        int64_t rows = gt__min(n, PIVOT) / LANES, single = rows ? 0 : n;                                          \
+        for (int64_t r = 0; r < rows; r++)                                                                        \
+            for (int k = 0; k < LANES; k++)                                                                       \
+                sum[k] += x[r * LANES + k];                                                                       \
+        for (int64_t i = 0; i < single; i++)                                                                      \
+            sum[i] = x[i];                                                                                        \
+        for (int k = 0; k < LANES; k++)                                                                           \
+            all += sum[k];                                                                                        \
+        return isfinite(all) ? all / (T)(rows * LANES + single) : 0;                                              \
+    }                                                                                                             \
+                                                                                                                  \
+    /* The same for columns: the mean of ROWS rows; of fewer, some count twice. */                                \
+    static void column_pivots_##T(const T *const *x, int64_t rows, int64_t width, T *restrict pivot)              \
+    {                                                                                                             \
+        const T *restrict x0 = x[0], *restrict x1 = x[rows > 1], *restrict x2 = x[rows / 2],                      \
+                          *restrict x3 = x[rows - 1];                                                             \
+        for (int64_t j = 0; j < width; j++) {                                                                     \
+            T sum = (x0[j] + x1[j]) + (x2[j] + x3[j]);                                                            \
+            pivot[j] = isfinite(sum) ? sum / ROWS : 0;                                                            \
+        }                                                                                                         \
     }                                                                                                             \
                                                                                                                   \
     static void sum_planes_##T(const normalisation *c, int64_t channel, int64_t begin, int64_t end, totals *t)    \
     {                                                                                                             \
-        T tile[2][GT_TILE];                                                                                       \
-        double first = 0, second = 0, around = c->mean ? c->mean[channel] : NAN;                                  \
-        int64_t most = run_length(c);                                                                             \
+        T tile[2][GT_TILE], pivot = 0;                                                                            \
+        double first = 0, second = 0, base = NAN;                                                                 \
+        int64_t most = run_length(c), left = 0; /* elements that the pivot still serves */                        \
         for (int64_t sample = begin; sample < end; sample++)                                                      \
             for (int64_t done = 0, n; done < c->inner; done += n) {                                               \
                 int64_t at = (sample * c->channels + channel) * c->inner + done;                                  \
                 n = gt__min(most, c->inner - done);                                                               \
                 const T *x = read_run(c, &c->x, at, n, tile[0]);                                                  \
-                if (c->g.data)                                                                                    \
-                    plane_sums_##T(read_run(c, &c->g, at, n, tile[1]), x, n, (T)around, &first, &second);         \
-                else {                                                                                            \
-                    if (sample == begin && done == 0)                                                             \
-                        around = pivot_##T(x, n);                                                                 \
-                    plane_moments_##T(x, n, (T)around, &first, &second);                                          \
+                if (c->g.data) {                                                                                  \
+                    plane_sums_##T(read_run(c, &c->g, at, n, tile[1]), x, n, (T)c->mean[channel], &first,         \
+                                   &second);                                                                      \
+                    continue;                                                                                     \
                 }                                                                                                 \
+                if (left <= 0) {                                                                                  \
+                    pivot = pivot_##T(x, n);                                                                      \
+                    base = isnan(base) ? (double)pivot : base;                                                    \
+                    left = STRETCH * gt__min(n, PIVOT);                                                           \
+                }                                                                                                 \
+                left -= n;                                                                                        \
+                double one = 0, two = 0;                                                                          \
+                plane_moments_##T(x, n, pivot, &one, &two);                                                       \
+                if (5 * one * one > 4 * (double)n * two && isfinite(two)) { /* over 2 deviations away */          \
+                    pivot += (T)(one / (double)n);                                                                \
+                    one = two = 0;                                                                                \
+                    plane_moments_##T(x, n, pivot, &one, &two);                                                   \
+                }                                                                                                 \
+                add_stretch(&first, &second, (double)pivot - base, (double)n, one, two);                          \
             }                                                                                                     \
-        *t = finished(c, (double)((end - begin) * c->inner), around, first, second);                              \
+        *t = finished(c, (double)((end - begin) * c->inner), base, first, second);                                \
+    }                                                                                                             \
+                                                                                                                  \
+    /* add_stretch, or without pivots plain sums, of each column. */                                              \
+    static void add_columns_##T(double *restrict first, double *restrict second, const T *restrict one,           \
+                                const T *restrict two, const T *restrict pivot, const T *restrict base, double n, \
+                                int64_t width)                                                                    \
+    {                                                                                                             \
+        if (!pivot)                                                                                               \
+            for (int64_t j = 0; j < width; j++) {                                                                 \
+                first[j] += (double)one[j];                                                                       \
+                second[j] += (double)two[j];                                                                      \
+            }                                                                                                     \
+        else                                                                                                      \
+            for (int64_t j = 0; j < width; j++)                                                                   \
+                add_stretch(&first[j], &second[j], (double)pivot[j] - (double)base[j], n, (double)one[j],         \
+                            (double)two[j]);                                                                      \
     }                                                                                                             \
                                                                                                                   \
     /* `width` channels side by side, at most GT_TILE, in planes of one element. */                               \
     static void sum_columns_##T(const normalisation *c, int64_t channel, int64_t width, int64_t begin,            \
                                 int64_t end, totals *t)                                                           \
     {                                                                                                             \
-        T tile[2][ROWS][GT_TILE], around[GT_TILE], one[GT_TILE], two[GT_TILE];                                    \
-        const T *x = begin < end ? read_run(c, &c->x, begin * c->channels + channel, width, tile[0][0]) : NULL;   \
+        T tile[2][ROWS][GT_TILE], around[GT_TILE], base[GT_TILE], one[GT_TILE], two[GT_TILE];                     \
+        double first[GT_TILE], second[GT_TILE];                                                                   \
         for (int64_t j = 0; j < width; j++) {                                                                     \
-            t[j] = (totals){0};                                                                                   \
-            around[j] = c->mean ? (T)c->mean[channel + j] : x && isfinite(x[j]) ? x[j] : 0;                       \
+            around[j] = base[j] = c->mean ? (T)c->mean[channel + j] : 0;                                          \
+            first[j] = second[j] = 0;                                                                             \
         }                                                                                                         \
         for (int64_t from = begin; from < end; from += FLUSH) {                                                   \
             int64_t until = gt__min(end, from + FLUSH);                                                           \
-            memset(one, 0, sizeof one);                                                                           \
-            memset(two, 0, sizeof two);                                                                           \
+            memset(one, 0, (size_t)width * sizeof *one);                                                          \
+            memset(two, 0, (size_t)width * sizeof *two);                                                          \
             for (int64_t s = from; s < until; s += ROWS) {                                                        \
                 const T *rows[2][ROWS] = {{NULL}};                                                                \
                 int64_t few = gt__min(ROWS, until - s);                                                           \
@@ -199,15 +252,17 @@ static int64_t run_length(const normalisation *c)
                     rows[0][r] = read_run(c, &c->x, at, width, tile[0][r]);                                       \
                     rows[1][r] = c->g.data ? read_run(c, &c->g, at, width, tile[1][r]) : NULL;                    \
                 }                                                                                                 \
+                if (!c->g.data && s == from)                                                                      \
+                    column_pivots_##T(rows[0], few, width, around);                                               \
+                if (!c->g.data && s == begin)                                                                     \
+                    memcpy(base, around, (size_t)width * sizeof *base);                                           \
                 add_rows_##T(one, two, c->g.data ? rows[1] : NULL, rows[0], around, few, width);                  \
             }                                                                                                     \
-            for (int64_t j = 0; j < width; j++) {                                                                 \
-                t[j].first += (double)one[j];                                                                     \
-                t[j].second += (double)two[j];                                                                    \
-            }                                                                                                     \
+            add_columns_##T(first, second, one, two, c->g.data ? NULL : around, base, (double)(until - from),     \
+                            width);                                                                               \
         }                                                                                                         \
         for (int64_t j = 0; j < width; j++)                                                                       \
-            t[j] = finished(c, (double)(end - begin), (double)around[j], t[j].first, t[j].second);                \
+            t[j] = finished(c, (double)(end - begin), (double)base[j], first[j], second[j]);                      \
     }
 
 /* Sums around the pivot to moments; the others stay sums. */

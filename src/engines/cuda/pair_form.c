@@ -87,6 +87,8 @@ bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pa
     if (forward == backward || !plan->values[plan->steps[forward].result].view.contiguous)
         return false;
     const gt_meta *result = &plan->values[plan->steps[forward].result].view.meta;
+    if (result->numel == 0)
+        return false;
     int64_t queries = result->numel / result->shape[result->rank - 1];
     *pair = (gt_cuda_pair){.forward = forward, .backward = backward, .bytes = (size_t)queries * 2 * sizeof(float)};
     return true;
