@@ -17,7 +17,44 @@ void gt__py_key_clear(Key *key)
 typedef struct Element {
     PyObject *object;  /* borrowed: None, a slice, Ellipsis or an int; unused if there is a tensor */
     gt_tensor *tensor; /* ours */
+    bool bytes;        /* a mask that was given as uint8 */
 } Element;
+
+/* The longest list that PyTorch reads as a tuple has one element less. */
+enum { LIST_LIMIT = 32 };
+
+PyObject *gt__py_key_tuple(PyObject *object)
+{
+    if (LIKELY(!PyList_Check(object)) || PyList_GET_SIZE(object) >= LIST_LIMIT)
+        return Py_NewRef(object);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(object); k++) {
+        PyObject *item = PyList_GET_ITEM(object, k);
+        if (item != Py_None && item != Py_Ellipsis && !PySlice_Check(item) && !PySequence_Check(item))
+            continue;
+        if (PyErr_WarnEx(
+                PyExc_UserWarning,
+                "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] "
+                "instead of x[seq]",
+                1) < 0)
+            return NULL;
+        return PyList_AsTuple(object);
+    }
+    return Py_NewRef(object);
+}
+
+/* The dtype of an index: bool and int64 stay. PyTorch refuses some tensors, but converts all lists and arrays. */
+static gt_err index_dtype(const gt_meta *meta, bool is_tensor, gt_dtype *dtype)
+{
+    *dtype = (gt_dtype)meta->dtype;
+    if (*dtype == GT_BOOL || *dtype == GT_INT64)
+        return GT_OK;
+    bool number = meta->rank == 0 && !gt__dtype_is_inexact(*dtype);
+    if (is_tensor && *dtype != GT_UINT8 && *dtype != GT_INT32 && !number)
+        return gt__fail(GT_ERR_INDEX, "tensors used as indices must be long, int, byte or bool tensors, not %s",
+                        gt__dtype_name(*dtype));
+    *dtype = *dtype == GT_UINT8 ? GT_BOOL : GT_INT64;
+    return GT_OK;
+}
 
 /* Tensors, arrays and lists become int64 or bool tensors; everything else stays. */
 static int element_from(PyObject *object, gt_client *client, Element *element)
@@ -53,20 +90,24 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
             Py_TYPE(object)->tp_name);
     if (found != 1)
         return -1;
-    gt_dtype dtype = (gt_dtype)given->meta.dtype;
-    if (dtype == GT_BOOL || dtype == GT_INT64) {
+    gt_dtype dtype, from = (gt_dtype)given->meta.dtype;
+    gt_err err = index_dtype(&given->meta, gt__py_is_tensor(object), &dtype);
+    if (err == GT_OK && dtype == from) {
         element->tensor = given;
         return 0;
     }
-    gt_err err = GT_OK;
-    if (gt__dtype_is_inexact(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
-        err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be long, int, byte or bool tensors, not %s",
-                       gt__dtype_name(dtype));
+    element->bytes = from == GT_UINT8;
     if (err == GT_OK)
-        err = gt_cast(given, GT_INT64, &element->tensor);
+        err = gt_cast(given, dtype, &element->tensor);
+    bool warns = element->bytes && given->meta.rank;
     gt_tensor_release(given);
     if (err != GT_OK)
         gt__py_raise(err);
+    else if (warns &&
+             PyErr_WarnEx(PyExc_UserWarning,
+                          "indexing with dtype gt.uint8 is now deprecated, please use a dtype gt.bool instead.",
+                          1) < 0)
+        return -1;
     return err == GT_OK ? 0 : -1;
 }
 
@@ -131,7 +172,8 @@ static int add_item(Key *key, Element *element, const gt_meta *meta, int axis)
     }
     if (element->tensor) {
         bool is_mask = element->tensor->meta.dtype == GT_BOOL;
-        *item = (Item){.kind = is_mask ? ITEM_MASK : ITEM_INDEX, .axes = element_axes(element)};
+        *item = (Item){
+            .kind = is_mask ? ITEM_MASK : ITEM_INDEX, .axes = element_axes(element), .bytes = element->bytes};
         status = is_mask ? mask_item(element->tensor, meta, axis) : 0;
         if (status == 0) {
             item->tensor = element->tensor;

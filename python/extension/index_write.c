@@ -340,6 +340,43 @@ static int check_value(PyObject *self, const Key *key, PyObject *value)
     return gt__py_check_operand(self, &meta, &strides, value, !key->advanced);
 }
 
+/*
+ * PyTorch's two ways to assign: one value where a single mask is true is masked_fill_(), which converts the value, but takes
+ * no bytes; everything else with index tensors is index_put_(), which does not convert. Numbers have no dtype of their own.
+ */
+static int check_dtypes(PyObject *self, const Key *key, PyObject *value, bool accumulate, bool is_method)
+{
+    int indices = 0, masks = 0;
+    const Item *mask = NULL;
+    const gt_meta *given = gt__py_is_tensor(value) ? gt__py_meta(value) : NULL;
+    for (int k = 0; key->advanced && k < key->count; k++) {
+        const Item *item = &key->items[k];
+        if (item->kind == ITEM_MASK && item->axes) {
+            mask = item;
+            masks++;
+        } else if (item->kind == ITEM_MASK ||
+                   (item->kind == ITEM_INDEX && (item->tensor->meta.rank || is_method))) {
+            indices++; /* x[tensor(1)] is x[1], a view */
+        }
+    }
+    bool one = given ? given->numel == 1 : PyNumber_Check(value) && !PySequence_Check(value);
+    if (masks == 1 && !indices && !accumulate && one) {
+        if (!mask->bytes)
+            return 0;
+        PyErr_SetString(PyExc_RuntimeError,
+                        "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char");
+        return -1;
+    }
+    if (!given || given->dtype == gt__py_meta(self)->dtype || !(masks + indices))
+        return 0;
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
+        "the source.",
+        gt__dtype_kind((gt_dtype)gt__py_meta(self)->dtype), gt__dtype_kind((gt_dtype)given->dtype));
+    return -1;
+}
+
 /* Whether a value broadcasts to a shape. */
 static gt_err check_fits(const gt_meta *meta, const Value *value)
 {
@@ -513,15 +550,20 @@ static bool is_whole(PyObject *self, const Key *key)
     return whole;
 }
 
-/* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
+/*
+ * self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. A method takes 0-d
+ * tensors as indices; in a subscript they are numbers.
+ */
 static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
-               gt_tensor **out)
+               bool is_method, gt_tensor **out)
 {
     Key key;
     Value value;
     if (parse_put(self, key_object, value_object, &key, &value) < 0)
         return -1;
     int status = in_place && key.advanced ? gt__py_check_operands(self, NULL, 0) : 0;
+    if (status == 0 && key_object != Py_True) /* x[True] is x[None], a view */
+        status = check_dtypes(self, &key, value_object, accumulate, is_method);
     if (status == 0 && in_place)
         status = gt__py_check_inference(self) < 0 ? -1 : check_value(self, &key, value_object);
     const gt_alias *alias = ((TensorObject *)self)->alias;
@@ -538,17 +580,34 @@ static int put(PyObject *self, PyObject *key_object, PyObject *value_object, boo
     return status;
 }
 
-static int write_all(PyObject *self, PyObject *object)
+/* A value of the dtype of self. */
+static int read_value(PyObject *self, PyObject *object, Value *value)
 {
     gt_client *client = ((TensorObject *)self)->tensor->client;
-    Value value = {.tensor = NULL};
+    *value = (Value){.tensor = NULL};
     gt__py_pin(client);
     int status = gt__py_enter(client);
     if (status == 0)
-        status = value_from(object, client, (gt_dtype)gt__py_meta(self)->dtype, &value);
+        status = value_from(object, client, (gt_dtype)gt__py_meta(self)->dtype, value);
     gt__py_unpin(client);
+    return status;
+}
+
+static int write_all(PyObject *self, PyObject *object)
+{
+    Value value;
+    int status = read_value(self, object, &value);
     if (status == 0)
         status = write_value(self, &value);
+    gt_tensor_release(value.tensor);
+    return status;
+}
+
+/* x[False] = value: PyTorch reads the value, but does not look at its shape. */
+static int write_nothing(PyObject *self, PyObject *object)
+{
+    Value value;
+    int status = read_value(self, object, &value);
     gt_tensor_release(value.tensor);
     return status;
 }
@@ -621,8 +680,14 @@ int gt__py_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
     if (key == Py_Ellipsis || is_all(self, key)) /* self itself, not a view of it */
         return gt__py_check_write(self, false) < 0 || gt__py_refuse_overlap(self) < 0 ? -1
                                                                                       : write_all(self, value);
+    if (key == Py_False)
+        return write_nothing(self, value);
     gt_tensor *out;
-    return put(self, key, value, false, true, &out) < 0 ? -1 : gt__py_watch_key(self, key);
+    PyObject *tuple = gt__py_key_tuple(key);
+    int status =
+        !tuple || put(self, tuple, value, false, true, false, &out) < 0 ? -1 : gt__py_watch_key(self, tuple);
+    Py_XDECREF(tuple);
+    return status;
 }
 
 static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, bool in_place)
@@ -636,7 +701,7 @@ static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "index_put() needs indices and values");
-    if (put(self, values[0], values[1], accumulate, in_place, &out) < 0)
+    if (put(self, values[0], values[1], accumulate, in_place, true, &out) < 0)
         return NULL;
     PyObject *result = in_place ? Py_NewRef(self) : gt__py_wrap(out);
     if (result && gt__py_watch_key(result, values[0]) < 0)

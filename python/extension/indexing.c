@@ -239,7 +239,7 @@ static PyObject *lay_picked(PyObject *result, PyObject *self, const Key *key)
     return gt__py_lay(result, &out);
 }
 
-static PyObject *tensor_subscript(PyObject *self, PyObject *object)
+static PyObject *read_subscript(PyObject *self, PyObject *object)
 {
     const gt_tensor *tensor = ((TensorObject *)self)->tensor;
     gt_client *client = tensor->client;
@@ -267,6 +267,14 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
     gt__py_key_clear(&key);
     if (result && gt__py_watch_key(result, object) < 0)
         Py_CLEAR(result);
+    return result;
+}
+
+static PyObject *tensor_subscript(PyObject *self, PyObject *object)
+{
+    PyObject *key = gt__py_key_tuple(object);
+    PyObject *result = key ? read_subscript(self, key) : NULL;
+    Py_XDECREF(key);
     return result;
 }
 

@@ -15,6 +15,7 @@ typedef struct Item {
     ItemKind kind;
     int axes;   /* axes of the tensor that it covers: 0 for NEW, the mask's rank for MASK, otherwise 1 */
     bool whole; /* SLICE: x[:], which PyTorch does not take */
+    bool bytes; /* MASK: given as uint8 */
     int64_t start, step, count; /* INT (count 1) and SLICE */
     gt_tensor *tensor;          /* INDEX: int64; MASK: bool; ours */
 } Item;
@@ -25,6 +26,8 @@ typedef struct Key {
     int advanced; /* items that are INDEX or MASK */
 } Key;
 
+/* A new reference: the tuple that a list of tensors, lists, slices, None or ... stands for; otherwise the object itself. */
+PyObject *gt__py_key_tuple(PyObject *object);
 /* The items cover every axis of a tensor with this metadata. Clear the key after success only. */
 int gt__py_key_parse(PyObject *object, gt_client *client, const gt_meta *of, Key *key);
 void gt__py_key_clear(Key *key);
