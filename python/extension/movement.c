@@ -311,20 +311,30 @@ static int join_operands(bool stacks, PyObject *sequence, int64_t dim, gt_tensor
     return 0;
 }
 
-static int drop_empties(gt_tensor **tensors, int count)
+/* Tensors that are ignored count for the dtype of the result, as in PyTorch: the first that remains is cast to it. */
+static gt_err drop_empties(gt_tensor **tensors, int count, int *kept)
 {
     bool others = false;
-    int kept = 0;
+    gt_dtype dtype = (gt_dtype)tensors[0]->meta.dtype;
+    *kept = 0;
     for (int k = 0; k < count; k++)
         others = others || tensors[k]->meta.rank != 1;
+    for (int k = 0; others && k < count; k++)
+        dtype = gt__dtype_promote(dtype, (gt_dtype)tensors[k]->meta.dtype);
     for (int k = 0; k < count; k++)
         if (others && counts_for_nothing(tensors[k]))
             gt_tensor_release(tensors[k]);
         else
-            tensors[kept++] = tensors[k];
-    for (int k = kept; k < count; k++)
+            tensors[(*kept)++] = tensors[k];
+    for (int k = *kept; k < count; k++)
         tensors[k] = NULL;
-    return kept;
+    if (*kept == count || dtype == (gt_dtype)tensors[0]->meta.dtype)
+        return GT_OK;
+    gt_tensor *cast;
+    GT_TRY(gt_cast(tensors[0], dtype, &cast));
+    gt_tensor_release(tensors[0]);
+    tensors[0] = cast;
+    return GT_OK;
 }
 
 /* The error of stack, with the shapes that it was given: its operands already have the new axis. */
@@ -376,8 +386,8 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         else
             PyErr_Format(PyExc_ValueError, "%s(): expected a non-empty list of Tensors", name);
     } else if (join_operands(stacks, sequence, dim, tensors, &axis) == 0) {
-        int used = stacks ? (int)count : drop_empties(tensors, (int)count);
-        gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : GT_OK;
+        int used = (int)count;
+        gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : drop_empties(tensors, used, &used);
         err = err == GT_OK ? gt_cat(tensors, used, axis, &out) : err;
         result = gt__py_result(err, out);
     }

@@ -98,6 +98,12 @@ static gt_err narrow_result(bool has_dtype, gt_dtype dtype, gt_tensor **out)
     return err;
 }
 
+/* As in PyTorch, any() and all() of uint8 are uint8. */
+static gt_err answer_in_bytes(gt_opcode op, gt_tensor **out)
+{
+    return narrow_result(gt__op_table[op].types == GT_TYPES_BOOL, GT_UINT8, out);
+}
+
 /* As in PyTorch, a mean, variance or deviation of integers needs a floating dtype=, where there is one. */
 static bool takes_dtype(gt_opcode op, gt_dtype dtype, bool optional)
 {
@@ -123,6 +129,8 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
         if (!a || !takes_dtype(op, (gt_dtype)a->meta.dtype, false))
             return NULL;
         err = gt__emit_reduce(op, a, 0, false, 0, &out);
+        if (err == GT_OK && (gt_dtype)a->meta.dtype == GT_UINT8)
+            err = answer_in_bytes(op, &out);
         return gt__py_result(err, out);
     }
     Reduction reduction;
@@ -134,6 +142,8 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     }
     err = gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
     gt_tensor_release(reduction.input);
+    if (err == GT_OK && reduction.dtype == GT_UINT8)
+        err = answer_in_bytes(op, &out);
     if (err == GT_OK && gt__op_table[op].types == GT_TYPES_SUM)
         err = narrow_result(reduction.has_dtype, reduction.dtype, &out);
     return gt__py_result(err, out);

@@ -29,6 +29,9 @@ def diff(self, n=1, dim=-1, prepend=None, append=None):
 
 def _panels(name, y, x, dx, dim):
     """The areas between neighbours: (y[k] + y[k + 1]) / 2 * width."""
+    for label, values in (('y', y), ('x', x)):
+        if values is not None and values.dtype == _gt.bool:
+            raise RuntimeError(f'{name}: received a bool input for `{label}`, but bool is not supported')
     dim = axis_of(y, dim)
     if y.ndim == 0:
         raise IndexError(f'{name}: y must have at least one dimension')
@@ -54,6 +57,10 @@ def _panels(name, y, x, dx, dim):
 def trapezoid(y, x=None, *, dx=None, dim=-1):
     """trapezoid(y, x) or trapezoid(y, dx=1): the integral along a dimension by the trapezoidal rule."""
     panels, dim = _panels('trapezoid', y, x, dx, dim)
+    if not y.shape[dim]:
+        return panels.select(dim, 0).to(y.dtype)
+    if x is None:  # integers are summed as int64: the sums of two neighbours may wrap
+        return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * (1 if dx is None else dx)
     return panels.sum(dim if panels.ndim == y.ndim else dim + panels.ndim - y.ndim)
 
 

@@ -207,7 +207,7 @@ def vander(x, N=None, increasing=False):
         raise RuntimeError(f'x must be a one-dimensional tensor, but got {x.ndim} dimensions')
     N = x.shape[0] if N is None else N
     if N == 0:
-        return zeros(x.shape[0], 0, dtype=x.dtype)
+        return zeros(x.shape[0], 0, dtype=x.dtype if x.is_floating_point() or x.is_complex() else _gt.int64)
     powers = linalg.vander(x, N)
     return powers if increasing else powers.flip(-1)
 

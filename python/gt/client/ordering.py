@@ -125,12 +125,17 @@ def _recorded_median(self, value, skips_nan):
     return _gt._vmap_wrap(_recorded_median(samples, _gt._vmap_unwrap(value, level), skips_nan), level)
 
 
+def _median_of_none(self):
+    """The median of no elements, as in PyTorch: NaN, or what a NaN becomes as an integer or a bool."""
+    kind = self.dtype
+    return full((), float('nan') if kind.is_floating_point else kind == _gt.bool, dtype=kind)
+
+
 @method
 def median(self, dim=None, keepdim=False):
     """median(): the median element, the lower of two; median(dim): (values, indices). NaN makes it NaN."""
     if dim is None:
-        elements = self.detach().flatten()
-        return _recorded_median(self, elements.median(0).values if self.numel() else elements.sum() / 0, False)
+        return _recorded_median(self, self.detach().flatten().median(0).values if self.numel() else _median_of_none(self), False)
     dim = axis_of(self, dim)
     indices = self._topk_indices((_size(self, dim) + 1) // 2, dim, False)
     indices = indices.narrow(dim, indices.shape[dim] - 1, 1) if self.ndim else indices
@@ -143,7 +148,8 @@ def median(self, dim=None, keepdim=False):
 def nanmedian(self, dim=None, keepdim=False):
     """nanmedian(): the median of the elements that are numbers; nanmedian(dim): (values, indices)."""
     if dim is None:
-        return _recorded_median(self, self.detach().flatten().nanmedian(0).values, True)
+        value = self.detach().flatten().nanmedian(0).values if self.numel() else _median_of_none(self)
+        return _recorded_median(self, value, True)
     if not self.is_floating_point():
         return return_types.nanmedian(*self.median(dim, keepdim))
     dim = axis_of(self, dim)

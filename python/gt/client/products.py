@@ -184,6 +184,11 @@ def chain_matmul(*matrices):
     return einsum(f'{terms}->{letters[0]}{letters[len(matrices)]}', *matrices)
 
 
+def _distances(difference, p):
+    """The norms of rows; those of order 0 have a gradient of 0, as in PyTorch, where those of norm() have none."""
+    return difference._vector_norm(p, -1) if p else difference.sign().abs().sum(-1)
+
+
 @method
 def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     """cdist(x2, p=2): the p-norm distance of each pair of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
@@ -195,7 +200,7 @@ def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     if compute_mode not in by_product:
         raise ValueError(f'{compute_mode} is not a valid value for compute_mode')
     if p != 2 or not by_product[compute_mode]:
-        return (self.unsqueeze(-2) - x2.unsqueeze(-3))._vector_norm(p, -1)
+        return _distances(self.unsqueeze(-2) - x2.unsqueeze(-3), p)
     squares = (self * self).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2 * (self @ x2.mT)
     none = squares <= 0  # rounding may give less than 0, where sqrt has no gradient
     return squares.masked_fill(none, 1).sqrt().masked_fill(none, 0)
@@ -210,7 +215,7 @@ def pdist(input, p=2.0):
     if p < 0:
         raise RuntimeError('pdist only supports non-negative p values')
     rows, columns = triu_indices(input.shape[0], input.shape[0], 1)
-    return (input.index_select(0, rows) - input.index_select(0, columns))._vector_norm(float(p), -1)
+    return _distances(input.index_select(0, rows) - input.index_select(0, columns), float(p))
 
 
 # ---- tensordot and einsum ------------------------------------------------------------------------------------

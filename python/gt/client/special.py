@@ -7,6 +7,7 @@ import math
 from gt import _gt, return_types
 from gt._gt import Tensor
 from gt.client.dtypes import result_type
+from gt.client.halves import HALVES
 from gt.client.registry import function, in_place, method
 
 _FRACTION_BITS = {'float64': 52, 'float16': 10, 'bfloat16': 7}
@@ -106,7 +107,9 @@ def frexp(self):
 def ldexp(self, other):
     """ldexp(other): self * 2 ** other."""
     whole = isinstance(other, Tensor) and not other.is_floating_point() and not other.is_complex()
-    power = other.to(_gt.float32) if whole else other
+    power = other.to(_gt.float64 if self.dtype == _gt.float64 else _gt.float32) if whole else other
+    if whole and self.dtype in HALVES:
+        return self * power.exp2().to(self.dtype)
     return self * (power.exp2() if isinstance(power, Tensor) else 2.0 ** power)
 
 

@@ -41,7 +41,7 @@ def _rows(weight, index, scale_grad_by_freq):
                            f'Int; but got {index.dtype} instead (while checking arguments for embedding)')
     index = index.long()
     rows = weight._pick_rows(0, index, True)
-    return _rarer(rows, index, weight.shape[0]) if scale_grad_by_freq else rows
+    return _rarer(rows, index, weight.shape[0]) if scale_grad_by_freq and rows.requires_grad else rows
 
 
 def rows_of(weight, indices, padding_idx, scale_grad_by_freq):

@@ -182,7 +182,10 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     if pos_weight is not None:
         softplus = (softplus * ((pos_weight - 1.0) * target + 1.0)).to(softplus.dtype)
     loss = (1.0 - target) * input + softplus
-    return _reduced(loss if weight is None else (loss * weight).to(loss.dtype), reduction)
+    loss = loss if weight is None else loss * weight
+    if not target.is_floating_point():
+        raise RuntimeError(f"result type {loss.dtype._kind} can't be cast to the desired output type {target.dtype._kind}")
+    return _reduced(loss if loss.dtype == target.dtype else loss.to(target.dtype), reduction)
 
 
 # ---- probabilities of many classes ---------------------------------------------------------------------------

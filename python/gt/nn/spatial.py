@@ -7,6 +7,7 @@ pooling.py, the modules.
 import math
 
 from gt import _gt
+from gt.client.dtypes import iinfo
 from gt.client.halves import HALVES, in_float32
 
 
@@ -112,6 +113,22 @@ def _strides(stride, kernel_size, dimensions):
     return _numbers(kernel_size if stride is None or stride == [] or stride == () else stride, dimensions, 'stride')
 
 
+def _without_padding(output, input, kernel, strides, padding, dilation):
+    """The maxima, and the least value for windows that have only padding; there are such only with a dilation."""
+    dimensions, inside = len(kernel), None
+    for axis in range(dimensions):
+        size = input.shape[axis - dimensions]
+        firsts = (window * strides[axis] - padding[axis] for window in range(output.shape[axis - dimensions]))
+        found = [any(0 <= first + tap * dilation[axis] < size for tap in range(kernel[axis])) for first in firsts]
+        if not all(found):
+            found = _gt.tensor(found).reshape(-1, *(1,) * (dimensions - 1 - axis))
+            inside = found if inside is None else inside & found
+    if inside is None:
+        return output
+    least = -float('inf') if output.is_floating_point() else iinfo(output.dtype).min
+    return output.masked_fill(~inside, least)
+
+
 def _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, dimensions, name):
     _check_pooled(input, dimensions, name)
     if 0 in input.shape[-dimensions - 1:]:
@@ -120,6 +137,8 @@ def _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_i
     arguments = (_numbers(kernel_size, dimensions, 'kernel_size'), _strides(stride, kernel_size, dimensions),
                  _numbers(padding, dimensions, 'padding'), _numbers(dilation, dimensions, 'dilation'), ceil_mode)
     output = _gt.max_pool(input, *arguments)
+    if any(step > 1 for step in arguments[3]):
+        output = _without_padding(output, input, *arguments[:4])
     return (output, _gt.max_pool_index(input, *arguments)) if return_indices else output
 
 

@@ -125,7 +125,8 @@ static gt_tensor *norm_slope(gt_frame *f, double p)
 RULE(norm, X | OUT)
 {
     double p = f->node->ins.imm[1].f;
-    GX(p == 0 ? ZEROS(&f->node->operands[0].meta) : norm_slope(f, p));
+    if (p != 0) /* the number of elements that are not 0 has no gradient, as in PyTorch */
+        GX(norm_slope(f, p));
 }
 
 /* ---- along an axis ----------------------------------------------------------------------------------------- */
