@@ -160,6 +160,30 @@ static gt_dtype dtype_beside(PyObject *object)
     return gt__py_is_tensor(object) ? (gt_dtype)((TensorObject *)object)->tensor->meta.dtype : GT_FLOAT32;
 }
 
+/* A condition that is not bool: PyTorch still takes bytes. Takes the reference to *condition. */
+static int where_condition(gt_tensor **condition)
+{
+    gt_tensor *given = *condition;
+    gt_dtype dtype = (gt_dtype)given->meta.dtype;
+    *condition = NULL;
+    int status = -1;
+    if (dtype != GT_UINT8)
+        PyErr_Format(PyExc_RuntimeError,
+                     "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+                     gt__dtype_kind(dtype));
+    else
+        status =
+            PyErr_WarnEx(PyExc_UserWarning,
+                         "where received a uint8 condition tensor. This behavior is deprecated. Use a boolean "
+                         "condition instead.",
+                         1);
+    gt_err err = status == 0 ? gt_cast(given, GT_BOOL, condition) : GT_OK;
+    gt_tensor_release(given);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? status : -1;
+}
+
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
 static PyObject *where(PyObject *const *objects, bool contiguous)
 {
@@ -177,6 +201,8 @@ static PyObject *where(PyObject *const *objects, bool contiguous)
     gt_literal kinds[2] = {GT_LITERAL_NONE, GT_LITERAL_NONE};
     gt_imm values[2] = {{.i = 0}, {.i = 0}};
     if (gt__py_tensor_argument(objects[0], client, "condition", &condition) < 0)
+        return NULL;
+    if (UNLIKELY(condition->meta.dtype != GT_BOOL) && where_condition(&condition) < 0)
         return NULL;
     int found = gt__py_operand(objects[1], client, dtype_beside(objects[2]), &a, &kinds[0], &values[0]);
     if (found == 1)

@@ -119,11 +119,23 @@ static bool takes_dtype(gt_opcode op, gt_dtype dtype, bool optional)
     return false;
 }
 
+/* Whether dimensions are given, which logsumexp() needs. */
+static bool names_axes(Py_ssize_t nargs, PyObject *kwnames)
+{
+    bool found = nargs > 0;
+    for (Py_ssize_t k = 0; !found && kwnames && k < PyTuple_GET_SIZE(kwnames); k++)
+        found = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "dim") == 0 ||
+                PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "axis") == 0;
+    return found;
+}
+
 static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
                         PyObject *kwnames)
 {
     gt_tensor *out = NULL;
     gt_err err;
+    if (op == GT_OP_logsumexp && !names_axes(nargs, kwnames))
+        return PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"dim\"", name);
     if (nargs == 0 && !kwnames && op != GT_OP_var) {
         gt_tensor *a = gt__py_use(self);
         if (!a || !takes_dtype(op, (gt_dtype)a->meta.dtype, false))

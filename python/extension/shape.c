@@ -261,8 +261,13 @@ static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
     int64_t given[GT_MAX_RANK];
     int count, axis;
     uint32_t seen = 0;
-    if (sizes("flip", "dims|dim|axis", args, nargs, kwnames, &count, given) < 0)
+    if (!nargs && !(kwnames && PyTuple_GET_SIZE(kwnames)))
+        return PyErr_Format(PyExc_TypeError, "flip() missing 1 required positional arguments: \"dims\"");
+    if (sizes("flip", "dims", args, nargs, kwnames, &count, given) < 0)
         return NULL;
+    if (!nargs && PyIndex_Check(args[0]) && !gt__py_is_tensor(args[0]))
+        return PyErr_Format(PyExc_TypeError, "flip(): argument 'dims' must be tuple of ints, not %s",
+                            Py_TYPE(args[0])->tp_name);
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a)
         return NULL;

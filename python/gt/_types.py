@@ -26,6 +26,8 @@ class _TypedMeta(type):
 def _construct(dtype, arguments):
     """Of sizes, of a sequence, or of an array."""
     if len(arguments) == 1 and isinstance(arguments[0], Tensor):
+        if arguments[0].dtype != dtype:
+            raise TypeError(f'expected a tensor of dtype {dtype.name}, but got {arguments[0].dtype.name}; use to() to convert')
         return arguments[0].to(dtype)
     if len(arguments) == 1 and not isinstance(arguments[0], (int, _gt.Size)):
         return _gt.tensor(arguments[0], dtype=dtype)

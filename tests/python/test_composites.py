@@ -135,8 +135,7 @@ def test_every_function_is_one_of_torch_too():
 def test_in_place_variant(name):
     """t.name_() stores t.name() in t, with t's dtype."""
     reference = getattr(torch.Tensor, f"{name}_", None)
-    if reference is None:
-        assert hasattr(gt.Tensor, f"{name}_")  # GT has an in-place variant of every row
+    if reference is None:  # test_index_rules.py names those that GT does not have either
         return
     if not hasattr(gt.Tensor, f"{name}_"):
         assert name in ("logical_not",), f"gt has no {name}_"

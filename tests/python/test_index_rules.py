@@ -86,3 +86,33 @@ def test_messages():
         x[gt.tensor([0, 1, 0, 1], dtype=gt.uint8)]
     with pytest.warns(UserWarning, match="Using a non-tuple sequence for multidimensional indexing is deprecated"):
         x[[None]]
+
+
+CALLS = [
+    "y = n.where(byte([1, 0, 2, 0]), x, -x)", "y = n.where(byte([1, 0, 2, 0]), x, 5)", "y = n.where(byte([1, 0, 2, 0]), 1, 5)",
+    "y = x.where(byte([1, 0, 2, 0]), x * 0)", "y = n.empty(3, 4); n.where(byte([1, 0, 2, 0]), x, -x, out=y)",
+    "y = n.where(n.tensor([1, 0, 2, 0]), x, -x)", "y = n.where(v, x, -x)", "y, = n.where(byte([1, 0, 2, 0]))",
+    "w = x.clone().requires_grad_(); n.where(byte([1, 0, 2, 0]), w, 0.).sum().backward(); y = w.grad",
+    "y = n.nn.functional.one_hot(i[0].int())", "y = n.nn.functional.one_hot(byte([0, 1]))", "y = n.nn.functional.one_hot(i[0])",
+    "y = n.nn.functional.one_hot(v)", "y = x.take(i[0].int())", "y = n.take(x, byte([0, 1]))", "y = x.take(v)",
+    "y = x.take(n.tensor([0, -1]))", "y = x.take([0, 1])", "y = n.LongTensor(v)", "y = n.LongTensor(i)",
+    "y = n.LongTensor(i.int())", "y = n.FloatTensor(i)", "y = x.new(i)", "y = x.new(v)", "y = n.LongTensor([1.5])",
+    "y = x.flip(dim=0)", "y = x.flip(axis=0)", "y = x.flip(dims=0)", "y = x.flip(dims=(0,))", "y = x.flip(dims=[0, 1])",
+    "y = x.flip(0, 1)", "y = x.flip()", "y = x.flip(())", "y = n.flip(x, dims=(0,))", "y = n.flip(x, dim=(0,))",
+    "y = n.flip(x, (1,))", "y = x.logsumexp()", "y = n.logsumexp(x)", "y = x.logsumexp(keepdim=True)",
+    "y = v.logsumexp(axis=0) * 0", "y = v.logsumexp(dim=0) * 0", "y = n.block_diag(n.zeros(1, 1, 1))",
+    "y = n.block_diag(x, n.zeros(1, 1, 1))", "y = n.block_diag(x, v, n.tensor(2.))", "y = n.block_diag()",
+    "y = n.block_diag(x, 3)", "y = x.index_put([[0]], n.tensor([4.]))", "y = x.index_put((None, i[0]), n.tensor([4.]))",
+    "y = x.index_put(n.tensor([0]), n.tensor([4.]))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_calls(program):
+    assert outcome(gt, program) == outcome(torch, program)
+
+
+@pytest.mark.parametrize("name", ["fmax_", "fmin_", "isfinite_", "isinf_", "isnan_", "logaddexp_", "logaddexp2_", "maximum_",
+                                  "minimum_"])  # fmt: skip
+def test_no_method_in_place(name):
+    assert not hasattr(torch.Tensor, name) and not hasattr(gt.Tensor, name)

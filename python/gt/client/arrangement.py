@@ -183,6 +183,14 @@ def row_stack(tensors):
 @function
 def block_diag(*tensors):
     """block_diag(*tensors): a matrix with these along its diagonal."""
+    for position, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f'expected Tensor as element {position} in argument 0, but got {type(tensor).__name__}')
+        if tensor.ndim > 2:
+            raise RuntimeError(f'torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {position} has '
+                               f'{tensor.ndim} dimensions')
+    if not tensors:
+        return zeros(1, 0)
     blocks = [_as_2d(t) for t in tensors]
     width, rows, before = sum(b.shape[1] for b in blocks), [], 0
     for block in blocks:

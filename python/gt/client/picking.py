@@ -41,8 +41,12 @@ def take_along_axis(self, indices, axis):
 @method
 def take(self, index, axis=None):
     """take(index): elements of the flattened tensor; take(index, axis): slices along a dimension."""
+    if not isinstance(index, Tensor):
+        raise TypeError(f"take(): argument 'index' (position 1) must be Tensor, not {type(index).__name__}")
+    if index.dtype != _gt.int64:
+        raise RuntimeError(f'take(): Expected a long tensor for index, but got {index.dtype._kind}')
     flat, axis = (self.flatten(), 0) if axis is None else (self, axis)
-    return flat._pick_rows(axis, index.long())
+    return flat._pick_rows(axis, index)
 
 
 @function
@@ -219,7 +223,13 @@ def index_fill(rows, self, dim, index, value):
 def index_put(rows, self, indices, values, accumulate=False):
     """index_put(indices, values, accumulate=False): self after self[indices] = values, or +=, where repeated
     indices add repeatedly."""
-    return rows._index_put(self, tuple(indices), values, accumulate)
+    if isinstance(indices, Tensor):
+        raise TypeError("index_put(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
+    indices = tuple(indices)
+    for position, index in enumerate(indices):
+        if not isinstance(index, Tensor):
+            raise TypeError(f'expected Tensor as element {position} in argument 0, but got {type(index).__name__}')
+    return rows._index_put(self, indices, values, accumulate)
 
 
 @_writes

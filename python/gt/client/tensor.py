@@ -123,8 +123,12 @@ def signbit(self):
     return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
 
 
-in_place('renorm', 'clamp_min', 'clamp_max', 'fmax', 'fmin', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
+in_place('renorm', 'clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
+
+# Every row of the table of operations has a method in place; PyTorch has none of these.
+for _name in ('isfinite_', 'isinf_', 'isnan_', 'logaddexp_', 'logaddexp2_', 'maximum_', 'minimum_'):
+    delattr(Tensor, _name)
 
 
 # ---- tests ---------------------------------------------------------------------------------------------------

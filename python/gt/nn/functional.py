@@ -343,7 +343,7 @@ def bilinear(input1, input2, weight, bias=None):
 
 def one_hot(input, num_classes=-1):
     """1 at the index, 0 elsewhere, along a new last dimension; without num_classes it waits for the largest index."""
-    if input.is_floating_point() or input.dtype == _gt.bool:
+    if input.dtype != _gt.int64:
         raise RuntimeError('one_hot is only applicable to index tensor of type LongTensor.')
     if num_classes < 0:
         if not input.numel():
@@ -356,8 +356,7 @@ def one_hot(input, num_classes=-1):
         bad = input._outside(0, num_classes - 1)
         if bad is not None:
             raise _gt.GtIndexError('Class values must be ' + ('non-negative.' if bad < 0 else 'smaller than num_classes.'))
-    index = input.long().unsqueeze(-1)
-    return gt.zeros(*input.shape, num_classes, dtype=_gt.int64).scatter(-1, index, 1)
+    return gt.zeros(*input.shape, num_classes, dtype=_gt.int64).scatter(-1, input.unsqueeze(-1), 1)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
