@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "client/batch.h"
 #include "client/signals.h"
 
 /* ---- dtypes and copies ----------------------------------------------------------------------------------- */
@@ -252,6 +253,37 @@ static PyObject *method_where(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     return gt__py_where((PyObject *[]){values[0], self, values[1]});
 }
 
+/* Whether some number of a dtype is too large for elements of another. */
+static bool may_overflow(gt_dtype from, gt_dtype to)
+{
+    size_t size = gt__dtype_size(from);
+    if (from == to || from == GT_BOOL || to == GT_BOOL || gt__dtype_is_complex(to))
+        return false;
+    if (!gt__dtype_is_float(to))
+        return gt__dtype_is_float(from) || size >= gt__dtype_size(to);
+    return gt__dtype_is_float(from) ? size > gt__dtype_size(to) || (from == GT_BFLOAT16 && to == GT_FLOAT16)
+                                    : to == GT_FLOAT16 && size > 2;
+}
+
+/* As in PyTorch, a tensor with one number is read and checked like a number; it waits only if the number may be too large. */
+static int check_filler(PyObject *value, gt_dtype dtype)
+{
+    if (!gt__py_is_tensor(value))
+        return PyComplex_Check(value) ? 0 : gt__py_check_number(value, dtype);
+    gt_dtype from = (gt_dtype)((TensorObject *)value)->tensor->meta.dtype;
+    if (!gt__dtype_is_complex(dtype) && gt__dtype_is_complex(from)) {
+        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                     gt__dtype_scalar_name(dtype));
+        return -1;
+    }
+    if (!may_overflow(from, dtype) || gt__batch_active())
+        return 0;
+    PyObject *number = PyObject_CallMethod(value, "item", NULL);
+    int checked = number ? gt__py_check_number(number, dtype) : -1;
+    Py_XDECREF(number);
+    return checked;
+}
+
 static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"mask", "value"};
@@ -270,13 +302,7 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
                             "masked_fill_ only supports boolean masks, but got mask with dtype %s",
                             gt__dtype_c_name((gt_dtype)((TensorObject *)values[0])->tensor->meta.dtype));
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
-    if (gt__py_check_parts(values[1], dtype) < 0)
-        return NULL;
-    if (gt__py_is_tensor(values[1]) && !gt__dtype_is_complex(dtype) &&
-        gt__dtype_is_complex((gt_dtype)((TensorObject *)values[1])->tensor->meta.dtype))
-        return PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
-                            gt__dtype_scalar_name(dtype));
-    if (!gt__py_is_tensor(values[1]) && !PyComplex_Check(values[1]) && gt__py_check_number(values[1], dtype) < 0)
+    if (gt__py_check_parts(values[1], dtype) < 0 || check_filler(values[1], dtype) < 0)
         return NULL;
     if (dtype == GT_BOOL && PyFloat_Check(values[1]))
         values[1] = PyFloat_AS_DOUBLE(values[1]) != 0 ? Py_True : Py_False;

@@ -1,5 +1,6 @@
 """save and load: the safetensors format both ways with PyTorch's own package, whole files, and damaged ones."""
 
+import io
 import json
 import os
 import random
@@ -104,7 +105,15 @@ def test_file_is_replaced_in_one_step(tmp_path):
 
 def test_missing_file(tmp_path):
     raises(FileNotFoundError, lambda: gt.load(tmp_path / "none"), "none")
-    raises(FileNotFoundError, lambda: gt.save({"x": gt.ones(1)}, tmp_path / "none" / "file.safetensors"))
+    for name in ("file.safetensors", "file.pt"):
+        raises(RuntimeError, lambda: gt.save({"x": gt.ones(1)}, tmp_path / "none" / name),
+               f"Parent directory {tmp_path / 'none'} does not exist.")
+
+
+def test_empty_file(tmp_path):
+    (tmp_path / "empty.pt").write_bytes(b"")
+    raises(EOFError, lambda: gt.load(tmp_path / "empty.pt"), "empty.pt")
+    raises(EOFError, lambda: gt.load(io.BytesIO()), "empty")
 
 
 # ---- modules and checkpoints ----------------------------------------------------------------------------------
@@ -207,7 +216,6 @@ def test_what_cannot_be_saved(tmp_path):
 F32 = entry("F32", [2], 0, 8)
 STRUCTURE = {"gt.structure": '{"dict":[["a",{"tensor":"missing"}]]}'}
 DAMAGED = {
-    "empty": (b"", "empty"),
     "short": (b"\1\2\3", "3 bytes"),
     "header length": (struct.pack("<Q", 1 << 62) + b"{}", "too large"),
     "header cut": (model_file({"x": F32})[:20], "truncated"),
@@ -271,7 +279,7 @@ def test_random_damage(tmp_path):
         path.write_bytes(content)
         try:
             gt.load(path)
-        except ValueError as error:
+        except (EOFError, ValueError) as error:
             assert str(path) in str(error), error
             refused += 1
     assert refused > 700

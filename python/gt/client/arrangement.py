@@ -219,6 +219,8 @@ def movedim(self, source, destination):
 @method
 def unflatten(self, dim, sizes):
     """unflatten(dim, sizes): one dimension becomes several; one size may be -1."""
+    if not self.ndim:
+        raise RuntimeError(f'unflatten got an unexpected error:\nDimension specified as {dim} but tensor has no dimensions')
     dim, sizes = axis_of(self, dim), list(sizes)
     if not sizes:
         raise RuntimeError('unflatten: sizes must be non-empty')

@@ -7,13 +7,6 @@ from gt._gt import Tensor, where
 from gt.client.registry import function, in_place, method
 
 
-def operand(name, other):
-    """The second operand of a function that takes tensors only."""
-    if not isinstance(other, Tensor):
-        raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
-    return other
-
-
 @method
 def deg2rad(self):
     """deg2rad(): degrees as radians."""

@@ -6,7 +6,7 @@ import string
 from gt import _gt
 from gt._gt import Tensor
 from gt.client.halves import HALVES, half_of, in_float32
-from gt.client.registry import axes_of, axis_of, function, in_place, method, no_view
+from gt.client.registry import axes_of, axis_of, function, in_place, method, no_view, tensor_argument
 
 
 # ---- vectors and matrices ------------------------------------------------------------------------------------
@@ -15,6 +15,7 @@ from gt.client.registry import axes_of, axis_of, function, in_place, method, no_
 @method
 def outer(self, vec2):
     """outer(vec2): the outer product of two vectors."""
+    tensor_argument('outer', 'vec2', vec2)
     if self.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(f'outer: expected two vectors, got tensors of {self.ndim} and {vec2.ndim} dimensions')
     return self.unsqueeze(1) * vec2.unsqueeze(0)
@@ -23,12 +24,14 @@ def outer(self, vec2):
 @method
 def ger(self, vec2):
     """ger(vec2): outer."""
+    tensor_argument('ger', 'vec2', vec2)
     return self.outer(vec2)
 
 
 @method
 def inner(self, other):
     """inner(other): products summed over the last dimension of both."""
+    tensor_argument('inner', 'other', other)
     if self.ndim == 0 or other.ndim == 0:
         return self * other
     return tensordot(self, other, ([-1], [-1]))
@@ -37,6 +40,7 @@ def inner(self, other):
 @method
 def vdot(self, other):
     """vdot(other): the inner product of two vectors, the first conjugated."""
+    tensor_argument('vdot', 'other', other)
     return (self.conj() if self.is_complex() else self).dot(other)
 
 
@@ -150,6 +154,7 @@ in_place('addmm', 'addmv', 'addr', 'baddbmm', 'addbmm', 'addcmul', 'addcdiv')
 @method
 def cross(self, other, dim=None):
     """cross(other, dim=None): the vector product along a dimension of size 3; without dim, the first of that size."""
+    tensor_argument('cross', 'other', other)
     if dim is None:
         dim = next((d for d, size in enumerate(self.shape) if size == 3), None)
         if dim is None:
@@ -167,6 +172,7 @@ def cross(self, other, dim=None):
 @no_view
 def kron(self, other):
     """kron(other): the Kronecker product."""
+    tensor_argument('kron', 'other', other)
     rank = max(self.ndim, other.ndim)
     a = self.reshape((1,) * (rank - self.ndim) + self.shape)
     b = other.reshape((1,) * (rank - other.ndim) + other.shape)
@@ -192,6 +198,10 @@ def _distances(difference, p):
 @method
 def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     """cdist(x2, p=2): the p-norm distance of each pair of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
+    tensor_argument('cdist', 'x2', x2)
+    for label, rows in (('X1', self), ('X2', x2)):
+        if rows.ndim < 2:
+            raise RuntimeError(f'cdist only supports at least 2D tensors, {label} got: {rows.ndim}D')
     if self.shape[-1] != x2.shape[-1]:
         raise RuntimeError(f'X1 and X2 must have the same number of columns. X1: {self.shape[-1]} X2: {x2.shape[-1]}')
     many = max(self.shape[-2], x2.shape[-2]) > 25

@@ -11,6 +11,7 @@ import os
 from gt import _gt
 from gt._gt import Tensor
 from gt.client.device import device as _device
+from gt.client.dtypes import finfo
 from gt.client.registry import function, method
 
 # ---- the state -----------------------------------------------------------------------------------------------
@@ -239,6 +240,17 @@ def normal_(self, mean=0, std=1, *, generator=None):
         return _take(self, _gt.randn_like(self) * std + mean)
 
 
+def _check_bounds(self, low, high):
+    """uniform_() must be able to hold its bounds and their distance."""
+    most = finfo(self.dtype).max
+    for label, bound in (('from', low), ('to', high)):
+        if not -most <= bound <= most:
+            raise RuntimeError(f'{label} is out of bounds for {_C_NAMES.get(self.dtype, self.dtype._kind.lower())}')
+    if high - low > most:
+        raise RuntimeError(f'uniform_ expects to-from <= std::numeric_limits<{self.dtype._kind}>::max(), but found to={high:g} '
+                           f'and from={low:g} which result in to-from to exceed the limit')
+
+
 @method
 def uniform_(self, low=0, high=1, *, generator=None, **bounds):
     """uniform_(low=0, high=1): fill with numbers uniform in [low, high); PyTorch's names are from and to."""
@@ -250,6 +262,7 @@ def uniform_(self, low=0, high=1, *, generator=None, **bounds):
         raise RuntimeError(f'uniform_ expects to return a [from, to) range, but found from={low} > to={high}')
     if self.is_complex():
         return _fill_parts(self, lambda parts: parts.uniform_(low, high, generator=generator))
+    _check_bounds(self, low, high)
     return _take(self, _uniform(self, generator) * (high - low) + low)
 
 

@@ -19,6 +19,12 @@ def method(function):
     return function
 
 
+def tensor_argument(name, label, value):
+    """Raise PyTorch's error if the second argument of a function is not a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument '{label}' (position 2) must be Tensor, not {type(value).__name__}")
+
+
 def no_view(function):
     """For a function that ends with a reshape or a transposition: its results are no views, as PyTorch's are none."""
     @functools.wraps(function)

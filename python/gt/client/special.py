@@ -8,7 +8,7 @@ from gt import _gt, return_types
 from gt._gt import Tensor
 from gt.client.dtypes import result_type
 from gt.client.halves import HALVES
-from gt.client.registry import function, in_place, method
+from gt.client.registry import function, in_place, method, tensor_argument
 
 _FRACTION_BITS = {'float64': 52, 'float16': 10, 'bfloat16': 7}
 
@@ -119,6 +119,7 @@ _heaviside = Tensor.heaviside
 @method
 def heaviside(self, values):
     """heaviside(values): 0 where self is negative, values where it is 0, 1 where it is positive."""
+    tensor_argument('heaviside', 'values', values)
     if self.dtype != values.dtype:
         raise RuntimeError('heaviside is not yet implemented for tensors with different dtypes.')
     return _heaviside(self, values)

@@ -4,7 +4,7 @@ from gt import _gt, linalg
 from gt._gt import where
 from gt.client.arrangement import broadcast_shapes
 from gt.client.halves import HALVES, in_float32
-from gt.client.registry import axis_of, function, method
+from gt.client.registry import axis_of, function, method, tensor_argument
 
 
 # ---- norms ---------------------------------------------------------------------------------------------------
@@ -27,6 +27,7 @@ def norm(self, p='fro', dim=None, keepdim=False, dtype=None, *, axis=None, keepd
 @method
 def dist(self, other, p=2):
     """dist(other, p=2): the p-norm of the difference."""
+    tensor_argument('dist', 'other', other)
     return (self - other)._vector_norm(float(p))
 
 

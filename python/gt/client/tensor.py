@@ -18,7 +18,7 @@ from gt.client import (  # noqa: F401
     random, special, statistics, stft, windows)
 from gt.client import storages
 from gt.client.arrangement import movedim
-from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of
+from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of, tensor_argument
 
 
 # ---- elementwise ---------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def float_power_(self, exponent):
 @method
 def fmax(self, other):
     """fmax(other): the larger one; NaN only if both are NaN."""
-    other = elementwise.operand('fmax', other)
+    tensor_argument('fmax', 'other', other)
     keep = self >= other
     keep = keep | other.isnan() if other.is_floating_point() else keep
     return where(keep, self, other)
@@ -99,7 +99,7 @@ def fmax(self, other):
 @method
 def fmin(self, other):
     """fmin(other): the smaller one; NaN only if both are NaN."""
-    other = elementwise.operand('fmin', other)
+    tensor_argument('fmin', 'other', other)
     keep = self <= other
     keep = keep | other.isnan() if other.is_floating_point() else keep
     return where(keep, self, other)
@@ -137,6 +137,7 @@ for _name in ('isfinite_', 'isinf_', 'isnan_', 'logaddexp_', 'logaddexp2_', 'max
 @method
 def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """isclose(other, rtol=1e-05, atol=1e-08): |self - other| <= atol + rtol * |other|, elementwise."""
+    tensor_argument('isclose', 'other', other)
     if rtol < 0 or atol < 0:
         raise RuntimeError('rtol and atol must be greater than or equal to zero')
     if self.dtype != other.dtype:
@@ -156,12 +157,14 @@ def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 @method
 def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """allclose(other, rtol=1e-05, atol=1e-08): whether all elements are close; waits."""
+    tensor_argument('allclose', 'other', other)
     return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
 
 @method
 def equal(self, other):
     """equal(other): whether shapes and all elements are the same; waits."""
+    tensor_argument('equal', 'other', other)
     return self.shape == other.shape and bool((self == other).all())
 
 

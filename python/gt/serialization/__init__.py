@@ -11,7 +11,7 @@ import os
 import pickle
 import stat
 
-from gt import _gt, _help
+from gt import _help
 from gt.serialization import reading, safetensors, writing
 from gt.serialization.restricted import (  # noqa: F401
     add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals)
@@ -39,6 +39,9 @@ def _replacing(path):
             yield file
         return
     path = os.path.realpath(path)
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise RuntimeError(f'Parent directory {folder} does not exist.')
     unfinished = f'{path}.{os.urandom(4).hex()}.part'
     try:
         with open(unfinished, 'xb') as file:
@@ -50,7 +53,7 @@ def _replacing(path):
         if os.path.exists(unfinished):
             os.unlink(unfinished)
         raise
-    _sync_folder(os.path.dirname(path))
+    _sync_folder(folder)
 
 
 def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL, _use_new_zipfile_serialization=True,
@@ -114,7 +117,7 @@ def _content(f):
 
 def _read(data, label, reader, f):
     if not len(data):
-        raise _gt.GtError(f'{label}: it is empty')
+        raise EOFError(f'{label}: it is empty')
     if reading.is_archive(data):
         return reading.read_archive(data, reader)
     if reading.is_legacy(data):
