@@ -272,6 +272,8 @@ static PyObject *read_subscript(PyObject *self, PyObject *object)
 
 static PyObject *tensor_subscript(PyObject *self, PyObject *object)
 {
+    if (LIKELY(!PyList_Check(object)))
+        return read_subscript(self, object);
     PyObject *key = gt__py_key_tuple(object);
     PyObject *result = key ? read_subscript(self, key) : NULL;
     Py_XDECREF(key);
