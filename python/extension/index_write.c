@@ -162,8 +162,8 @@ static gt_err key_positions(gt_tensor *a, const gt_strides *memory, const Key *k
 
     /* The contribution of the index tensors, combined. */
     gt_tensor *block = NULL, *part;
-    int axis = 0, first = -1, last = -1, plain = 0;
-    for (int k = 0, position = 0; k < key->count; axis += key->items[k++].axes) {
+    int axis = 0, plain = 0;
+    for (int k = 0; k < key->count; axis += key->items[k++].axes) {
         const Item *item = &key->items[k];
         if (item->kind == ITEM_INT) {
             offset += item->start * memory->step[axis];
@@ -174,15 +174,11 @@ static gt_err key_positions(gt_tensor *a, const gt_strides *memory, const Key *k
             if (block)
                 GT_TRY(gt__index_combine(block, part, scratch, &part));
             block = part;
-            first = first < 0 ? position : first;
-            last = position;
         } else {
             plain++;
         }
-        position++;
     }
-    bool neighbours = last - first + 1 == key->advanced;
-    int before = neighbours ? first : 0; /* plain axes before the block */
+    int before = gt__index_place(key); /* plain axes before the block */
     int rank = plain + block->meta.rank;
     if (rank > GT_MAX_RANK)
         return gt__fail(GT_ERR_VALUE, "the indexing result would have %d dimensions", rank);

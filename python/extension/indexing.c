@@ -129,28 +129,53 @@ static gt_err basic_view(gt_tensor *a, const Key *key, Scratch *scratch, gt_tens
     return GT_OK;
 }
 
-/* Merge the axes of several index tensors into one, *axis. */
-static gt_err merge_axes(gt_tensor *view, const int *axes, int count, Scratch *scratch, gt_tensor **out, int *axis)
+/* Index tensors that others separate come first. Numbers, also those in 0-d tensors, separate none. */
+int gt__index_place(const Key *key)
 {
-    bool neighbours = axes[count - 1] - axes[0] == count - 1;
-    *axis = neighbours ? axes[0] : 0;
-    if (!neighbours) {
-        int order[GT_MAX_RANK], next = count;
+    int plain = 0, before = 0, number_before = -1, position = 0, first = 0, last = 0, count = 0;
+    for (int k = 0; k < key->count; k++) {
+        const Item *item = &key->items[k];
+        bool number = item->kind == ITEM_INDEX && item->tensor->meta.rank == 0;
+        if (number && number_before < 0)
+            number_before = plain;
+        if (number || item->kind == ITEM_INT)
+            continue;
+        if (item->kind == ITEM_SLICE || item->kind == ITEM_NEW) {
+            plain++;
+        } else {
+            before = count ? before : plain;
+            first = count++ ? first : position;
+            last = position;
+        }
+        position++;
+    }
+    if (!count)
+        return number_before;
+    return last - first + 1 == count ? before : 0;
+}
+
+/* Merge the axes of several index tensors into one, `axis`. */
+static gt_err merge_axes(gt_tensor *view, const int *axes, int count, int axis, Scratch *scratch, gt_tensor **out)
+{
+    if (axes[0] != axis || axes[count - 1] - axes[0] != count - 1) {
+        int order[GT_MAX_RANK], plain = 0;
         uint32_t moved = 0;
         for (int k = 0; k < count; k++) {
-            order[k] = axes[k];
+            order[axis + k] = axes[k];
             moved |= 1u << axes[k];
         }
         for (int k = 0; k < view->meta.rank; k++)
-            if (!(moved >> k & 1))
-                order[next++] = k;
+            if (!(moved >> k & 1)) {
+                order[plain < axis ? plain : plain + count] = k;
+                plain++;
+            }
         GT_TRY(gt_permute(view, order, &view));
         gt__index_keep(scratch, view);
     }
     int64_t shape[GT_MAX_RANK];
     int rank = 0;
     for (int k = 0; k < view->meta.rank; k++)
-        if (k > *axis && k < *axis + count)
+        if (k > axis && k < axis + count)
             shape[rank - 1] *= view->meta.shape[k];
         else
             shape[rank++] = view->meta.shape[k];
@@ -181,9 +206,9 @@ static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor
         *out = gt_tensor_retain(view);
         return GT_OK;
     }
-    int axis = axes[0];
+    int axis = advanced > 1 ? gt__index_place(key) : axes[0];
     if (advanced > 1)
-        GT_TRY(merge_axes(view, axes, advanced, scratch, &view, &axis));
+        GT_TRY(merge_axes(view, axes, advanced, axis, scratch, &view));
     return gt_take(view, index, axis, out);
 }
 
@@ -207,27 +232,18 @@ int gt__index_window(const Key *key, gt_cut_arguments *window, int *axes)
 static PyObject *lay_picked(PyObject *result, PyObject *self, const Key *key)
 {
     gt_strides strides, taken = {.offset = 0}, index = {.offset = 0}, out;
-    int axis = 0, plain = 0, before = 0, first = -1, last = -1, position = 0;
+    int axis = 0, plain = 0, before = gt__index_place(key);
     int64_t steps[2 * MAX_ITEMS];
     if (!result || !((TensorObject *)self)->alias)
         return result;
     gt__py_strides(self, &strides);
     for (int k = 0; k < key->count; axis += key->items[k++].axes) {
         const Item *item = &key->items[k];
-        if (item->kind == ITEM_INT)
-            continue;
-        if (item->kind == ITEM_SLICE || item->kind == ITEM_NEW) {
+        if (item->kind == ITEM_SLICE || item->kind == ITEM_NEW)
             steps[plain++] = item->axes ? strides.step[axis] * item->step : 0;
-        } else {
-            before = first < 0 ? plain : before;
-            first = first < 0 ? position : first;
-            last = position;
-        }
-        position++;
     }
     const gt_meta *meta = gt__py_meta(result);
     int block = meta->rank - plain;
-    before = last - first + 1 == key->advanced ? before : 0;
     int64_t inner = 1;
     for (int k = meta->rank - 1; k >= 0; k--) {
         bool picked = k >= before && k < before + block;
@@ -272,6 +288,8 @@ static PyObject *read_subscript(PyObject *self, PyObject *object)
 
 static PyObject *tensor_subscript(PyObject *self, PyObject *object)
 {
+    if (LIKELY(!PyList_Check(object)))
+        return read_subscript(self, object);
     PyObject *key = gt__py_key_tuple(object);
     PyObject *result = key ? read_subscript(self, key) : NULL;
     Py_XDECREF(key);

@@ -52,6 +52,8 @@ gt_err gt__index_scaled(gt_tensor *a, int64_t factor, Scratch *scratch, gt_tenso
 gt_err gt__index_sum(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **out);
 /* Index tensors of different axes broadcast. */
 gt_err gt__index_combine(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **out);
+/* How many axes of slices and Nones come before those of the index tensors in t[key]. */
+int gt__index_place(const Key *key);
 /* The window of a key without index tensors, and the axes of the result: -1 - k for a new one before axis k. Returns how many. */
 int gt__index_window(const Key *key, gt_cut_arguments *window, int *axes);
 int gt__py_ass_subscript(PyObject *self, PyObject *key, PyObject *value);

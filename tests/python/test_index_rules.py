@@ -58,20 +58,32 @@ DTYPES = [
     "y = x[np.array([0], np.int16)]", "x.index_put_((n.tensor([0]).short(),), n.tensor(4.))",
 ]  # fmt: skip
 
+# 0-d tensors are numbers, which do not separate index tensors.
+NUMBERS = [
+    "y = c[n.tensor(1), :, [0, 1]]", "y = c[n.tensor(1), ..., n.tensor([[0], [2]])]", "y = c[[0, 1], :, n.tensor(0)]",
+    "y = c[:, n.tensor(1), [0, 1]]", "y = c[n.tensor(1), :, n.tensor(2)]", "y = c[:, n.tensor(1), n.tensor(2)]",
+    "y = c[n.tensor(1), None, [0, 1]]", "y = c[n.tensor(0), [0, 1], None, [1, 2]]", "y = c[1, :, [0, 1]]",
+    "y = c[[0, 1], :, [1, 2]]", "y = c.permute(2, 1, 0)[n.tensor(1), :, [0, 1]]", "c[n.tensor(1), :, [0, 1]] = n.arange(6.).view(3, 2)",
+    "c[n.tensor(1), :, n.tensor(2)] = n.arange(3.)", "c[[0, 1], :, n.tensor(2)] = n.arange(6.).view(2, 3)",
+    "c[n.tensor(1), :, [0, 1]] = n.arange(6.).view(2, 3)", "c.permute(2, 1, 0)[n.tensor(1), :, [0, 1]] = n.arange(6.).view(3, 2)",
+    "w = c.clone().requires_grad_(); z = w[n.tensor(1), :, [0, 1]]; (z * n.arange(6.).view(3, 2)).sum().backward(); y = w.grad",
+]  # fmt: skip
+
 
 def outcome(n, program):
     """The tensors after a program, or what it raises."""
     def byte(values):
         return n.tensor(values, dtype=n.uint8)
     names = {"n": n, "np": np, "byte": byte, "v": n.arange(4.0), "x": n.arange(12.0).view(3, 4), "i": n.arange(12).view(3, 4)}
+    names["c"] = n.arange(24.0).view(2, 3, 4)
     try:
         exec(program, names)
     except Exception as error:  # noqa: BLE001
         return next(kind for kind in (IndexError, TypeError, RuntimeError) if isinstance(error, kind))
-    return {k: (str(names[k].dtype).split(".")[-1], tuple(names[k].shape), names[k].tolist()) for k in "vxiy" if k in names}
+    return {k: (str(names[k].dtype).split(".")[-1], tuple(names[k].shape), names[k].tolist()) for k in "vxicy" if k in names}
 
 
-@pytest.mark.parametrize("program", BYTES + LISTS + DTYPES)
+@pytest.mark.parametrize("program", BYTES + LISTS + DTYPES + NUMBERS)
 def test_as_in_torch(program):
     assert outcome(gt, program) == outcome(torch, program)
 
