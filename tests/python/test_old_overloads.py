@@ -65,3 +65,16 @@ def test_manual_seed_returns_the_generator():
     parts = gt.utils.data.random_split(range(6), [2, 4], generator=gt.manual_seed(1))
     again = gt.utils.data.random_split(range(6), [2, 4], generator=gt.Generator().manual_seed(1))
     assert list(parts[0]) == list(again[0])
+
+
+def test_sizes_by_keyword():
+    for module in (gt, torch):
+        x = module.arange(6.0).reshape(2, 3)
+        assert [tuple(piece.shape) for piece in x.split(split_size=[1, 2], dim=-1)] == [(2, 1), (2, 2)]
+        assert x.repeat(repeats=(2, 1)).tolist() == x.tolist() * 2
+        assert x.new_zeros(size=(1, 2)).tolist() == [[0, 0]] and x.new_ones(size=[2]).tolist() == [1, 1]
+        assert tuple(x.new_empty(size=(3,)).shape) == (3,) and x.clone().resize_(size=(2,)).tolist() == [0, 1]
+        with pytest.raises(TypeError):
+            x.split(split_size_or_sections=2)
+        with pytest.raises(TypeError):
+            x.new_zeros(2, size=(1,))
