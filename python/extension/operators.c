@@ -425,6 +425,14 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
                         rounding);
 }
 
+/* PyTorch's deprecated overload add(alpha, other). */
+static bool number_first(gt_opcode op, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return (op == GT_OP_add || op == GT_OP_sub) && nargs == 2 && !kwnames && !gt__py_is_tensor(args[0]) &&
+           gt__py_is_tensor(args[1]) &&
+           (PyFloat_Check(args[0]) || PyLong_Check(args[0]) || PyComplex_Check(args[0]));
+}
+
 static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
                                PyObject *kwnames)
 {
@@ -433,8 +441,18 @@ static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, g
     if (nargs == 1 && !kwnames) {
         result = op == GT_OP_pow ? power(self, values[0]) : binary(op, self, values[0]);
     } else {
-        if (gt__py_parse(name, args, nargs, kwnames, names, 3, 1, values) < 0)
+        if (number_first(op, args, nargs, kwnames)) {
+            if (PyErr_WarnFormat(PyExc_UserWarning, 1,
+                                 "This overload of %s is deprecated:\n\t%s(Number alpha, Tensor other)\nConsider "
+                                 "using one of the following signatures instead:\n\t%s(Tensor other, *, Number "
+                                 "alpha = 1)",
+                                 name, name, name) < 0)
+                return NULL;
+            values[0] = args[1];
+            values[1] = args[0];
+        } else if (gt__py_parse(name, args, nargs, kwnames, names, 3, 1, values) < 0) {
             return NULL;
+        }
         if (!values[0])
             return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'other'", name);
         result = binary_options(op, name, self, values);

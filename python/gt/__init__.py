@@ -16,7 +16,7 @@ from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtIndexError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,
     complex128, complex64, concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack,
     from_numpy, full, full_like, get_default_dtype, gpu_workers, int16, int32, int64, int8, is_grad_enabled, linspace,
-    manual_seed, ones, ones_like, rand, rand_like,
+    ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, is_inference, is_inference_mode_enabled, no_grad, set_grad_enabled)

@@ -3,8 +3,7 @@
 import contextlib
 
 from gt import _help
-from gt._gt import manual_seed  # noqa: F401
-from gt.client.random import get_rng_state, initial_seed, seed, set_rng_state  # noqa: F401
+from gt.client.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: F401
 
 
 @contextlib.contextmanager

@@ -16,12 +16,12 @@ _SPLIT, _WITH_SIZES, _UNBIND = range(3)  # which operation has returned several 
 
 
 @method
-def split(self, split_size_or_sections, dim=0, *, axis=None):
+def split(self, split_size, dim=0, *, axis=None):
     """split(size, dim=0) or split([sizes], dim=0): a tuple of consecutive pieces."""
     dim = axis_of(self, dim if axis is None else axis)
     if self.ndim == 0:
         raise RuntimeError('split expects at least a 1-dimensional tensor')
-    total, sections = self.shape[dim], split_size_or_sections
+    total, sections = self.shape[dim], split_size
     if hasattr(sections, '__index__'):
         size = sections.__index__()
         if size == 0 and total:
@@ -38,7 +38,7 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
     for size in sections:
         pieces.append(self.narrow(dim, start, size))
         start += size
-    return _gt._pieces(tuple(pieces), _WITH_SIZES if sections is split_size_or_sections else _SPLIT)
+    return _gt._pieces(tuple(pieces), _WITH_SIZES if sections is split_size else _SPLIT)
 
 
 @method
@@ -342,9 +342,9 @@ def broadcast_shapes(*shapes):
 
 
 @method
-def repeat(self, *sizes):
+def repeat(self, *sizes, repeats=None):
     """repeat(*sizes): copies along each dimension; more sizes than dimensions add leading ones."""
-    sizes = sizes_of(sizes)
+    sizes = sizes_of(sizes, repeats)
     if len(sizes) < self.ndim:
         raise RuntimeError(
             'Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor')

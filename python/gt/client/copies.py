@@ -151,12 +151,12 @@ def resized(tensor, sizes):
 
 
 @method
-def resize_(self, *sizes, memory_format=None):
+def resize_(self, *sizes, size=None, memory_format=None):
     """resize_(*sizes): another shape, in place: elements keep their order, new ones are zeros."""
     if self.requires_grad:
         raise RuntimeError('cannot resize variables that require grad')
     self._check_write()
-    sizes = sizes_of(sizes)
+    sizes = sizes_of(sizes, size)
     return self if tuple(sizes) == self.shape else self._set(resized(self, sizes))
 
 

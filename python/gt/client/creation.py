@@ -22,21 +22,24 @@ def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=F
 
 
 @method
-def new_zeros(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+def new_zeros(self, *sizes, size=None, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_zeros(*size): zeros of self's dtype."""
-    return _gt.zeros(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
+    return _gt.zeros(sizes_of(sizes, size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad,
+                     layout=layout)
 
 
 @method
-def new_ones(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+def new_ones(self, *sizes, size=None, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_ones(*size): ones of self's dtype."""
-    return _gt.ones(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
+    return _gt.ones(sizes_of(sizes, size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad,
+                    layout=layout)
 
 
 @method
-def new_empty(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+def new_empty(self, *sizes, size=None, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """new_empty(*size): a tensor of self's dtype to be filled."""
-    return _gt.empty(sizes_of(size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad, layout=layout)
+    return _gt.empty(sizes_of(sizes, size), dtype=dtype or self.dtype, device=device, requires_grad=requires_grad,
+                     layout=layout)
 
 
 def _refuse(name, dtype, *dtypes):

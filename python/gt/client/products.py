@@ -2,6 +2,7 @@
 
 import math
 import string
+import warnings
 
 from gt import _gt
 from gt._gt import Tensor
@@ -79,37 +80,77 @@ def _checked(name, product, self):
     return product
 
 
+def _warn_old(name, old, new):
+    warnings.warn(f'This overload of {name} is deprecated:\n\t{name}({old})\nConsider using one of the following signatures '
+                  f'instead:\n\t{name}({new})', stacklevel=4)
+
+
+def _is_number(value):
+    return isinstance(value, (int, float, complex))
+
+
+def _numbers_first(function, given, *arguments):
+    """PyTorch's deprecated overloads: x.addmm(beta, a, b), x.addmm(beta, alpha, a, b), addmm(beta, x, alpha, a, b)."""
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    numbers = [argument for argument in arguments if not isinstance(argument, Tensor)]
+    kinds = ''.join('t' if isinstance(argument, Tensor) else 'n' for argument in arguments)
+    name = function.__name__
+    if given != (1, 1) or kinds not in ('tntt', 'tnntt', 'nttt', 'ntntt') or not all(map(_is_number, numbers)):
+        raise TypeError(f'{name}() received an invalid combination of arguments')
+    _warn_old(name, 'Number beta, Number alpha, Tensor, Tensor', 'Tensor, Tensor, *, Number beta = 1, Number alpha = 1')
+    return function(*tensors, beta=numbers[0], alpha=numbers[1] if len(numbers) > 1 else 1)
+
+
+def _value_first(function, given, self, value, *tensors):
+    """PyTorch's deprecated overload x.addcmul(value, a, b)."""
+    name = function.__name__
+    if given != 1 or not _is_number(value) or len(tensors) != 2 or not all(isinstance(t, Tensor) for t in (self, *tensors)):
+        raise TypeError(f'{name}() received an invalid combination of arguments')
+    _warn_old(name, 'Number value, Tensor tensor1, Tensor tensor2', 'Tensor tensor1, Tensor tensor2, *, Number value = 1')
+    return function(self, *tensors, value=value)
+
+
 @method
-def addmm(self, mat1, mat2, *, beta=1, alpha=1):
+def addmm(self, mat1, mat2, *old, beta=1, alpha=1):
     """addmm(mat1, mat2): beta * self + alpha * (mat1 @ mat2)."""
+    if old:
+        return _numbers_first(addmm, (beta, alpha), self, mat1, mat2, *old)
     return _scaled_sum(self, _checked('addmm', _product('mm', mat1, mat2), self), beta, alpha)._packed()
 
 
 @method
-def addmv(self, mat, vec, *, beta=1, alpha=1):
+def addmv(self, mat, vec, *old, beta=1, alpha=1):
     """addmv(mat, vec): beta * self + alpha * (mat @ vec)."""
+    if old:
+        return _numbers_first(addmv, (beta, alpha), self, mat, vec, *old)
     product = _checked('addmv', _product('mv', mat, vec), self)
     self._fit(alpha), self._fit(beta)  # PyTorch refuses numbers that halves cannot hold, here only
     return _scaled_sum(self, product, beta, alpha)
 
 
 @method
-def addr(self, vec1, vec2, *, beta=1, alpha=1):
+def addr(self, vec1, vec2, *old, beta=1, alpha=1):
     """addr(vec1, vec2): beta * self + alpha * outer(vec1, vec2)."""
+    if old:
+        return _numbers_first(addr, (beta, alpha), self, vec1, vec2, *old)
     if self.dtype in HALVES and half_of(self, vec1, vec2):
         return in_float32(addr, self.dtype, self, vec1, vec2, beta=beta, alpha=alpha)
     return _scaled_sum(self, _checked('addr', vec1.outer(vec2), self), beta, alpha)
 
 
 @method
-def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
+def baddbmm(self, batch1, batch2, *old, beta=1, alpha=1):
     """baddbmm(batch1, batch2): beta * self + alpha * bmm(batch1, batch2)."""
+    if old:
+        return _numbers_first(baddbmm, (beta, alpha), self, batch1, batch2, *old)
     return _scaled_sum(self, _checked('baddbmm', _product('bmm', batch1, batch2), self), beta, alpha)._packed()
 
 
 @method
-def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
+def addbmm(self, batch1, batch2, *old, beta=1, alpha=1):
     """addbmm(batch1, batch2): beta * self + alpha * the sum of the products of a batch."""
+    if old:
+        return _numbers_first(addbmm, (beta, alpha), self, batch1, batch2, *old)
     if batch1.ndim != 3 or batch2.ndim != 3:
         raise RuntimeError('addbmm: batch1 and batch2 must be 3D tensors')
     product = _product('mm', batch1.transpose(0, 1).flatten(1), batch2.flatten(0, 1))
@@ -124,8 +165,10 @@ _ADDCDIV_OF_INTEGERS = (
 
 
 @method
-def addcmul(self, tensor1, tensor2, *, value=1):
+def addcmul(self, tensor1, tensor2, *old, value=1):
     """addcmul(tensor1, tensor2, value=1): self + value * tensor1 * tensor2."""
+    if old:
+        return _value_first(addcmul, value, self, tensor1, tensor2, *old)
     if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcmul, self.dtype, self, tensor1, tensor2, value=value)
     product = tensor1 * tensor2
@@ -137,8 +180,10 @@ def addcmul(self, tensor1, tensor2, *, value=1):
 
 
 @method
-def addcdiv(self, tensor1, tensor2, *, value=1):
+def addcdiv(self, tensor1, tensor2, *old, value=1):
     """addcdiv(tensor1, tensor2, value=1): self + value * tensor1 / tensor2."""
+    if old:
+        return _value_first(addcdiv, value, self, tensor1, tensor2, *old)
     if self.dtype in HALVES and half_of(self, tensor1, tensor2):
         return in_float32(addcdiv, self.dtype, self, tensor1, tensor2, value=value)
     if not (tensor1.is_floating_point() or tensor1.is_complex() or tensor2.is_floating_point() or tensor2.is_complex()):

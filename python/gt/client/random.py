@@ -85,10 +85,38 @@ class Generator:
         return self
 
 
+class _DefaultGenerator(Generator):
+    """The source of random numbers that is used where none is given; its state is that of the package."""
+
+    def __init__(self):
+        self.device = _device('cpu')
+
+    @property
+    def _state(self):
+        return _gt._random_state()
+
+    @_state.setter
+    def _state(self, state):
+        _gt._set_random_state(*state)
+
+
+_default = _DefaultGenerator()
+
+
+@function
+def manual_seed(seed):
+    """manual_seed(seed): start the random numbers again from a seed; returns the generator that gives them.
+
+    >>> generator = gt.manual_seed(0)
+    """
+    _gt.manual_seed(seed)
+    return _default
+
+
 @contextlib.contextmanager
 def drawing(generator):
-    """A context in which random numbers come from the generator; None changes nothing."""
-    if generator is None:
+    """A context in which random numbers come from the generator; None, or the default one, changes nothing."""
+    if generator is None or generator is _default:
         yield
         return
     ours = _gt._random_state()

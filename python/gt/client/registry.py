@@ -80,8 +80,12 @@ def axes_of(self, dims):
     return [axis_of(self, d) for d in ([dims] if hasattr(dims, '__index__') else dims)]
 
 
-def sizes_of(sizes):
-    """Sizes given one by one or as one sequence."""
+def sizes_of(sizes, named=None):
+    """Sizes given one by one, as one sequence, or by the keyword of that sequence."""
+    if named is not None:
+        if sizes:
+            raise TypeError('sizes are given by position and by keyword')
+        return tuple(named)
     return tuple(sizes[0]) if len(sizes) == 1 and not hasattr(sizes[0], '__index__') else sizes
 
 

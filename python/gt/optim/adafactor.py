@@ -28,12 +28,13 @@ class Adafactor(Optimizer):
     def _gt_variance(state, g, keep, least):
         """The running estimate of the squares of gradients."""
         if g.ndim < 2:
-            state['variance'] = state['variance'] + (g.square() - state['variance']) * keep
-            return state['variance']
-        rows, columns = g.square().mean(-1, True), g.square().mean(-2, True)
-        state['row_var'] = state['row_var'] + (rows - state['row_var']) * keep
-        state['col_var'] = state['col_var'] + (columns - state['col_var']) * keep
-        return state['row_var'] @ state['col_var'] / state['row_var'].mean(-2, True).clamp(min=least)
+            variance = state['variance']
+            variance += (g.square() - variance) * keep
+            return variance
+        rows, columns = state['row_var'], state['col_var']
+        rows += (g.square().mean(-1, True) - rows) * keep
+        columns += (g.square().mean(-2, True) - columns) * keep
+        return rows @ columns / rows.mean(-2, True).clamp(min=least)
 
     def _gt_update(self, group):
         """Update the parameters of a group."""
@@ -111,8 +112,11 @@ class Muon(Optimizer):
             if g.ndim != 2:
                 raise ValueError('Param gradient must be a 2D matrix')
             state = self.state[p]
-            before = state.get('momentum_buffer')
-            buffer = state['momentum_buffer'] = g * keep if before is None else before + (g - before) * keep
+            buffer = state.get('momentum_buffer')
+            if buffer is None:
+                buffer = state['momentum_buffer'] = g * keep
+            else:
+                buffer += (g - buffer) * keep
             change = g + (buffer - g) * momentum if group['nesterov'] else buffer
             change = _orthogonalised(change, group['ns_coefficients'], group['ns_steps'], group['eps'])
             p *= 1 - lr * group['weight_decay']

@@ -33,8 +33,9 @@ class Adagrad(Optimizer):
         lr, lr_decay, eps, states = group['lr'], group['lr_decay'], group['eps'], self.state
         for p, g in self._gt_gradients(group):
             state = states[p]
-            step, squares = state['step'], state['sum'] + g.square()
-            state['step'], state['sum'] = step + 1, squares
+            step, squares = state['step'], state['sum']
+            state['step'] = step + 1
+            squares += g.square()
             p -= g * (lr / (1 + step * lr_decay)) / (squares.sqrt() + eps)
 
 
@@ -57,7 +58,10 @@ class Adadelta(Optimizer):
             if not state:
                 state.update(step=0.0, square_avg=_gt.zeros_like(p), acc_delta=_gt.zeros_like(p))
             state['step'] += 1
-            squares = state['square_avg'] = state['square_avg'] * rho + g.square() * (1 - rho)
-            change = (state['acc_delta'] + eps).sqrt() / (squares + eps).sqrt() * g
-            state['acc_delta'] = state['acc_delta'] * rho + change.square() * (1 - rho)
+            squares, changes = state['square_avg'], state['acc_delta']
+            squares *= rho
+            squares += g.square() * (1 - rho)
+            change = (changes + eps).sqrt() / (squares + eps).sqrt() * g
+            changes *= rho
+            changes += change.square() * (1 - rho)
             p -= change * lr

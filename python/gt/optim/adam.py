@@ -23,24 +23,30 @@ class Adam(Optimizer):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps, weight_decay = group['lr'], group['betas'], group['eps'], group['weight_decay']
         amsgrad, decoupled, states = group['amsgrad'], group['decoupled_weight_decay'], self.state
-        keep1, keep2 = 1 - beta1, 1 - beta2
+        keep1, keep2, counted = 1 - beta1, 1 - beta2, None
         for p, g in self._gt_gradients(group, decays=not decoupled):
             state = states[p]
             if state:
-                step = state['step'] + 1
-                mean = state['exp_avg'] * beta1 + g * keep1
-                squares = state['exp_avg_sq'] * beta2 + g.square() * keep2
+                step = state['step'] = state['step'] + 1
+                mean, squares = state['exp_avg'], state['exp_avg_sq']
+                mean._become(mean * beta1 + g * keep1)
+                squares._become(squares * beta2 + g.square() * keep2)
             else:
-                step, mean, squares = 1.0, g * keep1, g.square() * keep2
-            state['step'], state['exp_avg'], state['exp_avg_sq'] = step, mean, squares
+                step = state['step'] = 1.0
+                mean, squares = state['exp_avg'], state['exp_avg_sq'] = g * keep1, g.square() * keep2
             if amsgrad:
-                before = state.get('max_exp_avg_sq')
-                squares = state['max_exp_avg_sq'] = squares if before is None else before.maximum(squares)
-            # lr * (mean / c1) / (sqrt(squares / c2) + eps), with c1 and c2 folded into scalars
-            c1, c2 = 1 - beta1 ** step, math.sqrt(1 - beta2 ** step)
+                largest = state.get('max_exp_avg_sq')
+                if largest is None:
+                    squares = state['max_exp_avg_sq'] = squares.clone()
+                else:
+                    squares = largest._become(largest.maximum(squares))
+            if step != counted:  # the parameters of a group have most often the same number of steps
+                # lr * (mean / c1) / (sqrt(squares / c2) + eps), with c1 and c2 folded into scalars
+                counted, c2 = step, math.sqrt(1 - beta2 ** step)
+                rate, least = lr * c2 / (1 - beta1 ** step), eps * c2
             if weight_decay and decoupled:
                 p *= 1 - lr * weight_decay
-            p -= mean * (lr * c2 / c1) / (squares.sqrt() + eps * c2)
+            p -= mean * rate / (squares.sqrt() + least)
 
 
 class AdamW(Adam):
@@ -79,8 +85,10 @@ class Adamax(Optimizer):
             if not state:
                 state.update(step=0.0, exp_avg=_gt.zeros_like(p), exp_inf=_gt.zeros_like(p))
             step = state['step'] = state['step'] + 1
-            mean = state['exp_avg'] = state['exp_avg'] * beta1 + g * (1 - beta1)
-            largest = state['exp_inf'] = (state['exp_inf'] * beta2).maximum(g.abs() + eps)
+            mean, largest = state['exp_avg'], state['exp_inf']
+            mean *= beta1
+            mean += g * (1 - beta1)
+            largest._become((largest * beta2).maximum(g.abs() + eps))
             p -= mean * (lr / (1 - beta1 ** step)) / largest
 
 
@@ -98,8 +106,11 @@ class _Corrected(Optimizer):
             step = state['step'] = state['step'] + 1
             if decay and decoupled:
                 p *= 1 - lr * decay
-            mean = state['exp_avg'] = state['exp_avg'] * beta1 + g * (1 - beta1)
-            squares = state['exp_avg_sq'] = state['exp_avg_sq'] * beta2 + g.square() * (1 - beta2)
+            mean, squares = state['exp_avg'], state['exp_avg_sq']
+            mean *= beta1
+            mean += g * (1 - beta1)
+            squares *= beta2
+            squares += g.square() * (1 - beta2)
             yield p, g, state, mean, squares, step
 
     @staticmethod

@@ -206,7 +206,11 @@ class LBFGS(Optimizer):
         for iteration in range(1, group['max_iter'] + 1):
             state['n_iter'] += 1
             direction = state['d'] = self._gt_direction(state, gradient, group['history_size'])
-            state['prev_flat_grad'], state['prev_loss'] = gradient, loss
+            state['prev_loss'] = loss
+            if 'prev_flat_grad' in state:
+                state['prev_flat_grad'].copy_(gradient)
+            else:
+                state['prev_flat_grad'] = gradient.clone()
             state['t'] = min(1.0, 1.0 / float(gradient.abs().sum())) * lr if state['n_iter'] == 1 else lr
             slope = float(gradient.dot(direction))
             if slope > -tolerance:

@@ -109,7 +109,8 @@ def _loaded(key, value, parameter, numbers):
     if not hasattr(value, 'shape'):
         plain = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
         return value if plain else type(value)(_loaded(key, of, parameter, numbers) for of in value)
-    value = _gt.as_tensor(value.detach() if hasattr(value, 'detach') else value)
+    if not isinstance(value, Tensor):  # PyTorch's
+        value = _gt.as_tensor(value.detach() if hasattr(value, 'detach') else value)
     return value.to(parameter.dtype) if parameter.is_floating_point() and key != 'step' else value
 
 

@@ -26,22 +26,30 @@ class RMSprop(Optimizer):
             state = states[p]
             if state:
                 state['step'] += 1
-                squares = state['square_avg'] * alpha + g.square() * keep
+                squares = state['square_avg']
+                squares *= alpha
+                squares += g.square() * keep
             else:
                 state['step'], squares = 1.0, g.square() * keep
-            state['square_avg'] = squares
+                state['square_avg'] = squares
             if centered:
-                mean = g * keep
-                if 'grad_avg' in state:
-                    mean = state['grad_avg'] * alpha + mean
-                state['grad_avg'] = mean
+                mean = self._gt_running(state, 'grad_avg', alpha, g * keep)
                 squares = squares - mean.square()
             g = g / (squares.sqrt() + eps)
             if momentum:
-                if 'momentum_buffer' in state:
-                    g = state['momentum_buffer'] * momentum + g
-                state['momentum_buffer'] = g
+                g = self._gt_running(state, 'momentum_buffer', momentum, g)
             p -= g * lr
+
+    @staticmethod
+    def _gt_running(state, name, factor, value):
+        """A tensor of the state, times factor, plus value; the first time it is value."""
+        running = state.get(name)
+        if running is None:
+            state[name] = value
+            return value
+        running *= factor
+        running += value
+        return running
 
 
 class Rprop(Optimizer):
@@ -64,8 +72,9 @@ class Rprop(Optimizer):
             if not state:
                 state.update(step=0.0, prev=_gt.zeros_like(p), step_size=_gt.full_like(g, float(group['lr'])))
             state['step'] += 1
-            agreement = g * state['prev']
+            before, size = state['prev'], state['step_size']
+            agreement = g * before
             factor = gt.where(agreement > 0, grow, gt.where(agreement < 0, shrink, 1.0))
-            size = state['step_size'] = (state['step_size'] * factor).clamp(least, most)
-            g = state['prev'] = gt.where(agreement < 0, 0.0, g)
-            p -= g.sign() * size
+            size._become((size * factor).clamp(least, most))
+            before._become(gt.where(agreement < 0, 0.0, g))
+            p -= before.sign() * size

@@ -32,10 +32,10 @@ class SGD(Optimizer):
                 state = states[p]
                 buffer = state.get('momentum_buffer')
                 if buffer is None:
-                    buffer = g.clone()  # the user may change .grad in place
+                    buffer = state['momentum_buffer'] = g.clone()  # the user may change .grad in place
                 else:
-                    buffer = buffer * momentum + (g if keep == 1 else g * keep)
-                state['momentum_buffer'] = buffer
+                    buffer *= momentum
+                    buffer += g if keep == 1 else g * keep
                 g = g + buffer * momentum if nesterov else buffer
             p -= g * lr
 
@@ -58,9 +58,12 @@ class ASGD(Optimizer):
             if not state:
                 state.update(step=0.0, eta=lr, mu=1.0, ax=_gt.zeros_like(p))
             state['step'] += 1
-            eta, step = state['eta'], state['step']
+            eta, step, average = state['eta'], state['step'], state['ax']
             p *= 1 - lambd * eta
             p -= g * eta
-            state['ax'] = p.detach().clone() if state['mu'] == 1 else state['ax'] + (p - state['ax']) * state['mu']
+            if state['mu'] == 1:
+                average.copy_(p)
+            else:
+                average += (p - average) * state['mu']
             state['eta'] = lr / (1 + lambd * lr * step) ** alpha
             state['mu'] = 1 / max(1, step - t0)
