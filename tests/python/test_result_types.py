@@ -162,3 +162,12 @@ def test_softmax_of_no_integers():
 def test_complex_numbers_as_bools():
     agree(lambda m: [m.full((2,), value, dtype=m.bool) for value in (1 + 1j, 1j, 0j)])
     agree(lambda m: [m.tensor(value, dtype=m.bool) for value in (1 + 1j, [1j, 0j])])
+
+
+@pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
+def test_mv_is_not_cast_by_autocast_on_the_cpu(dtype):
+    def program(m):
+        with m.autocast('cpu', getattr(m, dtype)):
+            matrix, vector = m.ones(2, 2), m.ones(2)
+            return [m.mv(matrix, vector), matrix.mv(vector), matrix @ vector]
+    agree(program)
