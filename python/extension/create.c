@@ -227,6 +227,11 @@ static gt_dtype literal_dtype(gt_literal kind)
 static PyObject *full_complex(const Creation *creation, const double *parts)
 {
     gt_tensor *out = NULL;
+    if (creation->dtype == GT_BOOL) {
+        gt_imm truth = {.i = parts[0] != 0 || parts[1] != 0};
+        gt_err filled = emit_full(creation, GT_LITERAL_BOOL, truth, &out);
+        return finish(creation, filled, out);
+    }
     gt_err err = gt_full_complex(creation->client, creation->dtype, creation->rank, creation->shape, parts[0],
                                  parts[1], &out);
     return finish(creation, err, out);

@@ -277,12 +277,16 @@ static PyObject *along(gt_opcode op, const char *name, PyObject *self, gt_py_arg
         return NULL;
     bool has_dtype = values[1] && values[1] != Py_None;
     bool softmax = op == GT_OP_softmax || op == GT_OP_log_softmax;
-    if (softmax && !gt__dtype_is_inexact(has_dtype ? dtype : (gt_dtype)a->meta.dtype))
-        return PyErr_Format(PyExc_NotImplementedError, "\"%s%s_kernel_impl\" not implemented for '%s'", name,
-                            axis == a->meta.rank - 1 ? "_lastdim" : "",
-                            gt__dtype_kind(has_dtype ? dtype : (gt_dtype)a->meta.dtype));
+    dtype = has_dtype ? dtype : (gt_dtype)a->meta.dtype;
     gt_err err = GT_OK;
-    if (has_dtype && dtype != (gt_dtype)a->meta.dtype)
+    if (softmax && !gt__dtype_is_inexact(dtype)) {
+        if (a->meta.numel)
+            return PyErr_Format(PyExc_NotImplementedError, "\"%s%s_kernel_impl\" not implemented for '%s'", name,
+                                axis == a->meta.rank - 1 ? "_lastdim" : "", gt__dtype_kind(dtype));
+        err = dtype == (gt_dtype)a->meta.dtype ? gt_copy(a, &out) : gt_cast(a, dtype, &out);
+        return gt__py_result(err, out);
+    }
+    if (dtype != (gt_dtype)a->meta.dtype)
         err = gt_cast(a, dtype, &input);
     else
         input = gt_tensor_retain(a);

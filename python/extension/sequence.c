@@ -216,9 +216,14 @@ static int store_parts(PyObject *object, Nest *nest)
     int found = gt__py_complex(object, &real, &imaginary);
     if (found != 1)
         return found;
+    if (nest->dtype == GT_BOOL) {
+        *nest->next++ = real != 0 || imaginary != 0;
+        return 1;
+    }
     if (!gt__dtype_is_complex(nest->dtype)) {
-        gt__py_raise(gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow",
-                              gt__dtype_scalar_name(nest->dtype)));
+        PyErr_SetString(PyExc_TypeError, gt__dtype_is_float(nest->dtype)
+                                             ? "must be real number, not complex"
+                                             : "'complex' object cannot be interpreted as an integer");
         return -1;
     }
     store_complex(nest->dtype, real, imaginary, nest->next);

@@ -8,8 +8,12 @@ Without a config (gt.load_config, GT_CONFIG, gt.register_config) the same progra
 the guide.
 """
 
+import sys
+
 from gt import _gt, _help
-from gt.client import windows  # noqa: F401: gt.signal.windows, as in torch.signal
+from gt.client import windows
+
+sys.modules[f'{__name__}.windows'] = windows  # gt.signal.windows, as in torch.signal
 
 
 class context:

@@ -62,6 +62,12 @@ static gt_err reduce_complex(gt_opcode op, gt_tensor *a, uint32_t axes, bool kee
                              gt_tensor **out)
 {
     gt_tensor *parts = NULL, *each = NULL;
+    if (op == GT_OP_var && !a->meta.rank) { /* a line of one */
+        GT_TRY(gt_reshape(a, 1, (int64_t[]){1}, &parts));
+        gt_err reduced = reduce_complex(op, parts, 0, false, parameter, out);
+        gt_tensor_release(parts);
+        return reduced;
+    }
     gt_err err = op == GT_OP_var ? gt_view_as_real(a, &parts) : gt_abs(a, &parts);
     if (err == GT_OK && op == GT_OP_norm)
         err = gt__emit_reduce(op, parts, axes, keepdims, parameter, out);
@@ -78,7 +84,7 @@ static gt_err reduce_complex(gt_opcode op, gt_tensor *a, uint32_t axes, bool kee
 
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter, gt_tensor **out)
 {
-    if (gt__dtype_is_complex((gt_dtype)a->meta.dtype) && (op == GT_OP_norm || (op == GT_OP_var && a->meta.rank)))
+    if (gt__dtype_is_complex((gt_dtype)a->meta.dtype) && (op == GT_OP_norm || op == GT_OP_var))
         return reduce_complex(op, a, axes, keepdims, parameter, out);
     gt_instruction prototype = {.op = (uint16_t)op, .flags = keepdims ? GT_FLAG_KEEPDIM : 0};
     prototype.imm[0].u = axes;

@@ -456,8 +456,8 @@ static gt_err infer_layer_norm(inference *s)
     int64_t first = s->ins->imm[0].i;
     GT_TRY(gt__infer_check_axis(s, first, x->rank));
     if (!gt__dtype_is_float((gt_dtype)x->dtype))
-        return gt__fail(GT_ERR_TYPE, "%s needs a floating dtype, not %s", s->row->name,
-                        gt__dtype_name((gt_dtype)x->dtype));
+        return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name,
+                        gt__dtype_kind((gt_dtype)x->dtype));
     gt_meta line;
     GT_TRY(gt__meta_set(&line, (gt_dtype)x->dtype, x->rank - (unsigned)first, x->shape + first));
     if (!forward)

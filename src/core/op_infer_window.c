@@ -178,8 +178,8 @@ static gt_err infer_pool(gt_inference *s, const gt_window *w, unsigned spatial)
     GT_TRY(check_rank(s->row, a, spatial, GT_MAX_RANK));
     bool averages = s->row->form == GT_FORM_POOL;
     if (averages && !gt__dtype_is_float((gt_dtype)a->dtype))
-        return gt__fail(GT_ERR_TYPE, "%s is not implemented for %s", s->row->name,
-                        gt__dtype_name((gt_dtype)a->dtype));
+        return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name,
+                        gt__dtype_kind((gt_dtype)a->dtype));
     for (unsigned axis = 0; averages && axis < spatial; axis++)
         if (w->dilation[axis] != 1)
             return refuse(s->row, "dilation", w->dilation[axis]);
@@ -246,8 +246,8 @@ gt_err gt__infer_resample(gt_inference *s)
     if (!isfinite(step) || step < 0 || step > INT32_MAX)
         return gt__fail(GT_ERR_VALUE, "%s: step %g is out of range", s->row->name, step);
     if (a->dtype == GT_BOOL || (mode >= GT_RESAMPLE_LINEAR && !gt__dtype_is_float((gt_dtype)a->dtype)))
-        return gt__fail(GT_ERR_TYPE, "%s is not implemented for %s", s->row->name,
-                        gt__dtype_name((gt_dtype)a->dtype));
+        return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name,
+                        gt__dtype_kind((gt_dtype)a->dtype));
     int64_t shape[GT_MAX_RANK];
     memcpy(shape, a->shape, sizeof shape);
     shape[axis] = size;

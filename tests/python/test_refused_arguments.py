@@ -59,3 +59,24 @@ def test_too_few_dimensions():
     refused(RuntimeError, lambda m: m.cdist(m.ones(3), m.ones(2, 3)), 'cdist only supports at least 2D tensors, X1 got: 1D')
     refused(RuntimeError, lambda m: m.cdist(m.ones(2, 3), m.ones(3)), 'cdist only supports at least 2D tensors, X2 got: 1D')
     refused(RuntimeError, lambda m: m.tensor(1.0).unflatten(0, (1, 1)), 'Dimension specified as 0 but tensor has no dimensions')
+    refused(IndexError, lambda m: m.tensor(1.0).unflatten(1, (1, 1)), 'Dimension out of range')
+
+
+@pytest.mark.parametrize('value', [1 + 1j, [1, 1j]])
+def test_complex_numbers_as_reals(value):
+    refused(TypeError, lambda m: m.tensor(value, dtype=m.int8), "'complex' object cannot be interpreted as an integer")
+    refused(TypeError, lambda m: m.tensor(value, dtype=m.float16), 'must be real number, not complex')
+
+
+@pytest.mark.parametrize('layer', ['GRU', 'LSTM', 'RNN'])
+def test_recurrent_layers_of_another_dtype(layer):
+    refused(ValueError, lambda m: getattr(m.nn, layer)(2, 2)(m.ones(1, 2).half()), 'input must have the type', 'float32, got type')
+    with gt.autocast('cpu'):
+        getattr(gt.nn, layer)(2, 2)(gt.ones(1, 2).bfloat16())
+
+
+def test_functions_without_integers():
+    refused(NotImplementedError, lambda m: m.nn.functional.layer_norm(m.ones(2, 2).long(), (2,)), "not implemented for 'Long'")
+    refused(NotImplementedError, lambda m: m.nn.functional.avg_pool2d(m.ones(1, 1, 2, 2).int(), 2), "not implemented for 'Int'")
+    refused(NotImplementedError, lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2, 2).long(), scale_factor=2, mode='bilinear'),
+            "not implemented for 'Long'")

@@ -134,3 +134,40 @@ def test_vander_of_nothing(dtype):
 
 def test_embeddings_of_integers():
     agree(lambda m: m.nn.functional.embedding(m.tensor([1, 0, 1]), m.arange(4).reshape(2, 2), scale_grad_by_freq=True))
+
+
+@pytest.mark.parametrize('ends', [(0, 1 + 1j), (1j, 1)])
+def test_linspace_of_complex_ends(ends):
+    agree(lambda m: [m.linspace(*ends, 3), m.linspace(*ends, 1), m.linspace(*ends, 0), m.linspace(*ends, 4, dtype=m.complex128)])
+    for m in (torch, gt):
+        with pytest.raises(RuntimeError, match="can't be safely cast to passed dtype Float"):
+            m.linspace(*ends, 3, dtype=m.float32)
+
+
+@pytest.mark.filterwarnings('ignore:.*degrees of freedom')
+def test_the_variance_of_a_complex_number():
+    def program(m):
+        x = m.tensor(1 + 1j)
+        return [x.var(), x.std(), x.var(0), x.std(correction=0), *m.var_mean(x, correction=0), *m.std_mean(x)]
+    agree(program)
+
+
+def test_softmax_of_no_integers():
+    def program(m):
+        x = m.tensor([], dtype=m.int64)
+        return [x.softmax(0), x.log_softmax(0), x.bool().softmax(0), m.ones(2, 0, dtype=m.int32).softmax(0), x.softmax(0, dtype=m.float32)]
+    agree(program)
+
+
+def test_complex_numbers_as_bools():
+    agree(lambda m: [m.full((2,), value, dtype=m.bool) for value in (1 + 1j, 1j, 0j)])
+    agree(lambda m: [m.tensor(value, dtype=m.bool) for value in (1 + 1j, [1j, 0j])])
+
+
+@pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
+def test_mv_is_not_cast_by_autocast_on_the_cpu(dtype):
+    def program(m):
+        with m.autocast('cpu', getattr(m, dtype)):
+            matrix, vector = m.ones(2, 2), m.ones(2)
+            return [m.mv(matrix, vector), matrix.mv(vector), matrix @ vector]
+    agree(program)

@@ -87,3 +87,13 @@ def test_missing_names_are_listed(name):
     in_list = listed().get(name, set())
     assert [key for key in absent if key not in in_list] == []
     assert [key for key in sorted(in_list) if hasattr(ours, key)] == [], 'they exist: remove them from docs/missing.md'
+
+
+@pytest.mark.parametrize('path, name', [
+    ('optim.adamw', 'AdamW'), ('optim.sgd', 'SGD'), ('optim.radam', 'RAdam'), ('optim.sparse_adam', 'SparseAdam'),
+    ('cuda.amp.grad_scaler', 'GradScaler'), ('cuda.amp.autocast_mode', 'autocast'),
+    ('utils.data._utils.collate', 'default_collate'), ('signal.windows', 'hann')])
+def test_paths_to_modules(path, name):
+    """from gt.optim.adamw import AdamW"""
+    for package in ('torch', 'gt'):
+        assert hasattr(importlib.import_module(f'{package}.{path}'), name)

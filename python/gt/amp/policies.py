@@ -25,7 +25,7 @@ CPU = {
                      'tensorinv', 'tensorsolve', 'stft', 'fft', 'ifft', 'fft2', 'ifft2', 'fftn', 'ifftn', 'rfft', 'irfft',
                      'rfft2', 'irfft2', 'rfftn', 'irfftn', 'hfft', 'ihfft'), 'fp32'),
     **dict.fromkeys(('index_copy',), 'widest'),
-    **dict.fromkeys(('batch_norm', 'instance_norm', 'group_norm', 'layer_norm', 'rms_norm', 'dot', 'vdot', 'inner', 'addmv',
+    **dict.fromkeys(('batch_norm', 'instance_norm', 'group_norm', 'layer_norm', 'rms_norm', 'dot', 'vdot', 'inner', 'mv', 'addmv',
                      'addr', 'bilinear', 'lstm_cell', 'gru_cell'), 'keep'),
 }
 CUDA = {
@@ -127,7 +127,7 @@ def install_methods(functions):
             setattr(_gt.Tensor, name, wrap(method, name))
 
 
-_IN_C = ('dot',)  # fast methods: they are wrapped when autocast is first used, so that others do not pay for it
+_IN_C = ('dot', 'mv')  # fast methods: they are wrapped when autocast is first used, so that others do not pay for it
 
 
 def install_late():

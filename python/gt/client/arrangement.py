@@ -219,7 +219,7 @@ def movedim(self, source, destination):
 @method
 def unflatten(self, dim, sizes):
     """unflatten(dim, sizes): one dimension becomes several; one size may be -1."""
-    if not self.ndim:
+    if not self.ndim and dim in (-1, 0):
         raise RuntimeError(f'unflatten got an unexpected error:\nDimension specified as {dim} but tensor has no dimensions')
     dim, sizes = axis_of(self, dim), list(sizes)
     if not sizes:

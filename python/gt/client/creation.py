@@ -65,6 +65,13 @@ def _number(value):
 @function
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """linspace(start, end, steps): evenly spaced numbers, both ends included."""
+    if any(value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex) for value in (start, end)):
+        inferred = _gt.complex128 if _gt.get_default_dtype() == _gt.float64 else _gt.complex64
+        if dtype is not None and not dtype.is_complex:
+            name = 'double' if inferred == _gt.complex128 else 'float'
+            raise RuntimeError(f"torch.linspace(): inferred dtype c10::complex<{name}> can't be safely cast to passed dtype "
+                               f'{dtype._kind}')
+        dtype = dtype or inferred
     if dtype in HALVES:
         for end_point in (start, end):
             _gt.empty(0, dtype=dtype)._fit(end_point)

@@ -2,7 +2,7 @@
 
 import functools
 
-from gt import _help
+from gt import _help, _paths
 from gt.amp import GradScaler as _GradScaler
 from gt.amp import autocast as _autocast
 from gt.amp import custom_bwd as _custom_bwd
@@ -25,5 +25,8 @@ class GradScaler(_GradScaler):
 
 custom_fwd = functools.partial(_custom_fwd, device_type='cuda')
 custom_bwd = functools.partial(_custom_bwd, device_type='cuda')
+
+_paths.path(f'{__name__}.grad_scaler', GradScaler=GradScaler)
+_paths.path(f'{__name__}.autocast_mode', autocast=autocast, custom_bwd=custom_bwd, custom_fwd=custom_fwd)
 
 __dir__ = _help.publish(__name__, 'custom_bwd', 'custom_fwd')

@@ -8,6 +8,7 @@ import math
 import warnings
 
 import gt
+from gt.amp.policies import active as _autocasting
 from gt.nn import init
 from gt.nn.functional import dropout, linear
 from gt.nn.module import Module
@@ -295,6 +296,9 @@ class RNNBase(_Recurrent):
 
     def _gt_over(self, input, state):
         """The output, and the last state."""
+        given, wanted = (input.data if isinstance(input, PackedSequence) else input).dtype, self.weight_ih_l0.dtype
+        if given != wanted and not _autocasting:
+            raise ValueError(f'input must have the type {wanted}, got type {given}')
         if isinstance(input, PackedSequence):
             return self._gt_over_packed(input, state)
         self._gt_check(input, state)

@@ -10,7 +10,7 @@ dataloader.py joins them. With num_workers, processes.py starts processes that r
 batches back through shared memory.
 """
 
-from gt import _help
+from gt import _help, _paths
 from gt.utils.data.collate import default_collate, default_convert
 from gt.utils.data.dataloader import DataLoader
 from gt.utils.data.dataset import (
@@ -24,5 +24,8 @@ __all__ = [
     'BatchSampler', 'ChainDataset', 'ConcatDataset', 'DataLoader', 'Dataset', 'DistributedSampler', 'IterableDataset',
     'RandomSampler', 'Sampler', 'SequentialSampler', 'StackDataset', 'Subset', 'SubsetRandomSampler', 'TensorDataset',
     'WeightedRandomSampler', 'WorkerInfo', 'default_collate', 'default_convert', 'get_worker_info', 'random_split']
+
+_utils = _paths.path(f'{__name__}._utils', collate=_paths.path(
+    f'{__name__}._utils.collate', default_collate=default_collate, default_convert=default_convert))
 
 __dir__ = _help.publish(__name__)
