@@ -29,6 +29,7 @@ from gt.client.client import Client, client_description, connect, disconnect  # 
 from gt.client.outputs import published_all as _published_all
 from gt.client.registry import functions as _functions
 from gt.client.device import device  # noqa: F401
+from gt.client.random import manual_seed  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401

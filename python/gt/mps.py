@@ -1,7 +1,8 @@
 """torch.mps: there is no such device; synchronize() waits, the rest reports nothing."""
 
 from gt import _help
-from gt._gt import manual_seed, synchronize  # noqa: F401
+from gt._gt import synchronize  # noqa: F401
+from gt.client.random import manual_seed  # noqa: F401
 
 
 def is_available() -> bool:

@@ -103,7 +103,6 @@ class _DefaultGenerator(Generator):
 _default = _DefaultGenerator()
 
 
-@function
 def manual_seed(seed):
     """manual_seed(seed): start the random numbers again from a seed; returns the generator that gives them.
 
