@@ -111,7 +111,6 @@ ALONG(log_softmax)
     {                                                                                                             \
         return gt_norm(in[0], order, 1u << 1, false, out);                                                        \
     }
-NORM(norm_zero, 0)
 NORM(norm_one, 1)
 NORM(norm_two, 2)
 NORM(norm_three, 3)
@@ -262,7 +261,6 @@ static const function others[] = {
     {.name = "logcumsumexp", .run = run_logcumsumexp, .inputs = {{2, {2, 4}}}},
     {.name = "softmax", .run = run_softmax, .inputs = {{2, {2, 4}}}},
     {.name = "log_softmax", .run = run_log_softmax, .inputs = {{2, {2, 4}}}},
-    {.name = "norm_zero", .run = run_norm_zero, .inputs = {{2, {2, 4}}}},
     {.name = "norm_one", .run = run_norm_one, .inputs = {{2, {2, 4}}}},
     {.name = "norm_two", .run = run_norm_two, .inputs = {{2, {2, 4}}}},
     {.name = "norm_three", .run = run_norm_three, .inputs = {{2, {2, 4}}}},
