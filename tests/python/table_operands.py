@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional
 
-from support import dtype_name, to_gt, values
+from support import to_gt, values
 
 SHAPES = [
     (),
@@ -140,12 +140,6 @@ ELSEWHERE = {
 # Rows that PyTorch computes with fewer digits than float64 has.
 INEXACT = {"igamma": dict(rtol=2e-9), "igammac": dict(rtol=2e-9)}
 
-# Result dtypes that differ from PyTorch on purpose: (row, operand dtype): GT's dtype.
-DIFFERENT_DTYPES = {
-    ("any", "uint8"): torch.bool,  # PyTorch keeps uint8 here from the days before it had bool; NumPy gives bool
-    ("all", "uint8"): torch.bool,
-}
-
 
 def torch_function(name):
     if name in ELSEWHERE:
@@ -167,10 +161,8 @@ def torch_result(name, types, *operands, **options):
     nonzero is True (floor, pow, remainder, ...).
     """
     function = torch_function(name)
-    different = DIFFERENT_DTYPES.get((name, dtype_name(operands[0].dtype)))
     try:
-        result = function(*operands, **options)
-        return result.to(different) if different else result
+        return function(*operands, **options)
     except (RuntimeError, NotImplementedError):
         tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
         if types == "FLT" and not any(t.is_floating_point() for t in tensors):
