@@ -577,7 +577,8 @@ PyObject *gt__py_own(PyObject *module, PyObject *result)
     return Py_NewRef(result);
 }
 
-/* The same memory and gradient as the view has, for a tensor that is none: writes through either do not count for the other. */
+/* A tensor with the memory and gradient of the view that is not a view itself: each has a version of its own, so that a write
+ * through one does not raise the version of the other. */
 static PyObject *part_of(PyObject *view)
 {
     gt_tensor *cut = gt__py_use(view);

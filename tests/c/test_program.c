@@ -535,6 +535,18 @@ static void test_other_axis(const void *unused)
     worker_close(&worker);
 }
 
+/* Make the inputs of a program whose records are written, and a sequence of it. */
+static bool prepare(gt_worker *worker, program *p, gt_plan **plan, gt_sequence **sequence)
+{
+    gt_plan_input inputs[INPUTS];
+    p->next = FIRST;
+    make_inputs(worker, p, 1);
+    for (uint64_t id = 1; id <= INPUTS; id++)
+        inputs[id - 1] = (gt_plan_input){.id = id, .view = &gt__store_find(worker->store, id)->view};
+    return CHECK_EQ(gt__plan_new(p->records, p->slots, inputs, INPUTS, plan), GT_OK) &&
+           CHECK_EQ(gt__sequence_new(worker, *plan, sequence), GT_OK);
+}
+
 /* Zeros that an engine relied on become ones. */
 static void test_other_fill(const void *unused)
 {
@@ -543,18 +555,12 @@ static void test_other_fill(const void *unused)
     gt_worker worker = {.name = "test"};
     gt_plan *plan;
     gt_sequence *sequence = NULL;
-    gt_plan_input inputs[INPUTS];
     if (!worker_open(&worker, tested_engine()))
         return;
     p = (program){.rows = 4, .columns = 40, .next = FIRST, .smooth = true};
     p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_FLOAT32;
     sparse_sequence(&p);
-    p.next = FIRST;
-    make_inputs(&worker, &p, 1);
-    for (uint64_t id = 1; id <= INPUTS; id++)
-        inputs[id - 1] = (gt_plan_input){.id = id, .view = &gt__store_find(worker.store, id)->view};
-    if (CHECK_EQ(gt__plan_new(p.records, p.slots, inputs, INPUTS, &plan), GT_OK) &&
-        CHECK_EQ(gt__sequence_new(&worker, plan, &sequence), GT_OK)) {
+    if (prepare(&worker, &p, &plan, &sequence)) {
         for (int round = 0; round < 6; round++) {
             uint64_t from[INPUTS], to[] = {20 + SHIFT, 24 + SHIFT};
             for (uint32_t k = 0; k < plan->input_count; k++)
@@ -602,18 +608,12 @@ static void test_attention_pair(const void *unused)
     gt_worker worker = {.name = "test"};
     gt_plan *plan;
     gt_sequence *sequence = NULL;
-    gt_plan_input inputs[INPUTS];
     if (!worker_open(&worker, tested_engine()))
         return;
     p = (program){.rows = 90, .columns = 32, .next = FIRST, .smooth = true};
     p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_BFLOAT16;
     attention_sequence(&p);
-    p.next = FIRST;
-    make_inputs(&worker, &p, 1);
-    for (uint64_t id = 1; id <= INPUTS; id++)
-        inputs[id - 1] = (gt_plan_input){.id = id, .view = &gt__store_find(worker.store, id)->view};
-    if (CHECK_EQ(gt__plan_new(p.records, p.slots, inputs, INPUTS, &plan), GT_OK) &&
-        CHECK_EQ(gt__sequence_new(&worker, plan, &sequence), GT_OK)) {
+    if (prepare(&worker, &p, &plan, &sequence)) {
         for (int round = 0; round < 5; round++) {
             uint64_t from[INPUTS], to[16];
             for (uint32_t k = 0; k < plan->input_count; k++)
