@@ -68,9 +68,11 @@ void gt__replace(gt_tensor **where, gt_tensor *tensor)
 
 void gt__node_drop_saved(gt_node *node)
 {
-    for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
-        gt__replace(&node->saved[k], NULL);
-    gt__replace(&node->saved_out, NULL);
+    if (gt__node_has_saved(node)) {
+        for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
+            gt__replace(&node->saved[k], NULL);
+        gt__replace(&node->saved_out, NULL);
+    }
     if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0) && node->custom.drop)
         node->custom.drop(node->custom.context);
 }
@@ -115,11 +117,13 @@ void gt__node_release(gt_node *node)
         gt__node_drop_saved(node);
         if (node->gradient || node->shared_gradient)
             gt__node_drop_gradient(node);
-        gt__node_sweep_hooks(node, true);
+        if (node->hooks)
+            gt__node_sweep_hooks(node, true);
         if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0) && node->custom.free)
             node->custom.free(node->custom.context);
         for (unsigned k = 0; k < node->count; k++)
-            gt__node_release(node->operands[k].node);
+            if (node->operands[k].node)
+                gt__node_release(node->operands[k].node);
         if (node->operands != node->fixed)
             free(node->operands);
         *(node->older ? &node->older->newer : &client->oldest_node) = node->newer;
@@ -129,7 +133,8 @@ void gt__node_release(gt_node *node)
     }
     client->releasing_nodes = false;
     client->live--;
-    gt__client_maybe_destroy(client);
+    if (__builtin_expect(client->closed, 0))
+        gt__client_maybe_destroy(client);
 }
 
 void gt__node_free_spares(gt_client *client)
@@ -183,6 +188,9 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
         saves |= saves >> GT_SAVE_FOR_0;
     if (node->count > 1 && node->operands[1].node)
         saves |= saves >> GT_SAVE_FOR_1;
+    node->keeps_values = node->ins.literals && (node->op == GT_OP_mul || node->op == GT_OP_div);
+    if (!(saves & (GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 | GT_SAVE_OUT)))
+        return GT_OK;
     for (unsigned k = 0; k < node->count && k < GT_MAX_OPERANDS; k++)
         if (saves >> k & 1 && in[k]) {
             if (__builtin_expect(in[k]->inference, 0))
@@ -194,8 +202,7 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
                     "`gt.inference_mode()`.");
             node->saved[k] = gt_tensor_retain(in[k]);
         }
-    node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2] ||
-                         (node->ins.literals && (node->op == GT_OP_mul || node->op == GT_OP_div));
+    node->keeps_values |= saves & GT_SAVE_OUT || gt__node_has_saved(node);
     if (!(saves & GT_SAVE_OUT))
         return GT_OK;
     /* The node keeps the value itself; what the caller gets is an alias that points to the node. */

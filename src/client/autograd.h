@@ -88,18 +88,24 @@ struct gt_node {
     gt_arrival *arrivals;             /* of each backward pass that has yet to process this node */
     gt_hook_entry *hooks;
     unsigned running_hooks; /* passes that run `hooks` now */
-    gt_instruction ins;     /* immediates, flags, literals */
+    gt_tensor *saved[GT_MAX_OPERANDS], *saved_out;
+    gt_node *next_spare;       /* free list, and the worklist of a release */
+    gt_node *older, *newer;    /* all nodes of the client */
+    gt_operand_info *operands; /* `fixed`, unless there are more (cat) */
+    gt_instruction ins;        /* immediates, flags, literals */
+    gt_meta out;
+    gt_operand_info fixed[GT_MAX_OPERANDS];
     union {
         gt_slot tail[3];       /* shape or slice, where the op has one */
         gt_custom_rule custom; /* GT_NODE_CUSTOM */
         gt_leaf leaf;          /* GT_OP_INVALID */
     };
-    gt_meta out;
-    gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */
-    gt_tensor *saved[GT_MAX_OPERANDS], *saved_out;
-    gt_node *next_spare;    /* free list, and the worklist of a release */
-    gt_node *older, *newer; /* all nodes of the client */
 };
+
+static inline bool gt__node_has_saved(const gt_node *node)
+{
+    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
+}
 
 /* Whether new ops are recorded, on this thread. */
 extern _Thread_local bool gt__grad_enabled_here;

@@ -17,11 +17,6 @@ static gt_node *first_since(const gt_client *client, uint64_t begin)
     return first;
 }
 
-static bool has_values(const gt_node *node)
-{
-    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
-}
-
 /* Releasing a value may free hooks, which run user code: the node and its successor are retained meanwhile. */
 static void drop_values(gt_node *node)
 {
@@ -40,7 +35,7 @@ gt_err gt__checkpoint_drop(gt_client *client, uint64_t begin, gt_hook hook, void
     if (node)
         gt__node_retain(node);
     while (node) {
-        if (err == GT_OK && has_values(node)) {
+        if (err == GT_OK && gt__node_has_saved(node)) {
             gt_hook_entry *entry;
             err = gt__node_hook(node, hook, context, free, false, &entry);
             if (err == GT_OK) {

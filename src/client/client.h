@@ -36,11 +36,12 @@ struct gt_tensor {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
         gt_tensor *next_spare; /* while on the client's free list */
     };
-    gt_meta meta;
     gt_tensor *base; /* of an alias: the tensor that owns the id, retained; NULL: we own it */
     gt_node *node;   /* NULL: no gradient is wanted */
     gt_versions
         *versions; /* of a value of a storage: overwritten, if their count is no longer `version`; else NULL */
+    gt_meta
+        meta; /* behind the pointers, which every operation reads: most of it is used by tensors of many axes only */
     int64_t low, high;
 };
 

@@ -456,8 +456,10 @@ static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_
  * copying a record that was just built on the stack, or comparing words that were written in parts, would stall on store
  * forwarding.
  */
-static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
-                               gt_tensor *const *in, unsigned count, gt_tensor **out)
+__attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals,
+                                                              uint64_t first, uint64_t second,
+                                                              gt_tensor *const *in, unsigned count,
+                                                              gt_tensor **out)
 {
     gt_client *client = a->client;
     uint32_t site = site_now(client);
