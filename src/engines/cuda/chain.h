@@ -11,8 +11,9 @@
  * A reduction of everything that a member makes may be part of the chain: each block keeps a state, and a second launch merges
  * these if there are several.
  *
- * Neighbouring chains with equal kernels and equal numbers run as one launch, over a table of their addresses and counts: the
- * updates of many parameters of different sizes.
+ * Chains with equal kernels and equal numbers that come one after another run as one launch, over a table of their addresses and
+ * counts: the updates of many parameters of different sizes. In a recorded sequence these are neighbouring chains (chain_batch
+ * below); otherwise they may be of several sequences (batch.c).
  *
  *     chain_form.c       which steps of a plan are chains
  *     row_form.c         steps around operations on rows that need not run
@@ -180,5 +181,18 @@ gt_err gt__cuda_chain_key(gt_cuda_chain *chain);
 unsigned gt__cuda_chain_batch(const gt_cuda_part *parts, unsigned count, void *const *buffer);
 /* One launch for so many chains. GT_ERR_UNSUPPORTED: with these numbers they cannot be one launch. */
 gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *const *buffer, gt_cuda_work *work);
+
+/* Memory that a chain reads or writes. */
+typedef struct gt_chain_span {
+    uint64_t start, end;
+    bool written;
+} gt_chain_span;
+enum { GT_CHAIN_SPANS = GT_CHAIN_INPUTS + GT_CHAIN_OUTPUTS };
+
+/* Of a chain whose kernel takes many: its memory; returns how many spans. */
+unsigned gt__cuda_chain_spans(const gt_cuda_chain *chain, void *const *buffer, gt_chain_span *spans);
+/* Let a launch that gt__cuda_lower_chains made for equal chains compute this one, too. False: there is no room, or its numbers are
+ * others. */
+bool gt__cuda_chain_append(const gt_cuda_chain *chain, void *const *buffer, gt_cuda_launch *launch);
 
 #endif

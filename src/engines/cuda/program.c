@@ -15,7 +15,6 @@
 enum {
     RECORDINGS = 64,
     TRIALS = 128,  /* recordings that are made even if few of them are used again */
-    FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
@@ -193,14 +192,16 @@ static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *p
     return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
 }
 
-/* Chains from part `first` on. *count: how many parts that were. To find out takes time, so there are more of them where that is
- * recorded. */
+/* Chains from part `first` on. *count: how many parts that were. Where nothing is recorded, chains wait for more that are equal. */
 static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, void *const *buffer, unsigned *count)
 {
     const gt_cuda_part *parts = program->parts + first;
     recording *r = program->open;
-    unsigned left = program->part_count - first;
-    *count = gt__cuda_chain_batch(parts, !r && left > FEW ? FEW : left, buffer);
+    *count = 1;
+    if (!r && parts->chain->many && !cuda->running.timed)
+        return gt__cuda_batch_add(cuda, parts, buffer);
+    if (r)
+        *count = gt__cuda_chain_batch(parts, program->part_count - first, buffer);
     GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));
     if (r)
         r->nodes[r->node_of[parts->first]].parts = *count;
@@ -341,6 +342,7 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *co
     CUgraph graph = NULL;
     unsigned step;
     GT_TRY(slots_new(cuda, program, r));
+    gt__cuda_launching(cuda);
     GT_CUDA_TRY(cuda, "a recording", cuda->driver->capture_begin(cuda->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     cuda->capturing = true;
     cuda->recording = program;
@@ -474,6 +476,7 @@ static gt_err replay(gt_cuda *cuda, recording *r)
 {
     if (r->slot_count && r->token) /* its slots are those of the run before, too */
         GT_TRY(gt__cuda_items_collect(cuda, r->token));
+    gt__cuda_launching(cuda);
     GT_CUDA_TRY(cuda, "a graph", cuda->driver->graph_launch(r->graph, cuda->stream));
     cuda->launches++;
     for (unsigned k = 0; k < r->slot_count; k++)
@@ -519,7 +522,6 @@ gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const 
     recording *used;
     *step = 0;
     GT_TRY(gt__cuda_begin(cuda, timed));
-    gt__cuda_launching(cuda);
     gt_err err = run_whole(cuda, program, buffer, step, &used);
     GT_TRY(gt__cuda_end(cuda, err, 0, token));
     if (used)

@@ -161,6 +161,7 @@ static gt_err publish(gt_cuda *cuda, gt_cuda_resident *r)
 static gt_err reserve(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot **slot)
 {
     gt_cuda_patience p = {0};
+    gt__cuda_batch_flush(cuda);
     while (r->pushed - r->done >= SLOTS) {
         r->done = __atomic_load_n(&r->board->tail, __ATOMIC_ACQUIRE);
         if (r->pushed - r->done < SLOTS)
