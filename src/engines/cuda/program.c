@@ -15,6 +15,7 @@
 enum {
     RECORDINGS = 64,
     TRIALS = 128,  /* recordings that are made even if few of them are used again */
+    FEW = 2,       /* launches that are not worth a recording */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
@@ -656,6 +657,19 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
     return err;
 }
 
+/* Chains that wait for others are few launches anyway, with those of other runs (batch.c). */
+static bool is_worth_recording(const gt_program *program)
+{
+    unsigned launches = 0;
+    for (unsigned k = 0; k < program->part_count; k++) {
+        const gt_cuda_chain *chain = program->parts[k].chain, *before = k ? program->parts[k - 1].chain : NULL;
+        if (!chain || !chain->many)
+            return true;
+        launches += !before || memcmp(&chain->key, &before->key, sizeof chain->key) != 0;
+    }
+    return launches > FEW;
+}
+
 gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
 {
     gt_program *program = calloc(1, sizeof *program);
@@ -678,6 +692,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
         gt__cuda_free_program(engine, program);
         return err;
     }
+    program->never = !is_worth_recording(program);
     *out = program;
     return GT_OK;
 }
