@@ -18,6 +18,7 @@
  *     chain_form.c       which steps of a plan are chains
  *     row_form.c         steps around operations on rows that need not run
  *     pair_form.c        attention and its gradients
+ *     pick_form.c        log_softmax and what is picked from it
  *     generate_chain.c   source and launches
  */
 #ifndef GT_ENGINES_CUDA_CHAIN_H
@@ -155,6 +156,29 @@ void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair);
  * the result of attention. False: with the numbers of this run they are no pair. */
 bool gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
                           gt_view *in, const gt_view **views, gt_call *call);
+
+/* ---- log_softmax that is only picked from: pick_form.c ------------------------------------------------------------- */
+
+enum { GT_PICK_READERS = 4 };
+
+typedef struct gt_cuda_picks {
+    uint32_t forward, last;           /* steps; last: the last reader */
+    uint32_t reader[GT_PICK_READERS]; /* steps that read the result of the first one */
+    unsigned readers;
+    uint32_t logits;  /* a value */
+    size_t bytes;     /* of what the first keeps for the others: two float32 for each row */
+    uint64_t moments; /* their address, which the caller sets */
+} gt_cuda_picks;
+
+/* rows: of the step's part, or NULL. */
+bool gt__cuda_picks_find(const gt_plan *plan, uint32_t forward, const gt_cuda_rows *rows, gt_cuda_picks *picks);
+/* It will run so: the logits live until the last reader, and the result is never in memory. */
+void gt__cuda_picks_settle(gt_plan *plan, const gt_cuda_picks *picks);
+/* Change the call of one of its steps, after gt__cuda_rows_change, with room for four operands: the call is one of log_softmax with the
+ * operands x, x, positions and what is kept; or one of its gradient with g, x, positions and what is kept. Positions without data:
+ * the first step, or a gradient g of all elements. */
+void gt__cuda_picks_change(const gt_cuda_picks *picks, const gt_plan *plan, void *const *buffer, gt_view *in,
+                           const gt_view **views, gt_call *call);
 
 /* ---- parts of a plan ------------------------------------------------------------------------------------------- */
 
