@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 enum {
-    PAST = 1 << 15,
+    PAST = GT_DETECTOR_PAST,
+    TIES = 256, /* the longest period whose equal places are compared: takes the square of it */
     INDEX_BITS = 13,
     MANY_RUNS = 6,          /* between two separators, of a period that becomes one path instead */
     UNROLLED = 64,          /* records of a path that is made of a short period, at most */
@@ -213,13 +214,32 @@ static bool cuts(const gt_detector *d, uint32_t offset)
            varies(d, (offset + d->period - 1) % d->period);
 }
 
-/* The offset before which the fewest tensors are alive. */
+static const struct gt_past *of_period(const gt_detector *d, uint32_t offset)
+{
+    return past(d, d->position - d->period + offset % d->period);
+}
+
+/* Records of a period from this offset on that use what was made less than a period ago, before it. */
+static uint32_t crossings(const gt_detector *d, uint32_t offset)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < d->period; k++) {
+        uint32_t reach = of_period(d, offset + k)->reach;
+        count += reach > k && reach <= d->period;
+    }
+    return count;
+}
+
+/* The offset before which the fewest tensors are alive. In a loop over an optimizer's parameters there are several, and the loop's
+ * begin is best: the update of a parameter becomes one kernel. */
 static uint32_t least_alive(const gt_detector *d)
 {
     uint32_t best = 0;
-    for (uint32_t k = 1; k < d->period; k++)
-        if (past(d, d->position - d->period + k)->live < past(d, d->position - d->period + best)->live)
+    for (uint32_t k = 1; k < d->period; k++) {
+        uint32_t live = of_period(d, k)->live, least = of_period(d, best)->live;
+        if (live < least || (live == least && d->period <= TIES && crossings(d, k) < crossings(d, best)))
             best = k;
+    }
     return best;
 }
 

@@ -11,7 +11,7 @@
  *
  * A period is cut into segments where the client waited or sent data in each of the last two periods, and around records
  * that are not exactly the same each time. If nothing cuts it, it is cut where the client waited last, if it did, or where the
- * fewest tensors are alive.
+ * fewest tensors are alive; of several such places, where the fewest records use what was made just before.
  */
 #ifndef GT_CLIENT_HOTPATH_DETECT_H
 #define GT_CLIENT_HOTPATH_DETECT_H
@@ -44,13 +44,14 @@ typedef struct gt_segment_plan {
     uint64_t begin, end; /* positions in the stream of computing records */
 } gt_segment_plan;
 
-enum { GT_HOT_SEGMENTS = 32 };
+enum { GT_HOT_SEGMENTS = 32, GT_DETECTOR_PAST = 1 << 15 };
 
 typedef struct gt_detector {
     struct gt_past {
         gt_canonical canonical;
         uint32_t live, work; /* tensors alive before it; elements that it touches */
         bool separated;      /* something that cannot be part of a path came before it */
+        uint16_t reach;      /* results since its youngest operand was made; 0: unknown, or many */
         uint32_t run;      /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
     } * past;              /* ring: the last GT_DETECTOR_PAST records */
     uint32_t *last;        /* by shape: the position where it was seen last */
@@ -73,6 +74,15 @@ bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshol
 void gt__detector_free(gt_detector *detector);
 /* See one record. run: see gt_past. True: a sequence has become hot with it, most of which was not in paths so far. */
 bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run);
+/* The record seen last, which was not held back: how far its operands are. */
+static inline void gt__detector_reach(gt_detector *detector, const gt_instruction *ins, unsigned operands)
+{
+    uint64_t least = UINT16_MAX + 1u;
+    for (unsigned k = 0; k < operands; k++)
+        if (gt__literal(ins, k) == GT_LITERAL_NONE && ins->result - ins->operand[k] < least)
+            least = ins->result - ins->operand[k];
+    detector->past[(detector->position - 1) & (GT_DETECTOR_PAST - 1)].reach = (uint16_t)least;
+}
 /* The last `count` records were a run of path `run`: rest if it ran at the same place of the last turn. */
 void gt__detector_rest(gt_detector *detector, uint32_t run, uint32_t count);
 /* Nothing of the hot period can be a path: rest until the stream goes on in another way, or is divided in another way. */

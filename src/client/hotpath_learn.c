@@ -163,6 +163,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
         gt__hotpath_stop_learning(hot);
     bool found = gt__detector_see(&hot->detector, canonical, client->live, work, 0);
+    gt__detector_reach(&hot->detector, &record->ins, gt__op_operands((gt_opcode)record->ins.op));
     if (hot->state == GT_HOT_LEARNING)
         learn(client, record, slots, work);
     else if (found) {

@@ -114,6 +114,9 @@ static void each_long_line(gt_opcode op, tensor_case run)
         run(op, &a);
         tensor_free(&a);
     }
+    tensor many = tensor_new(GT_FLOAT32, (shape){2, 64, 4100}, 0, ANY);
+    run(op, &many);
+    tensor_free(&many);
 }
 
 static void generate_argsort(gt_opcode op)

@@ -308,4 +308,31 @@ static inline void sparse_sequence(program *p)
     free_all(p, (uint64_t[]){22, 23}, 2);
 }
 
+/* Cross entropy of logits 2 * 1 and its gradient: 5 at the position of the largest element of 2 in each row. */
+static inline void cross_entropy_sequence(program *p)
+{
+    add_number(p, GT_OP_mul, 20, 1, 2);
+    add_cast(p, 21, 20, GT_FLOAT32);
+    add(p, GT_OP_log_softmax, 22, 21, 0)->imm[0].i = 1;
+    gt_instruction *position = add(p, GT_OP_argmax, 23, 2, 0);
+    position->imm[0].i = 1;
+    position->flags = GT_FLAG_KEEPDIM;
+    add(p, GT_OP_gather, 24, 22, 23)->imm[0].i = 1;
+    add_cast(p, 25, 5, GT_FLOAT32);
+    gt_slot *zeros = append(p, GT_OP_full, 1);
+    zeros->ins.result = 26;
+    zeros->ins.dtype = GT_FLOAT32;
+    zeros->ins.rank = 2;
+    zeros[1].i64[0] = p->rows;
+    zeros[1].i64[1] = p->columns;
+    p->slots += 2;
+    gt_instruction *scatter = add(p, GT_OP_scatter, 27, 26, 23);
+    scatter->operand[2] = 25;
+    scatter->imm[0].i = 1;
+    scatter->flags = GT_FLAG_CONSUMES;
+    add(p, GT_OP_log_softmax_backward, 28, 27, 22)->imm[0].i = 1;
+    add_cast(p, 29, 28, GT_BFLOAT16);
+    free_all(p, (uint64_t[]){20, 21, 22, 25, 27, 28}, 6);
+}
+
 #endif

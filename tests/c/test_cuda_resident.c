@@ -62,29 +62,49 @@ static void test_resident_chain(const void *argument)
     engine->ops->close(engine);
 }
 
-/* Where it is used when it pays, a long run of small operations starts it, though the first of them were launched. */
-static void test_resident_when_it_pays(const void *argument)
+/* Runs of small operations until the kernel that stays executes them: it is compiled meanwhile. */
+static bool wait_for_resident(gt_engine *engine, void *a)
 {
-    (void)argument;
     enum { ADDS = 200, LONGEST_S = 200 };
-    gt_engine *engine = open_resident("1");
-    if (!engine)
-        return;
-    void *a = filled(engine, 0);
-    bool started = false;
     float sum = 0;
-    time_t end = time(NULL) + LONGEST_S; /* it is compiled meanwhile */
-    while (!started && time(NULL) < end) {
+    time_t end = time(NULL) + LONGEST_S;
+    for (bool started = false; !started; sum += ADDS) {
+        if (time(NULL) >= end)
+            return false;
         uint64_t before = driver_calls();
         for (int k = 0; k < ADDS; k++)
             add_number(engine, a, a, 1, false);
         started = driver_calls() - before < ADDS / 2;
-        sum += ADDS;
-        check_vector(engine, a, sum);
+        check_vector(engine, a, sum + ADDS);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
-    CHECK(started);
+    return true;
+}
+
+/* Where it is used when it pays, a long run of small operations starts it, though the first of them were launched. Among large work it
+ * soon stays away, though runs were long before. */
+static void test_resident_when_it_pays(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 6000, TURNS = 200 };
+    gt_engine *engine = open_resident("1");
+    if (!engine)
+        return;
+    void *a = filled(engine, 0), *large = take_memory(engine, LARGE * sizeof(float));
+    CHECK(wait_for_resident(engine, a));
+    uint64_t before = driver_calls();
+    for (int turn = 0; turn < TURNS; turn++) {
+        gt_token token = 0;
+        vector_call c;
+        gt_view view = vector_view(large, GT_FLOAT32, LARGE);
+        add_number(engine, a, a, 1, false);
+        add_number(engine, a, a, 1, false);
+        vector_call_literal(&c, GT_OP_mul, view, view, 2);
+        CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    }
+    CHECK(driver_calls() - before > 3 * TURNS - TURNS / 4);
     engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, large, LARGE * sizeof(float));
     engine->ops->close(engine);
 }
 

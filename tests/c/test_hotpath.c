@@ -145,6 +145,25 @@ static void test_cuts(const void *argument)
     gt__detector_free(&s.detector);
 }
 
+/* A loop without waits is cut where no record uses what was made just before, wherever it is when it is found. */
+static void test_begin(const void *argument)
+{
+    (void)argument;
+    for (unsigned first = 0; first < 5; first++) {
+        gt_segment_plan segments[GT_HOT_SEGMENTS];
+        stream s = stream_new(3, 2);
+        unsigned at = first;
+        for (bool hot = false; !hot && at < 100; at++) {
+            hot = see(&s, 'a' + at % 5, 0);
+            gt_instruction ins = {.result = 1000, .operand = {at % 5 ? 999 : 1000 - 500}};
+            gt__detector_reach(&s.detector, &ins, 1);
+        }
+        if (CHECK_EQ(gt__detector_cut(&s.detector, segments), 1))
+            CHECK_EQ((first + segments[0].begin) % 5, 0);
+        gt__detector_free(&s.detector);
+    }
+}
+
 /* Literals that a path cannot have as parameters tell records apart; those that it can do not. */
 static void test_canonical(const void *argument)
 {
@@ -767,6 +786,7 @@ int main(int argc, char **argv)
     check_run("detector: nested loops", test_nested, NULL);
     check_run("detector: detours", test_detours, NULL);
     check_run("detector: cuts", test_cuts, NULL);
+    check_run("detector: begin", test_begin, NULL);
     check_run("detector: canonical form", test_canonical, NULL);
     check_run("detector: cost", test_cost, NULL);
     check_run("detector: rest", test_rest, NULL);

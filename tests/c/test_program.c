@@ -575,6 +575,43 @@ static void test_other_fill(const void *unused)
     worker_close(&worker);
 }
 
+/* The result of log_softmax need not exist. In one run the zeros of its gradient are ones. */
+static void test_cross_entropy(const void *context)
+{
+    const int64_t *shape = context;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    if (!worker_open(&worker, tested_engine()))
+        return;
+    p = (program){.rows = shape[0], .columns = shape[1], .next = FIRST, .smooth = true};
+    p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_BFLOAT16;
+    cross_entropy_sequence(&p);
+    if (prepare(&worker, &p, &plan, &sequence)) {
+        for (uint32_t k = 0; k < plan->value_count && is_tested("cuda"); k++)
+            if (plan->values[k].id == 22)
+                CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
+        size_t zeros = 0;
+        while (p.records[zeros].ins.op != GT_OP_full)
+            zeros++;
+        for (int round = 0; round < 6; round++) {
+            uint64_t from[INPUTS], to[16];
+            for (uint32_t k = 0; k < plan->input_count; k++)
+                from[k] = plan->values[plan->inputs[k]].id;
+            for (uint32_t k = 0; k < plan->output_count; k++)
+                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
+            p.records[zeros].ins.imm[0].f = plan->records[zeros].ins.imm[0].f = round == 3 ? 1 : 0;
+            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
+            run_directly(&worker, &p);
+            CHECK(same_value(&worker, &p, 24, 24 + SHIFT));
+            CHECK(same_value(&worker, &p, 29, 29 + SHIFT));
+        }
+    }
+    gt__sequence_free(&worker, &sequence);
+    worker_close(&worker);
+}
+
 /* Attention, and its gradients: keys 2, values 3, the gradient of the result 9. */
 static void attention_sequence(program *p)
 {
@@ -656,8 +693,11 @@ int main(int argc, char **argv)
               &(expected){sparse_sequence, cpu ? 4 : 2, cpu ? 1 : 2, false});
     if (!is_tested("cudahost"))
         check_run("other zeros", test_other_fill, NULL);
-    if (!is_tested("cudahost"))
+    if (!is_tested("cudahost")) {
         check_run("attention and its gradients", test_attention_pair, NULL);
+        check_run("cross entropy", test_cross_entropy, (int64_t[]){5, 40});
+        check_run("cross entropy of long rows", test_cross_entropy, (int64_t[]){3, 9000});
+    }
     if (!cpu)
         return check_end();
     check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});

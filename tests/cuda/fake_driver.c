@@ -10,7 +10,7 @@
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
  * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
- * memory).
+ * memory), FAKE_CUDA_EMPTY (kernels do nothing: to measure the host).
  */
 #include "fake_driver.h"
 
@@ -701,6 +701,11 @@ _Static_assert(sizeof(launch) <= FAKE_ARGUMENT, "it is copied");
 static void run_kernel(void *argument)
 {
     const launch *l = argument;
+    static int empty = -1;
+    if (empty < 0)
+        empty = getenv("FAKE_CUDA_EMPTY") != NULL;
+    if (empty)
+        return;
     l->function->run(l->function->entry, l->grid, l->block, l->shared, l->parameter, true);
 }
 

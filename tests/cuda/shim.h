@@ -301,7 +301,7 @@ SHIM_API void shim_run(void (*entry)(const void *), const unsigned *grid, const 
         shim_fibers[k]->index = {k % block[0], k / block[0] % block[1], k / block[0] / block[1]};
     for (unsigned z = 0; z < grid[2]; z++)
         for (unsigned y = 0; y < grid[1]; y++)
-            for (unsigned x = 0; x < grid[0]; x++) {
+            for (unsigned x = grid[0]; x-- > 0;) { /* a card runs blocks in any order */
                 blockIdx = {x, y, z};
                 if (!waits) {
                     for (unsigned k = 0; k < threads; k++) {

@@ -18,6 +18,7 @@ CALLS = {
     'mv': lambda m, F, a, x: a @ x[0],
     'dot': lambda m, F, a, x: m.dot(a[0], x[0].to(a.dtype)),
     'linear': lambda m, F, a, x: F.linear(a, x, x[0]),
+    'linear without bias': lambda m, F, a, x: F.linear(a, x),
     'einsum': lambda m, F, a, x: m.einsum('ij,jk->ik', a, x),
     'addmm': lambda m, F, a, x: m.addmm(x, a, x),
     'bmm': lambda m, F, a, x: m.bmm(a[None], x[None]),

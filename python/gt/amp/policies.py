@@ -19,7 +19,7 @@ _FP32_LOSSES = (
 # What the floats of a function become: 'lower', 'fp32' or 'widest'; 'keep': its own operations are not cast.
 CPU = {
     **dict.fromkeys(_FP32_LOSSES, 'fp32'),
-    **dict.fromkeys(('addmm', 'addbmm', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot', '_biased'), 'lower'),
+    **dict.fromkeys(('addmm', 'addbmm', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot', '_layer'), 'lower'),
     **dict.fromkeys(('avg_pool3d', 'cdist', 'grid_sample', 'nanquantile', 'quantile', 'trace', 'matrix_rank', 'cond',
                      'pinverse', 'lstsq', 'cholesky_inverse', 'cholesky_solve', 'ormqr', 'geqrf', 'orgqr', 'matrix_exp',
                      'tensorinv', 'tensorsolve', 'stft', 'fft', 'ifft', 'fft2', 'ifft2', 'fftn', 'ifftn', 'rfft', 'irfft',
@@ -31,7 +31,7 @@ CPU = {
 CUDA = {
     **dict.fromkeys(_FP32_LOSSES, 'fp32'),
     **dict.fromkeys(('addmm', 'addbmm', 'addmv', 'addr', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot',
-                     'chain_matmul', 'multi_dot', 'lstm_cell', 'gru_cell', 'rnn_tanh_cell', 'rnn_relu_cell', '_biased'), 'lower'),
+                     'chain_matmul', 'multi_dot', 'lstm_cell', 'gru_cell', 'rnn_tanh_cell', 'rnn_relu_cell', '_layer'), 'lower'),
     **dict.fromkeys(('cdist', 'cosine_similarity', 'dist', 'erfinv', 'pdist', 'renorm', 'group_norm', 'layer_norm',
                      'interpolate', 'upsample', 'vector_norm', 'matrix_norm', 'pairwise_distance'), 'fp32'),
     **dict.fromkeys(('addcdiv', 'addcmul', 'bilinear', 'cross', 'dot', 'vdot', 'grid_sample', 'index_put', 'tensordot'), 'widest'),

@@ -322,15 +322,17 @@ def linear(input, weight, bias=None):
     if output is not None:
         return output
     _check_linear(input, weight, bias)
-    return input @ weight.t() if bias is None else _biased(input, weight, bias)
+    return _layer(input, weight, bias) if bias is not None or _autocasting else input @ weight.t()
 
 
-def _biased(input, weight, bias):
-    """linear() with a bias, after autocast: halves are rounded once, as in PyTorch."""
+def _layer(input, weight, bias):
+    """linear() after autocast, which has cast the weight before it is transposed. Halves are rounded once, as in PyTorch."""
     output = _gt._linear(input, weight, bias) if _autocasting else None
     if output is not None:
         return output
     output = input @ weight.t()
+    if bias is None:
+        return output
     return output + (bias if bias.shape == output.shape[-1:] else bias.expand(output.shape))
 
 

@@ -11,12 +11,14 @@
  * A reduction of everything that a member makes may be part of the chain: each block keeps a state, and a second launch merges
  * these if there are several.
  *
- * Neighbouring chains with equal kernels and equal numbers run as one launch, over a table of their addresses and counts: the
- * updates of many parameters of different sizes.
+ * Chains with equal kernels and equal numbers that come one after another run as one launch, over a table of their addresses and
+ * counts: the updates of many parameters of different sizes. In a recorded sequence these are neighbouring chains (chain_batch
+ * below); otherwise they may be of several sequences (batch.c).
  *
  *     chain_form.c       which steps of a plan are chains
  *     row_form.c         steps around operations on rows that need not run
  *     pair_form.c        attention and its gradients
+ *     pick_form.c        log_softmax and what is picked from it
  *     generate_chain.c   source and launches
  */
 #ifndef GT_ENGINES_CUDA_CHAIN_H
@@ -155,6 +157,29 @@ void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair);
 bool gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
                           gt_view *in, const gt_view **views, gt_call *call);
 
+/* ---- log_softmax that is only picked from: pick_form.c ------------------------------------------------------------- */
+
+enum { GT_PICK_READERS = 4 };
+
+typedef struct gt_cuda_picks {
+    uint32_t forward, last;           /* steps; last: the last reader */
+    uint32_t reader[GT_PICK_READERS]; /* steps that read the result of the first one */
+    unsigned readers;
+    uint32_t logits;  /* a value */
+    size_t bytes;     /* of what the first keeps for the others: two float32 for each row */
+    uint64_t moments; /* their address, which the caller sets */
+} gt_cuda_picks;
+
+/* rows: of the step's part, or NULL. */
+bool gt__cuda_picks_find(const gt_plan *plan, uint32_t forward, const gt_cuda_rows *rows, gt_cuda_picks *picks);
+/* It will run so: the logits live until the last reader, and the result is never in memory. */
+void gt__cuda_picks_settle(gt_plan *plan, const gt_cuda_picks *picks);
+/* Change the call of one of its steps, after gt__cuda_rows_change, with room for four operands: the call is one of log_softmax with the
+ * operands x, x, positions and what is kept; or one of its gradient with g, x, positions and what is kept. Positions without data:
+ * the first step, or a gradient g of all elements. */
+void gt__cuda_picks_change(const gt_cuda_picks *picks, const gt_plan *plan, void *const *buffer, gt_view *in,
+                           const gt_view **views, gt_call *call);
+
 /* ---- parts of a plan ------------------------------------------------------------------------------------------- */
 
 /* Steps first to last, without the views among them: a chain, or run one by one, without some of them. */
@@ -180,5 +205,18 @@ gt_err gt__cuda_chain_key(gt_cuda_chain *chain);
 unsigned gt__cuda_chain_batch(const gt_cuda_part *parts, unsigned count, void *const *buffer);
 /* One launch for so many chains. GT_ERR_UNSUPPORTED: with these numbers they cannot be one launch. */
 gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *const *buffer, gt_cuda_work *work);
+
+/* Memory that a chain reads or writes. */
+typedef struct gt_chain_span {
+    uint64_t start, end;
+    bool written;
+} gt_chain_span;
+enum { GT_CHAIN_SPANS = GT_CHAIN_INPUTS + GT_CHAIN_OUTPUTS };
+
+/* Of a chain whose kernel takes many: its memory; returns how many spans. */
+unsigned gt__cuda_chain_spans(const gt_cuda_chain *chain, void *const *buffer, gt_chain_span *spans);
+/* Let a launch that gt__cuda_lower_chains made for equal chains compute this one, too. False: there is no room, or its numbers are
+ * others. */
+bool gt__cuda_chain_append(const gt_cuda_chain *chain, void *const *buffer, gt_cuda_launch *launch);
 
 #endif

@@ -549,8 +549,8 @@ static bool is_flat(const gt_cuda_chain *chain)
     return true;
 }
 
-/* Neighbours with the same kernel share launches: these have kernels that take many. A step without such a neighbour is no
- * chain. */
+/* Neighbours with the same kernel share launches: these have kernels that take many. The first and the last part may share one with
+ * other runs. A step without such a neighbour is no chain. */
 static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
 {
     for (unsigned k = 0; k < count; k++)
@@ -560,6 +560,11 @@ static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
         gt_cuda_chain *a = parts[k].chain, *b = parts[k + 1].chain;
         if (a && b && is_flat(a) && is_flat(b) && memcmp(&a->key, &b->key, sizeof a->key) == 0)
             a->many = b->many = true;
+    }
+    for (unsigned k = 0; k<count; k += count> 1 ? count - 1 : 1) {
+        gt_cuda_chain *chain = parts[k].chain;
+        if (chain && chain->members > 1 && is_flat(chain))
+            chain->many = true;
     }
     for (unsigned k = 0; k < count; k++) {
         if (parts[k].chain && parts[k].chain->many)

@@ -24,7 +24,7 @@ static uint64_t take_segment(void *context, size_t bytes)
 {
     gt_cuda *cuda = context;
     CUdeviceptr address = 0;
-    gt__cuda_resident_leave(cuda);
+    gt__cuda_settle(cuda);
     int result = cuda->driver->memory_alloc(&address, bytes);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         gt__cuda_queue_check(cuda);
@@ -35,7 +35,7 @@ static uint64_t take_segment(void *context, size_t bytes)
 static void give_segment(void *context, uint64_t address)
 {
     gt_cuda *cuda = context;
-    gt__cuda_resident_leave(cuda);
+    gt__cuda_settle(cuda);
     cuda->driver->memory_free(address);
 }
 
@@ -89,7 +89,7 @@ gt_err gt__cuda_begin(gt_cuda *cuda, bool timed)
 
 void gt__cuda_launching(gt_cuda *cuda)
 {
-    gt__cuda_resident_leave(cuda);
+    gt__cuda_settle(cuda);
     if (__builtin_expect(cuda->running.timed && !cuda->running.start, 0))
         gt__cuda_item_start(cuda, &cuda->running.start); /* a failure shows at the end of the call */
 }
@@ -201,7 +201,8 @@ static void cuda_close(gt_engine *engine)
         return;
     gt__cuda_fallback_report(cuda);
     gt__cuda_transfer_report(cuda);
-    gt__cuda_resident_leave(cuda);
+    gt__log(GT_LOG_STATUS, "cuda: %llu launches", (unsigned long long)cuda->launches);
+    gt__cuda_settle(cuda);
     gt__cuda_queue_close(cuda);
     gt__cuda_resident_close(cuda);
     gt__cuda_products_close(cuda);
@@ -213,6 +214,7 @@ static void cuda_close(gt_engine *engine)
         cuda->host->ops->close(cuda->host);
     if (cuda->context)
         cuda->driver->context_release(cuda->device);
+    free(cuda->batch);
     free(cuda);
 }
 

@@ -8,6 +8,7 @@
  *     transfer.c  host memory to the card and back, through pinned memory
  *     kernel.c    kernels by key: compiled once, kept in memory and on disk
  *     launch.c    a call as kernel launches
+ *     batch.c     chains of several sequences as one launch
  *     product.c   matrix products by cuBLASLt
  *     convolution.c, dnn.c  convolutions by cuDNN
  *     fallback.c  calls that the card has no kernel for, on the host
@@ -87,6 +88,7 @@ typedef struct gt_cuda_kernels gt_cuda_kernels;           /* kernel.c */
 typedef struct gt_cuda_products gt_cuda_products;         /* product.c */
 typedef struct gt_cuda_resident gt_cuda_resident;         /* resident.c */
 typedef struct gt_cuda_convolutions gt_cuda_convolutions; /* convolution.c */
+typedef struct gt_cuda_batch gt_cuda_batch;               /* batch.c */
 
 /* The call that is being queued. */
 typedef struct gt_cuda_timing {
@@ -148,6 +150,8 @@ typedef struct gt_cuda {
     gt_cuda_products *products;
     gt_cuda_convolutions *convolutions;
     gt_cuda_resident *resident; /* NULL: none */
+    gt_cuda_batch *batch;       /* NULL: none yet */
+    bool batch_waits;           /* it has a launch that is not queued yet */
     gt_cuda_timing running;
     gt_cuda_work work;            /* of the running call */
     bool capturing;               /* program.c: the stream is recorded, not executed */
@@ -285,16 +289,34 @@ gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call);
 gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t bytes, bool fence);
 /* Queue an upload of a few hundred bytes, which are copied. */
 gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes);
-/* The kernel leaves before whatever is queued next, or waits for all kernels. gt__cuda_launching calls it. */
+/* The kernel leaves before whatever is queued next, or waits for all kernels. gt__cuda_settle calls it. */
 void gt__cuda_resident_leave(gt_cuda *cuda);
 /* Let the kernel write the numbers of all work that is queued. False: it does not run, so the stream must. */
 bool gt__cuda_resident_flush(gt_cuda *cuda);
+
+/* ---- batch.c: equal chains as one launch ------------------------------------------------------------------------------ */
+
+/* Queue a chain whose kernel takes many, sooner or later; gt__cuda_batch_flush queues it now. */
+gt_err gt__cuda_batch_add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer);
+/* Queue the launch that waits. A failure breaks the engine. */
+void gt__cuda_batch_launch(gt_cuda *cuda);
+static inline void gt__cuda_batch_flush(gt_cuda *cuda)
+{
+    if (__builtin_expect(cuda->batch_waits, 0))
+        gt__cuda_batch_launch(cuda);
+}
+/* Before anything else goes to the stream or waits for it: what was held back is queued, and the resident kernel leaves. */
+static inline void gt__cuda_settle(gt_cuda *cuda)
+{
+    gt__cuda_batch_flush(cuda);
+    gt__cuda_resident_leave(cuda);
+}
 
 /* ---- launch.c, product.c, convolution.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 
 #define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
 gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
-/* One launch for chains that gt__cuda_chain_batch takes together. */
+/* One launch, now, for chains that gt__cuda_chain_batch takes together. */
 gt_err gt__cuda_run_chains(gt_cuda *cuda, const gt_cuda_part *parts, unsigned count, void *const *buffer);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);

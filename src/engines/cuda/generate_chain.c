@@ -461,6 +461,16 @@ static void finish_reduction(const gt_cuda_chain *chain, void *const *buffer, gt
         gt__cuda_merge_states(work, step->op, chain->member[chain->reduced].out, &out, chain->count, &to, blocks);
 }
 
+/* The words of a chain in the table; returns its blocks, of which `first` is the first. */
+static int64_t write_unit(const gt_cuda_chain *chain, void *const *buffer, int64_t first, uint64_t *word)
+{
+    find_addresses(chain, buffer, word);
+    word += addresses(chain);
+    word[0] = (uint64_t)chain->count;
+    word[1] = (uint64_t)first;
+    return blocks_of(chain);
+}
+
 gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *const *buffer, gt_cuda_work *work)
 {
     const gt_cuda_chain *first = parts[0].chain;
@@ -484,15 +494,10 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
     }
     word = words + first_unit(first);
     word[-1] = count;
-    for (unsigned k = 0; k < count; k++) {
-        const gt_cuda_chain *chain = parts[k].chain;
-        if (!are_aligned(chain, buffer))
+    for (unsigned k = 0; k < count; k++, word += unit_words(first)) {
+        if (!are_aligned(parts[k].chain, buffer))
             return gt__fail(GT_ERR_UNSUPPORTED, "a buffer is not aligned");
-        find_addresses(chain, buffer, word);
-        word += addresses(chain);
-        *word++ = (uint64_t)chain->count;
-        *word++ = (uint64_t)blocks;
-        blocks += blocks_of(chain);
+        blocks += write_unit(parts[k].chain, buffer, blocks, word);
     }
     size_t size = first_unit(first) + (size_t)room(first) * unit_words(first);
     work->count = 0;
@@ -505,4 +510,31 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
     if (first->reduces)
         finish_reduction(first, buffer, launch, work);
     return GT_OK;
+}
+
+/* ---- one launch for chains of several sequences ------------------------------------------------------------------ */
+
+unsigned gt__cuda_chain_spans(const gt_cuda_chain *chain, void *const *buffer, gt_chain_span *spans)
+{
+    uint64_t at[GT_CHAIN_SPANS];
+    unsigned count = chain->inputs + chain->outputs;
+    find_addresses(chain, buffer, at);
+    for (unsigned k = 0; k < count; k++)
+        spans[k] = (gt_chain_span){.start = at[k], .end = end_of(chain, k, at[k]), .written = k >= chain->inputs};
+    return count;
+}
+
+bool gt__cuda_chain_append(const gt_cuda_chain *chain, void *const *buffer, gt_cuda_launch *launch)
+{
+    uint64_t *words = (uint64_t *)(void *)launch->param;
+    unsigned first = first_unit(chain), count = (unsigned)words[first - 1];
+    if (count >= room(chain) || !are_aligned(chain, buffer))
+        return false;
+    for (unsigned k = 0; k < chain->numbers; k++)
+        if (words[k] != number_now(chain->plan, &chain->number[k]))
+            return false;
+    launch->grid[0] +=
+        (uint32_t)write_unit(chain, buffer, launch->grid[0], words + first + count * unit_words(chain));
+    words[first - 1] = count + 1;
+    return true;
 }

@@ -2,14 +2,34 @@
  * generate_lines.c: SCAN, ARGSORT, TOPK, SEARCH and MASK_INDEX: what depends on the order of elements along an axis.
  * device/lines.cuh has the kernels, for contiguous operands.
  *
- * Lines that fit shared memory are sorted there; longer ones by digits, each by one block in memory.
+ * Many lines are sorted by a block each: in shared memory if they fit, else by digits in memory. Few lines are sorted by all blocks: tiles in
+ * shared memory, then eight sorted runs become one, until one is left.
  */
 #include <string.h>
 
 #include "engines/cuda/generate_family.h"
 
-enum { SCAN_ROWS, SCAN_ACROSS, SORT_SHARED, SORT_DIGITS, SEARCH, MASK_COUNT, MASK_STARTS, MASK_WRITE };
-enum { LONGEST_SHARED = 4096, SORT_THREADS = 512, MASK_BLOCK = 4096, MOST_SORTERS = 1024 };
+enum {
+    SCAN_ROWS,
+    SCAN_ACROSS,
+    SORT_SHARED,
+    SORT_DIGITS,
+    SORT_TILES,
+    SORT_MERGE,
+    SEARCH,
+    MASK_COUNT,
+    MASK_STARTS,
+    MASK_WRITE
+};
+enum {
+    LONGEST_SHARED = 4096,
+    SORT_THREADS = 512,
+    MASK_BLOCK = 4096,
+    MOST_SORTERS = 1024,
+    TILE = 1024,
+    WAYS = 8,
+    FEW_LINES = 64 /* that leave most of a card idle, with a block for each */
+};
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
@@ -32,8 +52,9 @@ void gt__cuda_write_lines(const gt_cuda_key *key, const char *name, gt_cuda_text
 {
     static const char *const functions[] = {
         [SCAN_ROWS] = "scan_rows",     [SCAN_ACROSS] = "scan_across", [SORT_SHARED] = "sort_shared",
-        [SORT_DIGITS] = "sort_digits", [SEARCH] = "search",           [MASK_COUNT] = "mask_count",
-        [MASK_STARTS] = "mask_starts", [MASK_WRITE] = "mask_write",
+        [SORT_DIGITS] = "sort_digits", [SORT_TILES] = "sort_tiles",   [SORT_MERGE] = "sort_merge",
+        [SEARCH] = "search",           [MASK_COUNT] = "mask_count",   [MASK_STARTS] = "mask_starts",
+        [MASK_WRITE] = "mask_write",
     };
     gt__cuda_add(text, "struct %s_k {\ntypedef %s D;\ntypedef %s DO;\n", name,
                  gt__cuda_dtype((gt_dtype)key->in[0]), gt__cuda_dtype((gt_dtype)key->out));
@@ -43,7 +64,7 @@ void gt__cuda_write_lines(const gt_cuda_key *key, const char *name, gt_cuda_text
                  gt__dtype_size((gt_dtype)key->in[0]) == 8 ? "uint64_t" : "uint32_t", key->option[0],
                  key->option[0]);
     gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_lines_params) p)\n{\ngt_%s<%s_k>(p);\n}\n",
-                 key->variant == SORT_SHARED || key->variant == SORT_DIGITS ? SORT_THREADS : GT_CUDA_BLOCK, name,
+                 key->variant >= SORT_SHARED && key->variant <= SORT_TILES ? SORT_THREADS : GT_CUDA_BLOCK, name,
                  functions[key->variant], name);
 }
 
@@ -103,23 +124,65 @@ gt_err gt__cuda_lower_scan(const gt_call *call, const gt_cuda_device *device, gt
     return GT_OK;
 }
 
-/* Sort lines of a contiguous operand into positions, p->kept of each line. */
+static gt_cuda_launch *launch_sorter(gt_cuda_work *work, unsigned variant, gt_dtype dtype, const params *p,
+                                     const gt_cuda_operand *in, bool descending)
+{
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_LINES, p, sizeof *p);
+    launch->key.op = GT_OP_argsort;
+    launch->key.variant = (uint8_t)variant;
+    launch->key.in[0] = (uint8_t)dtype;
+    launch->key.out = GT_INT64;
+    launch->key.option[0] = descending;
+    launch->block[0] = variant == SORT_MERGE ? GT_CUDA_BLOCK : SORT_THREADS;
+    gt__cuda_bind(launch, offsetof(params, in), in);
+    return launch;
+}
+
+/* Launches that merge tiles of a line of n. */
+static unsigned merges_of(int64_t n)
+{
+    unsigned merges = 0;
+    for (int64_t size = TILE; size < n; size *= WAYS)
+        merges++;
+    return merges;
+}
+
+/* By all blocks; the last launch writes the result. */
+static gt_cuda_launch *launch_tiles(gt_cuda_work *work, gt_dtype dtype, params *p, const gt_cuda_operand *in,
+                                    bool descending, size_t item)
+{
+    gt_cuda_operand from = gt__cuda_scratch(work, (size_t)(p->lines * p->n) * item);
+    gt_cuda_operand to = gt__cuda_scratch(work, (size_t)(p->lines * p->n) * item);
+    p->size = TILE;
+    gt_cuda_launch *launch = launch_sorter(work, SORT_TILES, dtype, p, in, descending);
+    launch->shared = (uint32_t)(TILE * item);
+    launch->grid[0] = gt__cuda_blocks(p->lines * ((p->n + TILE - 1) / TILE), 1);
+    gt__cuda_bind(launch, offsetof(params, scratch), &from);
+    for (; p->size < p->n; p->size *= WAYS) {
+        p->count = p->size * WAYS >= p->n;
+        launch = launch_sorter(work, SORT_MERGE, dtype, p, in, descending);
+        launch->grid[0] = gt__cuda_blocks(p->lines * p->n, GT_CUDA_BLOCK);
+        gt__cuda_bind(launch, offsetof(params, scratch), &from);
+        gt__cuda_bind(launch, offsetof(params, spare), &to);
+        gt_cuda_operand other = from;
+        from = to;
+        to = other;
+    }
+    return launch;
+}
+
+/* Sort lines of a contiguous operand into positions, p->kept of each line. There is room for a launch behind it. */
 static gt_cuda_launch *launch_sort(gt_cuda_work *work, gt_dtype dtype, params *p, const gt_cuda_operand *in,
                                    bool descending)
 {
     size_t item = gt__dtype_size(dtype) == 8 ? 16 : 8;
+    if (p->lines < FEW_LINES && p->n > TILE && work->count + merges_of(p->n) + 2 <= GT_CUDA_LAUNCHES)
+        return launch_tiles(work, dtype, p, in, descending, item);
     for (p->size = 2; p->size < p->n; p->size *= 2)
         ;
     bool shared = p->size <= LONGEST_SHARED;
     int64_t sorters = p->lines < MOST_SORTERS ? p->lines : MOST_SORTERS;
-    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_LINES, p, sizeof *p);
-    launch->key.op = GT_OP_argsort;
-    launch->key.variant = shared ? SORT_SHARED : SORT_DIGITS;
-    launch->key.in[0] = (uint8_t)dtype;
-    launch->key.out = GT_INT64;
-    launch->key.option[0] = descending;
-    launch->block[0] = SORT_THREADS;
-    gt__cuda_bind(launch, offsetof(params, in), in);
+    gt_cuda_launch *launch = launch_sorter(work, shared ? SORT_SHARED : SORT_DIGITS, dtype, p, in, descending);
     if (shared) {
         while (launch->block[0] > 32 && launch->block[0] > p->size / 2)
             launch->block[0] /= 2;

@@ -18,6 +18,8 @@ enum {
     NORM_COLUMNS,
     NORM_FINISH,
     SPARSE,
+    MOMENTS,
+    PICK,
     STATIC_SHARED = 1024, /* bytes that kernels have at most besides a long line */
     REGISTERS = 32,       /* for elements of one line, in a thread */
 };
@@ -38,6 +40,8 @@ void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text 
         [NORM_COLUMNS] = "layer_norm_columns",
         [NORM_FINISH] = "layer_norm_finish",
         [SPARSE] = "log_softmax_sparse_backward",
+        [MOMENTS] = "log_softmax_moments",
+        [PICK] = "log_softmax_pick",
     };
     gt_opcode op = (gt_opcode)key->op;
     bool logarithm = op == GT_OP_log_softmax || op == GT_OP_log_softmax_backward;
@@ -48,6 +52,7 @@ void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text 
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
     gt__cuda_add(text, "enum { V = %u, ITEMS = %u, WIDTH = %u, LITERAL1 = %u, LITERAL2 = %u, LOGARITHM = %u, ",
                  key->vector, key->option[0], key->option[1], key->mode[1], key->mode[2], logarithm);
+    gt__cuda_add(text, "KEPT = %u, ", key->option[2]);
     gt__cuda_add(text,
                  "BACKWARD = %u };\n};\nGT_ENTRY(%u) %s(GT_PARAM(gt_rows_params) p)\n{\ngt_%s<%s_k>(p);\n}\n",
                  backward, key->option[1] > GT_CUDA_BLOCK ? key->option[1] : GT_CUDA_BLOCK, name,
@@ -203,12 +208,52 @@ static gt_err lower_sparse_backward(const gt_call *call, gt_cuda_work *work, row
     return GT_OK;
 }
 
+/* log_softmax that keeps two numbers for each row, what is picked from it, and its gradient. Made by pick_form.c only. */
+static gt_err lower_picks(const gt_call *call, gt_cuda_work *work, rows *r)
+{
+    const gt_view *x = call->in[1], *positions = call->in[2];
+    bool backward = call->op == GT_OP_log_softmax_backward, positioned = positions->data != NULL;
+    r->p.n = x->meta.shape[1];
+    r->p.lines = x->meta.shape[0];
+    r->p.scratch = (uintptr_t)call->in[3]->data;
+    r->key.option[2] = 1;
+    if (backward && positioned)
+        return lower_sparse_backward(call, work, r);
+    add_operand(work, r, call, 0);
+    r->operands = 1;
+    if (backward) {
+        add_operand(work, r, call, 1);
+        r->operands = 2;
+        choose_threads(r, 2);
+        launch_lines(work, r, SOFTMAX_BACKWARD);
+    } else if (!positioned) {
+        r->p.out = NULL;
+        r->key.out = GT_FLOAT32;
+        choose_threads(r, 1);
+        launch_lines(work, r, MOMENTS);
+    } else {
+        gt_cuda_operand position = gt__cuda_operand(work, positions, GT_INT64);
+        r->key.vector = 1;
+        r->key.option[1] = GT_CUDA_BLOCK;
+        r->p.inner = call->out->meta.rank - 1; /* the axis, for errors */
+        gt_cuda_launch *launch = launch_rows(work, r, PICK);
+        launch->grid[0] = gt__cuda_blocks(r->p.lines, GT_CUDA_BLOCK);
+        gt__cuda_bind(launch, offsetof(params, in) + 2 * sizeof r->p.in[0], &position);
+        launch->errors_at = offsetof(params, errors);
+    }
+    return GT_OK;
+}
+
 gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     rows r;
     const gt_meta *meta = &call->out->meta;
     int64_t axis = call->ins->imm[0].i;
     bool backward = gt__op_table[call->op].form == GT_FORM_SOFTMAX_BACKWARD;
+    if (call->operands == 4) {
+        start(&r, call);
+        return lower_picks(call, work, &r);
+    }
     if (has_complex(call) || call->literals)
         return GT_CUDA_DECLINE;
     start(&r, call);

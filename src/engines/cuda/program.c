@@ -15,7 +15,7 @@
 enum {
     RECORDINGS = 64,
     TRIALS = 128,  /* recordings that are made even if few of them are used again */
-    FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
+    FEW = 2,       /* launches that are not worth a recording */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
@@ -74,6 +74,9 @@ struct gt_program {
     gt_cuda_pair *pairs;
     unsigned pair_count;
     uint32_t *pair_of; /* by step: the number of its pair plus one */
+    gt_cuda_picks *picks;
+    unsigned picks_count;
+    uint32_t *picks_of; /* by step: the number of its picks plus one */
 };
 
 /* ---- recordings ---------------------------------------------------------------------------------------------------- */
@@ -177,11 +180,16 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
 {
     const gt_plan *plan = program->plan;
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
-    if (program->pair_of && program->pair_of[number])
+    if (program->pair_of[number])
         return gt__cuda_pair_change(&program->pairs[program->pair_of[number] - 1], plan, number, buffer,
                                     program->in, program->views, call);
-    return part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
-                                              program->views, out, call);
+    bool changed = part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
+                                                      program->views, out, call);
+    if (!program->picks_of[number])
+        return changed;
+    gt__cuda_picks_change(&program->picks[program->picks_of[number] - 1], plan, buffer, program->in,
+                          program->views, call);
+    return true;
 }
 
 static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, unsigned number,
@@ -193,14 +201,16 @@ static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *p
     return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
 }
 
-/* Chains from part `first` on. *count: how many parts that were. To find out takes time, so there are more of them where that is
- * recorded. */
+/* Chains from part `first` on. *count: how many parts that were. Where nothing is recorded, chains wait for more that are equal. */
 static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, void *const *buffer, unsigned *count)
 {
     const gt_cuda_part *parts = program->parts + first;
     recording *r = program->open;
-    unsigned left = program->part_count - first;
-    *count = gt__cuda_chain_batch(parts, !r && left > FEW ? FEW : left, buffer);
+    *count = 1;
+    if (!r && parts->chain->many && !cuda->running.timed)
+        return gt__cuda_batch_add(cuda, parts, buffer);
+    if (r)
+        *count = gt__cuda_chain_batch(parts, program->part_count - first, buffer);
     GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));
     if (r)
         r->nodes[r->node_of[parts->first]].parts = *count;
@@ -341,6 +351,7 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *co
     CUgraph graph = NULL;
     unsigned step;
     GT_TRY(slots_new(cuda, program, r));
+    gt__cuda_launching(cuda);
     GT_CUDA_TRY(cuda, "a recording", cuda->driver->capture_begin(cuda->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     cuda->capturing = true;
     cuda->recording = program;
@@ -474,6 +485,7 @@ static gt_err replay(gt_cuda *cuda, recording *r)
 {
     if (r->slot_count && r->token) /* its slots are those of the run before, too */
         GT_TRY(gt__cuda_items_collect(cuda, r->token));
+    gt__cuda_launching(cuda);
     GT_CUDA_TRY(cuda, "a graph", cuda->driver->graph_launch(r->graph, cuda->stream));
     cuda->launches++;
     for (unsigned k = 0; k < r->slot_count; k++)
@@ -519,7 +531,6 @@ gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const 
     recording *used;
     *step = 0;
     GT_TRY(gt__cuda_begin(cuda, timed));
-    gt__cuda_launching(cuda);
     gt_err err = run_whole(cuda, program, buffer, step, &used);
     GT_TRY(gt__cuda_end(cuda, err, 0, token));
     if (used)
@@ -545,6 +556,10 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
         gt__cuda_heap_give(&cuda->heap, program->pairs[k].moments);
     free(program->pairs);
     free(program->pair_of);
+    for (unsigned k = 0; k < program->picks_count; k++)
+        gt__cuda_heap_give(&cuda->heap, program->picks[k].moments);
+    free(program->picks);
+    free(program->picks_of);
     gt__cuda_parts_free(program->parts, program->part_count);
     free(program->in);
     free(program->views);
@@ -624,6 +639,57 @@ static void make_pairs(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *
     }
 }
 
+/* The kernels of the steps of the last picks. */
+static gt_err make_picks_kernels(gt_cuda *cuda, gt_program *program, const gt_cuda_picks *picks,
+                                 void *const *buffer)
+{
+    for (unsigned k = 0; k <= picks->readers; k++) {
+        gt_view out;
+        gt_call call;
+        uint32_t step = k ? picks->reader[k - 1] : picks->forward;
+        const gt_cuda_part *part = program->parts;
+        while (part->last < step)
+            part++;
+        set_call(program, part, step, buffer, &out, &call);
+        cuda->work.more = 0;
+        GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
+        GT_TRY(make_kernels(cuda));
+    }
+    return GT_OK;
+}
+
+static void mark_picks(gt_program *program, const gt_cuda_picks *picks, uint32_t number)
+{
+    program->picks_of[picks->forward] = number;
+    for (unsigned k = 0; k < picks->readers; k++)
+        program->picks_of[picks->reader[k]] = number;
+}
+
+/* Steps of log_softmax whose results are only picked from. What has no memory or no kernels is left as it is. */
+static void make_picks(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *const *buffer)
+{
+    for (unsigned k = 0; k < program->part_count; k++)
+        for (uint32_t step = program->parts[k].first; step <= program->parts[k].last; step++) {
+            gt_cuda_picks *more, picks;
+            if (!gt__cuda_picks_find(plan, step, program->parts[k].rows, &picks))
+                continue;
+            if (!(more = realloc(program->picks, (program->picks_count + 1) * sizeof *more)))
+                return;
+            program->picks = more;
+            if (gt__cuda_take(cuda, picks.bytes, &picks.moments) != GT_OK)
+                return;
+            more[program->picks_count] = picks;
+            mark_picks(program, &picks, program->picks_count + 1);
+            if (make_picks_kernels(cuda, program, &picks, buffer) != GT_OK) {
+                mark_picks(program, &picks, 0);
+                gt__cuda_heap_give(&cuda->heap, picks.moments);
+                continue;
+            }
+            program->picks_count++;
+            gt__cuda_picks_settle(plan, &picks);
+        }
+}
+
 /* Parts whose kernels can be made are groups of the plan. The steps of others run one by one. */
 static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
 {
@@ -646,12 +712,27 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
             err = GT_OK;
         }
     }
-    if (err == GT_OK)
+    if (err == GT_OK) {
         make_pairs(cuda, program, plan, buffer);
+        make_picks(cuda, program, plan, buffer);
+    }
     if (program->pair_count)
         gt__log(GT_LOG_COMPILE, "cuda: %u steps of attention keep what their gradients need", program->pair_count);
     free(buffer);
     return err;
+}
+
+/* Chains that wait for others are few launches anyway, with those of other runs (batch.c). */
+static bool is_worth_recording(const gt_program *program)
+{
+    unsigned launches = 0;
+    for (unsigned k = 0; k < program->part_count; k++) {
+        const gt_cuda_chain *chain = program->parts[k].chain, *before = k ? program->parts[k - 1].chain : NULL;
+        if (!chain || !chain->many)
+            return true;
+        launches += !before || memcmp(&chain->key, &before->key, sizeof chain->key) != 0;
+    }
+    return launches > FEW;
 }
 
 gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
@@ -669,13 +750,15 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     program->views = malloc((program->most_operands + 1) * sizeof *program->views);
     program->inputs = malloc(program->inputs_bytes + 1);
     program->pair_of = calloc(plan->step_count + 1, sizeof *program->pair_of);
-    gt_err err = program->in && program->views && program->inputs && program->pair_of
+    program->picks_of = calloc(plan->step_count + 1, sizeof *program->picks_of);
+    gt_err err = program->in && program->views && program->inputs && program->pair_of && program->picks_of
                      ? make_parts(gt__cuda(engine), program, plan)
                      : gt__fail(GT_ERR_MEMORY, "no memory for a program");
     if (err != GT_OK) {
         gt__cuda_free_program(engine, program);
         return err;
     }
+    program->never = !is_worth_recording(program);
     *out = program;
     return GT_OK;
 }

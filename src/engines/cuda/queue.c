@@ -97,6 +97,7 @@ void gt__cuda_queue_flush(gt_cuda *cuda)
 {
     if (cuda->written == cuda->last || cuda->broken || cuda->capturing)
         return;
+    gt__cuda_batch_flush(cuda);
     if (gt__cuda_resident_flush(cuda)) {
         cuda->written = cuda->last;
         return;
@@ -373,7 +374,7 @@ static gt_err mark_new(gt_cuda *cuda, gt_cuda_mark **out)
         }
     }
     mark->references = 1;
-    gt__cuda_resident_leave(cuda);
+    gt__cuda_settle(cuda);
     int result = cuda->driver->event_record(mark->event, cuda->stream);
     if (result != CUDA_SUCCESS) {
         mark_release(cuda, mark);
@@ -391,7 +392,7 @@ static gt_err set_clock(gt_cuda *cuda)
         return GT_OK;
     if (!cuda->base)
         GT_CUDA_TRY(cuda, "an event", cuda->driver->event_new(&cuda->base, CU_EVENT_DEFAULT));
-    gt__cuda_resident_leave(cuda);
+    gt__cuda_settle(cuda);
     GT_TRY(gt__cuda_queue_wait(cuda, cuda->last));
     GT_CUDA_TRY(cuda, "an event", cuda->driver->event_record(cuda->base, cuda->stream));
     GT_CUDA_TRY(cuda, "an event", cuda->driver->event_wait(cuda->base));

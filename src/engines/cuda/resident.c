@@ -21,6 +21,9 @@
 enum {
     SLOTS = 1024, /* a power of two */
     LONG_RUN = 3, /* small operations in a row from which the kernel pays */
+    MOST_NEED = 1024,
+    LONG_STAY = 256,  /* slots: the stream is made of small operations */
+    MAKE_AFTER = 256, /* operations that it would have paid for */
     PUBLISH_EVERY = 4,
     COPY_MOST = 4096, /* bytes */
     IDLE_NS = 60000,
@@ -52,12 +55,14 @@ struct gt_cuda_resident {
     uint64_t position;                /* the kernel's memory */
     uint64_t pushed, published, done; /* slots; done: at the last look */
     uint64_t generation;
-    bool always;            /* also where it does not pay */
-    bool alive;             /* the last generation was not told to leave */
-    unsigned run, expected; /* small operations in a row: now, and before other work came */
-    uint64_t slots, starts;
-    uint64_t too_early,
-        too_few;         /* small operations that were launched: the kernel was not ready; the run was short */
+    bool always;                         /* also where it does not pay */
+    bool alive;                          /* the last generation was not told to leave */
+    unsigned run, expected;              /* small operations in a row: now, and before other work came */
+    unsigned need;                       /* so many in a row start it: more after short stays */
+    uint64_t slots, starts, stayed_from; /* stayed_from: slots before the last start */
+    uint64_t too_early, too_few,
+        busy;            /* small operations that were launched: the kernel was not ready; the run was short;
+                                          * the card was busy */
     gt_cuda_device card; /* for lowering: vectors never pay */
     gt_cuda_work work;
 };
@@ -93,12 +98,12 @@ static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
     return GT_OK;
 }
 
-/* Is the kernel there? A thread makes it; until then, operations are launched. */
+/* Is the kernel there? A thread makes it when it would have paid for a while; until then, operations are launched. */
 static bool is_ready(gt_cuda *cuda, gt_cuda_resident *r)
 {
     if (__builtin_expect(r->stage == READY, 1))
         return true;
-    if (r->stage == UNMADE)
+    if (r->stage == UNMADE && (r->always || r->too_early >= MAKE_AFTER))
         r->stage = pthread_create(&r->maker, NULL, make, r) == 0 ? MAKING : FAILED;
     if (r->stage != MAKING || !atomic_load(&r->made))
         return false;
@@ -131,6 +136,7 @@ static gt_err start(gt_cuda *cuda, gt_cuda_resident *r)
     r->generation++;
     r->alive = true;
     r->starts++;
+    r->stayed_from = r->slots;
     cuda->launches++;
     return GT_OK;
 }
@@ -161,6 +167,7 @@ static gt_err publish(gt_cuda *cuda, gt_cuda_resident *r)
 static gt_err reserve(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot **slot)
 {
     gt_cuda_patience p = {0};
+    gt__cuda_batch_flush(cuda);
     while (r->pushed - r->done >= SLOTS) {
         r->done = __atomic_load_n(&r->board->tail, __ATOMIC_ACQUIRE);
         if (r->pushed - r->done < SLOTS)
@@ -204,8 +211,35 @@ static void end_run(gt_cuda_resident *r)
     r->run = 0;
 }
 
-/* One more operation: does it go to the kernel? It pays for runs of small operations: when one is long enough, or when the
- * last ones were, since programs repeat themselves. A small operation that is launched does not end the run. */
+/* Other work makes it leave: was it worth the start? If not, it stays away longer and longer. */
+static void judge_stay(gt_cuda_resident *r)
+{
+    uint64_t stay = r->slots - r->stayed_from;
+    if (stay <= LONG_RUN)
+        r->need = 2 * r->need < MOST_NEED ? 2 * r->need : MOST_NEED;
+    else if (stay >= LONG_STAY || r->need < 2 * LONG_RUN)
+        r->need = LONG_RUN;
+    else
+        r->need -= r->need / 4;
+}
+
+/* It pays for runs of small operations, if the card waits for the host: when one is long enough, or when the last ones were, since
+ * programs repeat themselves. While the card is busy with what is queued a launch costs nothing, and the kernel would keep the stream from
+ * what comes next. */
+static bool pays(const gt_cuda *cuda, gt_cuda_resident *r)
+{
+    if (r->alive || r->always)
+        return true;
+    if (r->run <= r->need && r->expected < r->need) {
+        r->too_few++;
+        return false;
+    }
+    bool busy = gt__cuda_queue_done(cuda) < cuda->written;
+    r->busy += busy;
+    return !busy;
+}
+
+/* One more operation: does it go to the kernel? A small operation that is launched does not end the run. */
 static bool takes(gt_cuda *cuda, gt_cuda_resident *r, bool small)
 {
     cuda->running.small = small;
@@ -216,10 +250,11 @@ static bool takes(gt_cuda *cuda, gt_cuda_resident *r, bool small)
         r->alive = false;
     }
     r->run++;
-    bool pays = r->alive || r->always || r->run > LONG_RUN || r->expected >= LONG_RUN;
-    if (pays && is_ready(cuda, r))
+    if (!pays(cuda, r))
+        return false;
+    if (is_ready(cuda, r))
         return true;
-    ++*(pays ? &r->too_early : &r->too_few);
+    r->too_early++;
     return false;
 }
 
@@ -300,6 +335,8 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
         end_run(r);
     if (!r->alive && r->published == r->pushed)
         return;
+    if (r->alive)
+        judge_stay(r);
     if (publish(cuda, r) == GT_OK && !has_exited(r) && reserve(cuda, r, &slot) == GT_OK) {
         /* If it leaves by itself meanwhile, a later generation skips this. */
         slot->kind = GT_CUDA_SLOT_LEAVE;
@@ -315,7 +352,7 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
 gt_err gt__cuda_resident_open(gt_cuda *cuda)
 {
     const char *text = getenv("GT_CUDA_RESIDENT");
-    if (!text || !*text || strcmp(text, "0") == 0)
+    if (text && strcmp(text, "0") == 0)
         return GT_OK;
     gt_cuda_resident *r = cuda->resident = calloc(1, sizeof *r);
     if (!r)
@@ -323,10 +360,10 @@ gt_err gt__cuda_resident_open(gt_cuda *cuda)
     r->cuda = cuda;
     r->card = cuda->card;
     r->card.processors = 1 << 20;
-    r->always = strcmp(text, "always") == 0;
-    is_ready(cuda, r); /* starts to make it */
+    r->need = LONG_RUN;
+    r->always = text && strcmp(text, "always") == 0;
     gt_cuda_patience p = {0};
-    while (r->always && r->stage == MAKING && !is_ready(cuda, r))
+    while (r->always && !is_ready(cuda, r) && r->stage == MAKING)
         gt__cuda_wait_a_little(cuda, &p);
     return GT_OK;
 }
@@ -340,9 +377,9 @@ void gt__cuda_resident_close(gt_cuda *cuda)
         pthread_join(r->maker, NULL);
     gt__log(GT_LOG_STATUS,
             "cuda: %llu small operations by %llu starts of the resident kernel; %llu were launched before it was "
-            "ready, %llu in short runs",
+            "ready, %llu in short runs, %llu while the card was busy",
             (unsigned long long)r->slots, (unsigned long long)r->starts, (unsigned long long)r->too_early,
-            (unsigned long long)r->too_few);
+            (unsigned long long)r->too_few, (unsigned long long)r->busy);
     if (r->module)
         cuda->driver->module_unload(r->module);
     if (r->ring)

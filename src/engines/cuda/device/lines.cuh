@@ -12,10 +12,10 @@ struct gt_lines_params {
     gt_errors *errors;
     int64_t lines, n, inner;
     int64_t kept;     /* sorts: elements of the result's line */
-    int64_t count;    /* searches: values; masks: elements */
+    int64_t count;    /* searches: values; masks: elements; merges: not 0: the last one, which writes positions */
     int64_t per_line; /* searches: values of a line; 0: all of one */
     int64_t blocks, expected;
-    int64_t size;     /* sorts in shared memory: n, rounded up to a power of two */
+    int64_t size;     /* sorts in shared memory: n, rounded up to a power of two; sorts by tiles: items of a tile; merges: of a run */
 };
 
 template <class S> GT_F S gt_shuffle_up(S value, int delta)
@@ -189,38 +189,97 @@ template <class K> GT_F typename K::U gt_sort_key(const gt_lines_params &p, int6
     return K::DESCENDING ? (typename K::U)~order : order;
 }
 
-/* A block sorts a line in shared memory: Batcher's bitonic network. */
+/* A block sorts items in shared memory, a power of two: Batcher's bitonic network. */
+template <class U> GT_F void gt_sort_items(gt_item<U> *items, int size)
+{
+    for (int run = 2; run <= size; run *= 2) {
+        for (int step = run / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int pair = threadIdx.x; pair < size / 2; pair += blockDim.x) {
+                int a = pair / step * step * 2 + pair % step, b = a + step;
+                gt_item<U> x = items[a], y = items[b];
+                if (gt_before(y, x) == ((a & run) == 0)) {
+                    items[a] = y;
+                    items[b] = x;
+                }
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/* The items of a line from `first` on into shared memory; behind its end, some that come last. */
+template <class K> GT_F void gt_sort_load(const gt_lines_params &p, int64_t base, int64_t first, gt_item<typename K::U> *items)
+{
+    __syncthreads();
+    for (int k = threadIdx.x; k < (int)p.size; k += blockDim.x) {
+        gt_item<typename K::U> x = {(typename K::U) ~(typename K::U)0, 0xffffffffu};
+        if (first + k < p.n)
+            x = {gt_sort_key<K>(p, base, first + k), (uint32_t)(first + k)};
+        items[k] = x;
+    }
+}
+
+/* A block sorts a line. */
 template <class K> GT_F void gt_sort_shared(const gt_lines_params &p)
 {
     typedef gt_item<typename K::U> item;
     GT_DYNAMIC_SHARED(item, items);
-    int size = (int)p.size;
     for (int64_t line = blockIdx.x; line < p.lines; line += gridDim.x) {
         int64_t outer = line / p.inner, base = outer * p.n * p.inner + line % p.inner;
-        __syncthreads();
-        for (int k = threadIdx.x; k < size; k += blockDim.x) {
-            item x = {(typename K::U) ~(typename K::U)0, 0xffffffffu};
-            if (k < p.n)
-                x = {gt_sort_key<K>(p, base, k), (uint32_t)k};
-            items[k] = x;
-        }
-        for (int run = 2; run <= size; run *= 2) {
-            for (int step = run / 2; step > 0; step /= 2) {
-                __syncthreads();
-                for (int pair = threadIdx.x; pair < size / 2; pair += blockDim.x) {
-                    int a = pair / step * step * 2 + pair % step, b = a + step;
-                    item x = items[a], y = items[b];
-                    if (gt_before(y, x) == ((a & run) == 0)) {
-                        items[a] = y;
-                        items[b] = x;
-                    }
-                }
-            }
-        }
-        __syncthreads();
+        gt_sort_load<K>(p, base, 0, items);
+        gt_sort_items(items, (int)p.size);
         int64_t to = outer * p.kept * p.inner + line % p.inner;
         for (int k = threadIdx.x; k < p.kept; k += blockDim.x)
             ((int64_t *)p.out)[to + k * p.inner] = (int64_t)items[k].at;
+    }
+}
+
+/* A block sorts a part of a line, and leaves its items in scratch. */
+template <class K> GT_F void gt_sort_tiles(const gt_lines_params &p)
+{
+    typedef gt_item<typename K::U> item;
+    GT_DYNAMIC_SHARED(item, items);
+    int64_t tiles = (p.n + p.size - 1) / p.size;
+    for (int64_t tile = blockIdx.x; tile < p.lines * tiles; tile += gridDim.x) {
+        int64_t line = tile / tiles, first = (tile - line * tiles) * p.size;
+        gt_sort_load<K>(p, line / p.inner * p.n * p.inner + line % p.inner, first, items);
+        gt_sort_items(items, (int)p.size);
+        for (int k = threadIdx.x; k < (int)p.size && first + k < p.n; k += blockDim.x)
+            ((item *)p.scratch)[line * p.n + first + k] = items[k];
+    }
+}
+
+/* Eight sorted runs of `size` items become one, from scratch to spare. A thread finds the place of its item: how many items of each run
+ * come before it. */
+template <class K> GT_F void gt_sort_merge(const gt_lines_params &p)
+{
+    typedef gt_item<typename K::U> item;
+    enum { WAYS = 8 };
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.lines * p.n;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        int64_t line = i / p.n, group = (i - line * p.n) / (WAYS * p.size) * (WAYS * p.size), place = group;
+        const item *runs = (const item *)p.scratch + line * p.n + group;
+        item x = ((const item *)p.scratch)[i];
+        int64_t before[WAYS];
+#pragma unroll
+        for (int k = 0; k < WAYS; k++)
+            before[k] = 0;
+        for (int64_t step = p.size; step > 0; step /= 2) {
+#pragma unroll
+            for (int k = 0; k < WAYS; k++) {
+                int64_t next = before[k] + step, at = k * p.size + next - 1;
+                if (next <= p.size && group + at < p.n && gt_before(runs[at], x))
+                    before[k] = next;
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < WAYS; k++)
+            place += before[k];
+        if (p.count == 0)
+            ((item *)p.spare)[line * p.n + place] = x;
+        else if (place < p.kept)
+            ((int64_t *)p.out)[line / p.inner * p.kept * p.inner + line % p.inner + place * p.inner] = (int64_t)x.at;
     }
 }
 

@@ -9,7 +9,8 @@ R"cuda(
 struct gt_rows_params {
     void *out;
     const void *in[3];
-    void *scratch;        /* layer_norm_backward_weight: mean and scale of each line; then sums (parts, n) */
+    void *scratch;        /* layer_norm_backward_weight: mean and scale of each line; then sums (parts, n). KEPT: the maximum of each
+                           * line, and the logarithm of its sum of exponentials */
     uint64_t value[3];    /* literal operands: a T */
     int64_t lines, n;
     int64_t inner;        /* softmax along another axis than the last: lines that lie side by side */
@@ -179,6 +180,25 @@ template <class K> GT_F void gt_softmax(const gt_rows_params &p)
     }
 }
 
+/* Elements of log_softmax from those of its operand, if two numbers of each line were KEPT; else they are what was read. */
+template <class K> struct gt_kept_moments {
+    typedef typename K::T T;
+    T most, scale;
+    GT_F gt_kept_moments(const gt_rows_params &p, int64_t line)
+    {
+        if constexpr (K::KEPT) {
+            most = line < p.lines ? ((const T *)p.scratch)[2 * line] : (T)0;
+            scale = line < p.lines ? ((const T *)p.scratch)[2 * line + 1] : (T)0;
+        }
+    }
+    GT_F T of(T x) const
+    {
+        if constexpr (K::KEPT)
+            return x - most - scale;
+        return x;
+    }
+};
+
 /* g, y: y (g - sum of g y), or g - exp(y) times the sum of g. */
 template <class K> GT_F void gt_softmax_backward(const gt_rows_params &p)
 {
@@ -190,6 +210,7 @@ template <class K> GT_F void gt_softmax_backward(const gt_rows_params &p)
         int64_t n = number < p.lines ? p.n : 0;
         g.open(p.in[0], number, n, threadIdx.x % K::WIDTH);
         y.open(p.in[1], number, n, threadIdx.x % K::WIDTH);
+        gt_kept_moments<K> kept(p, number);
         T sum = 0;
         GT_EACH_VECTOR(g, i)
         {
@@ -204,7 +225,7 @@ template <class K> GT_F void gt_softmax_backward(const gt_rows_params &p)
             T *a = g.at(i), *b = y.at(i), d[K::V];
 #pragma unroll
             for (int j = 0; j < K::V; j++)
-                d[j] = K::LOGARITHM ? a[j] - gt_exp(b[j]) * sum : b[j] * (a[j] - sum);
+                d[j] = K::LOGARITHM ? a[j] - gt_exp(kept.of(b[j])) * sum : b[j] * (a[j] - sum);
             gt_store_vector<K>(p, number, g.element(i), d);
         }
     }
@@ -220,6 +241,7 @@ template <class K> GT_F void gt_log_softmax_sparse_backward(const gt_rows_params
         gt_line<K, typename K::D1> y;
         int64_t n = number < p.lines ? p.n : 0, position = -1;
         T sum = 0;
+        gt_kept_moments<K> kept(p, number);
         y.open(p.in[1], number, n, threadIdx.x % K::WIDTH);
         if (n > 0) {
             position = ((const int64_t *)p.in[2])[number];
@@ -236,7 +258,7 @@ template <class K> GT_F void gt_log_softmax_sparse_backward(const gt_rows_params
 #pragma unroll
             for (int j = 0; j < K::V; j++) {
                 T a = y.element(i) + j == position ? sum : (T)0;
-                d[j] = a - gt_exp(b[j]) * sum;
+                d[j] = a - gt_exp(kept.of(b[j])) * sum;
             }
             gt_store_vector<K>(p, number, y.element(i), d);
         }
@@ -334,6 +356,60 @@ template <int COUNT, class T> GT_F void gt_softmax_more(T *most, T *sum, const T
     for (int j = 0; j < COUNT; j++)
         *sum += gt_exp(x[j] - base);
     *most = largest;
+}
+
+/* Keep the maximum of each line and the logarithm of its sum of exponentials. A thread reads AHEAD vectors before it uses the
+ * first of them. */
+template <class K> GT_F void gt_log_softmax_moments(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    typedef typename K::D0 D;
+    typedef gt_vector<typename D::raw, K::V> vector;
+    enum { STEP = K::WIDTH * K::V, AHEAD = 4 };
+    GT_EACH_LINE(p, number)
+    {
+        const typename D::raw *from = (const typename D::raw *)p.in[0] + number * p.n;
+        int64_t n = number < p.lines ? p.n : 0;
+        T most = gt_traits<T>::least(), sum = 0;
+        for (int64_t at = threadIdx.x % K::WIDTH * K::V; at < n; at += AHEAD * STEP) {
+            vector v[AHEAD];
+            T x[AHEAD * K::V];
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+                if (at + u * STEP < n)
+                    v[u] = *(const vector *)(from + at + u * STEP);
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                for (int j = 0; j < K::V; j++)
+                    x[u * K::V + j] =
+                        at + u * STEP < n ? gt_convert<T>::from(D::load(v[u].at[j])) : gt_traits<T>::least();
+            gt_softmax_more<AHEAD * K::V, T>(&most, &sum, x);
+        }
+        T total = gt_combine<gt_larger, K::WIDTH, T>(most, gt_traits<T>::least());
+        sum = gt_sum_threads<K::WIDTH, T>(sum == 0 ? (T)0 : sum * gt_exp(most - total));
+        if (threadIdx.x % K::WIDTH == 0 && number < p.lines) {
+            ((T *)p.scratch)[2 * number] = total;
+            ((T *)p.scratch)[2 * number + 1] = gt_log(sum);
+        }
+    }
+}
+
+/* x, -, position[line]: one element of each line, of log_softmax. */
+template <class K> GT_F void gt_log_softmax_pick(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    for (int64_t line = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; line < p.lines;
+         line += (int64_t)gridDim.x * blockDim.x) {
+        int64_t position = ((const int64_t *)p.in[2])[line];
+        if (position < 0 || position >= p.n) {
+            gt_report(p.errors, 2, position, p.inner, p.n);
+            continue;
+        }
+        gt_kept_moments<K> kept(p, line);
+        T x = gt_convert<T>::from(K::D0::load(((const typename K::D0::raw *)p.in[0])[line * p.n + position]));
+        ((typename K::DO::raw *)p.out)[line] = K::DO::store(kept.of(x));
+    }
 }
 
 /* Lines in shared memory, by whole blocks. The next line begins to come while a line is stored. */

@@ -1,0 +1,180 @@
+/*
+ * test_cuda_batch.c: runs of a short planned sequence, on tensors of their own each, are few launches; and they compute what they
+ * compute one by one, whatever they share. Without a card on the fake driver, whose kernels are compiled for the host.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda_calls.h"
+#include "engines/plan.h"
+#include "random_numbers.h"
+
+/* t = a * number; out = t + b. */
+typedef struct update_plan {
+    gt_plan plan;
+    gt_slot records[2];
+    gt_plan_step steps[2];
+    gt_plan_value values[4];
+    gt_plan_buffer buffers[4];
+    uint32_t operands[2][2];
+} update_plan;
+
+static void plan_update(update_plan *p)
+{
+    static const gt_plan_role roles[] = {GT_PLAN_INPUT, GT_PLAN_INPUT, GT_PLAN_INNER, GT_PLAN_OUTPUT};
+    memset(p, 0, sizeof *p);
+    for (uint32_t k = 0; k < 4; k++) {
+        p->values[k].buffer = k;
+        p->values[k].view = vector_view(NULL, GT_FLOAT32, SIZE);
+        p->buffers[k] = (gt_plan_buffer){.role = roles[k],
+                                         .bytes = BYTES,
+                                         .last_use = k == 3   ? GT_PLAN_LIVES
+                                                     : k == 0 ? 0
+                                                              : 1};
+    }
+    p->records[0].ins.op = GT_OP_mul;
+    p->records[0].ins.literals = GT_LITERAL_FLOAT << 2;
+    p->records[1].ins.op = GT_OP_add;
+    p->operands[0][1] = GT_PLAN_LITERAL;
+    p->operands[1][0] = 2;
+    p->operands[1][1] = 1;
+    for (uint32_t k = 0; k < 2; k++)
+        p->steps[k] = (gt_plan_step){.op = (gt_opcode)p->records[k].ins.op,
+                                     .compute = GT_FLOAT32,
+                                     .record = &p->records[k],
+                                     .operands = 2,
+                                     .operand = p->operands[k],
+                                     .result = 2 + k,
+                                     .group = k};
+    p->plan = (gt_plan){.steps = p->steps,
+                        .step_count = 2,
+                        .values = p->values,
+                        .value_count = 4,
+                        .buffers = p->buffers,
+                        .buffer_count = 4};
+}
+
+typedef struct fixture {
+    gt_engine *engine;
+    update_plan plan;
+    gt_program *program;
+} fixture;
+
+static bool fixture_open(fixture *f)
+{
+    f->engine = open_engine("cuda");
+    f->program = NULL;
+    plan_update(&f->plan);
+    return f->engine && CHECK_EQ(f->engine->ops->compile(f->engine, &f->plan.plan, &f->program), GT_OK);
+}
+
+static void fixture_close(fixture *f)
+{
+    f->engine->ops->free_program(f->engine, f->program);
+    f->engine->ops->close(f->engine);
+}
+
+static gt_token update(fixture *f, void *out, void *a, void *b, double number, bool timed)
+{
+    unsigned step;
+    gt_token token = 0;
+    void *buffers[] = {a, b, NULL, out};
+    f->plan.records[0].ins.literal[1].f = number;
+    CHECK_EQ(f->engine->ops->run_program(f->engine, f->program, buffers, timed, &step, &token), GT_OK);
+    return token;
+}
+
+static void test_few_launches(const void *argument)
+{
+    (void)argument;
+    enum { RUNS = 60 };
+    fixture f;
+    void *memory[3 * RUNS];
+    if (!fixture_open(&f))
+        return;
+    for (int k = 0; k < 3 * RUNS; k++)
+        memory[k] = filled(f.engine, (float)k);
+    uint64_t before = driver_calls();
+    for (int k = 0; k < RUNS; k++)
+        update(&f, memory[3 * k], memory[3 * k + 1], memory[3 * k + 2], 2, false);
+    f.engine->ops->flush(f.engine);
+    CHECK(!before || driver_calls() - before < RUNS / 4);
+    for (int k = 0; k < RUNS; k++)
+        check_vector(f.engine, memory[3 * k], (float)((3 * k + 1) * 2 + 3 * k + 2));
+    for (int k = 0; k < 3 * RUNS; k++)
+        f.engine->ops->release(f.engine, memory[k], BYTES);
+    fixture_close(&f);
+}
+
+/* Runs read what others wrote, and write what others read. Other work, times and waits come between. */
+static void test_random(const void *argument)
+{
+    (void)argument;
+    enum { TENSORS = 24, RUNS = 600 };
+    fixture f;
+    void *memory[TENSORS];
+    float expected[TENSORS];
+    numbers n = {.state = 11};
+    if (!fixture_open(&f))
+        return;
+    for (int k = 0; k < TENSORS; k++) {
+        expected[k] = (float)k;
+        memory[k] = filled(f.engine, expected[k]);
+    }
+    for (int run = 0; run < RUNS; run++) {
+        size_t out = numbers_below(&n, TENSORS), a = numbers_below(&n, TENSORS), b = numbers_below(&n, TENSORS);
+        double number = run / 40 % 2 ? 0.5 : -0.25;
+        switch (numbers_below(&n, 24)) {
+        case 0:
+            if (a != out) {
+                add_number(f.engine, memory[out], memory[a], 1, false);
+                expected[out] = expected[a] + 1;
+            }
+            break;
+        case 1:
+            check_vector(f.engine, memory[a], expected[a]);
+            break;
+        case 2:
+            wait_for(f.engine, update(&f, memory[out], memory[a], memory[b], number, true));
+            expected[out] = expected[a] * (float)number + expected[b];
+            break;
+        default:
+            update(&f, memory[out], memory[a], memory[b], number, false);
+            expected[out] = expected[a] * (float)number + expected[b];
+        }
+    }
+    for (int k = 0; k < TENSORS; k++) {
+        check_vector(f.engine, memory[k], expected[k]);
+        f.engine->ops->release(f.engine, memory[k], BYTES);
+    }
+    fixture_close(&f);
+}
+
+/* What waits is done when the engine closes. */
+static void test_close(const void *argument)
+{
+    (void)argument;
+    fixture f;
+    if (!fixture_open(&f))
+        return;
+    void *a = filled(f.engine, 1), *b = filled(f.engine, 2), *out = filled(f.engine, 0);
+    update(&f, out, a, b, 3, false);
+    f.engine->ops->release(f.engine, a, BYTES);
+    f.engine->ops->release(f.engine, b, BYTES);
+    f.engine->ops->release(f.engine, out, BYTES);
+    fixture_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+    const gt_engine_ops *ops;
+    check_begin(argc, argv);
+    if (gt__engine_find("cuda", &ops) != GT_OK) {
+        printf("skipped: %s\n", gt_error_text());
+        return check_end();
+    }
+    check_run("few launches", test_few_launches, NULL);
+    check_run("random runs", test_random, NULL);
+    check_run("close", test_close, NULL);
+    return check_end();
+}
