@@ -13,6 +13,7 @@
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
+#   make fuzz          strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
 #   make lint           check the formatting of the C files;  make format: repair it
 #   make clean          remove what was built;  make distclean: and the Python environment
 #
@@ -21,7 +22,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-cuda test-long docs-operations bench bench-cuda bench-sweep test-sanitize lint format clean distclean setup setup-test
+.PHONY: build run test test-engines test-cuda test-long docs-operations bench bench-cuda bench-sweep test-sanitize fuzz lint format clean distclean setup setup-test setup-fuzz
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -101,6 +102,13 @@ test-sanitize: build-asan/build.ninja build-tsan/build.ninja
 	exit $$status
 
 c_files = $$(find include src python tests examples -name '*.[ch]')
+# Inputs that reach new code are kept in build-fuzz/corpus; what fails is written to build-fuzz/NAME-crash-... or so.
+fuzz: setup-fuzz build build-fuzz/build.ninja
+	@ninja -C build-fuzz $(addprefix fuzz_,$(fuzz_targets))
+	@tools/fuzz $(or $(FUZZ_SECONDS),60) $(fuzz_targets)
+
+fuzz_targets = config json log session tape wire
+
 lint:
 	@status=0; \
 	for file in $(c_files); do \
@@ -111,7 +119,7 @@ format:
 	@clang-format -i $(c_files)
 
 clean:
-	@rm -rf build build-asan build-tsan
+	@rm -rf build build-asan build-tsan build-fuzz
 
 distclean: clean
 	@rm -rf .venv
@@ -120,16 +128,22 @@ setup:
 	@tools/setup build
 setup-test:
 	@tools/setup test
+setup-fuzz:
+	@tools/setup fuzz
 
 # A new environment may bring another Python: configure again. Otherwise Meson notices by itself what changed.
 .venv/pyvenv.cfg: setup ;
 configure = @echo "configuring $(@D)"; \
 	output=$$(meson setup $(if $(wildcard $@),--wipe) $(@D) $(1) 2>&1) || { echo "$$output"; exit 1; }
 # Sanitizers make gcc warn of things that cannot happen.
-sanitize = $(call configure,-Db_sanitize=$(1) -Db_lundef=false -Doptimization=1 -Dwerror=false -Dpackage=false)
+sanitize = $(call configure,-Db_sanitize=$(1) -Db_lundef=false -Doptimization=1 -Dwerror=false -Dpackage=false $(2))
 build/build.ninja: .venv/pyvenv.cfg
 	$(call configure,-Dinterpreter="$(CURDIR)/$(python)")
 build-asan/build.ninja: .venv/pyvenv.cfg
 	$(call sanitize,address$(comma)undefined)
 build-tsan/build.ninja: .venv/pyvenv.cfg
 	$(call sanitize,thread)
+build-fuzz/build.ninja: export CC = clang
+build-fuzz/build.ninja: export CXX = clang++
+build-fuzz/build.ninja: .venv/pyvenv.cfg
+	$(call sanitize,address$(comma)undefined,-Dfuzz=true -Dtests=false -Dcuda=false -Dc_args=-fsanitize=fuzzer-no-link)
