@@ -7,8 +7,8 @@
 #ifndef GT_TESTS_FUZZ_RECORDS_H
 #define GT_TESTS_FUZZ_RECORDS_H
 
-#include "../c/random_numbers.h"
-#include "../c/record_examples.h"
+#include "random_numbers.h"
+#include "record_examples.h"
 #include "core/record.h"
 #include "fuzz.h"
 

@@ -2,7 +2,7 @@
  * fuzz/session.c: a whole session. A server with two workers runs in this process; each input is what a client says after its
  * greeting. Beside it another client computes, and must get what it asked for.
  */
-#include "../c/server_fixture.h"
+#include "server_fixture.h"
 #include "gt.h"
 #include "records.h"
 

@@ -76,4 +76,4 @@ def test_headers_are_included_with_their_folder():
             if "/" in header:
                 assert (ROOT / "src" / header).exists(), f"{path} includes {header}"
             else:
-                assert path.parts[-3:-1] in [("tests", "c"), ("tests", "cuda"), ("python", "extension")], f"{path} includes {header}"
+                assert path.parts[-3:-1] in [("tests", "c"), ("tests", "cuda"), ("tests", "fuzz"), ("python", "extension")], f"{path} includes {header}"
