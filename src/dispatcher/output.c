@@ -63,7 +63,7 @@ static void wait_for_room(gt_session *session)
     session->peer->blocked = !session->output.retry;
     session->dispatcher->retry |= session->output.retry;
     if (session->home)
-        session->home->peer->active = true;
+        gt__peer_wake(session->home->peer);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */

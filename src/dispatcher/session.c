@@ -153,6 +153,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
             session->instructions++;
         }
         session->settled = false;
+        session->dispatcher->unpolled += done;
         gt__link_consume(session->link, done);
         *left -= done < *left ? done : *left;
         if (worker)

@@ -247,7 +247,8 @@ void gt__workers_look(gt_dispatcher *dispatcher)
         if (!link || !link->watched)
             continue;
         link->ops->look(link);
-        dispatcher->workers[index]->peer->active |= link->gone;
+        if (link->gone)
+            gt__peer_wake(dispatcher->workers[index]->peer);
     }
 }
 
