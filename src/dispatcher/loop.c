@@ -82,9 +82,25 @@ static void rotate(gt_dispatcher *dispatcher)
     first->quiet_turns = quiet_turns;
 }
 
+/* A peer's bell rang. A session that waits is not served now: silence its bell, which would ring until it is. If its
+ * client is gone, it ends without what is left of its backlog, except for a log. */
+static void rouse(gt_peer *peer)
+{
+    gt__peer_wake(peer);
+    if (!peer->blocked)
+        return;
+    if (peer->link->fd >= 0)
+        peer->link->ops->arm(peer->link);
+    if (!peer->link->gone || peer->dispatcher->observing)
+        return;
+    gt__link_kill(peer->link, "%s", peer->link->reason);
+    gt__share_stop_waiting(peer->session);
+    peer->blocked = false;
+}
+
 static void link_arrived(gt_link *link)
 {
-    gt__peer_wake(link->owner);
+    rouse(link->owner);
 }
 
 gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
@@ -115,6 +131,7 @@ static void peer_free(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
     gt__log(GT_LOG_DISPATCHER, "%s: %s", peer->link->peer, reason);
+    peer->link->arrived = NULL; /* its last records may find that the link is lost */
     if (peer->worker)
         gt__worker_leave(peer->worker, reason);
     if (peer->session)
@@ -236,14 +253,33 @@ static bool put_to_rest(gt_peer *peer)
 static void flush_links(gt_dispatcher *dispatcher)
 {
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (dispatcher->workers[index]->link)
+        if (dispatcher->workers[index]->link) {
+            gt__share_retry(dispatcher->workers[index]);
             gt__link_flush(dispatcher->workers[index]->link);
+        }
     for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
         next = peer->active_next;
         gt__link_flush(peer->link);
         if (peer->quiet_turns > QUIET_TURNS && !peer->worker && !peer->blocked && !put_to_rest(peer))
             peer->quiet_turns = 0;
     }
+}
+
+/* Serve the sessions that wait for their workers, as far as it is their turn. */
+static bool serve_waiting(gt_dispatcher *dispatcher)
+{
+    bool progress = false;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt_session *session;
+        while ((session = gt__share_next(worker))) {
+            session->peer->blocked = false;
+            serve_peer(session->peer, &progress);
+            gt__share_served(worker);
+            progress = true;
+        }
+    }
+    return progress;
 }
 
 static bool serve_peers(gt_dispatcher *dispatcher)
@@ -256,13 +292,14 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         bool busy = false;
         next = peer->active_next;
         if (peer->blocked) {
-            if (!gt__output_has_room(peer->session))
+            if (peer->session->account.waits_at || !gt__output_has_room(peer->session))
                 continue;
             peer->blocked = false;
         }
         serve_peer(peer, &busy);
         progress |= busy;
     }
+    progress |= serve_waiting(dispatcher);
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
         gt__monitors_turn(dispatcher);
     flush_links(dispatcher);
@@ -281,9 +318,7 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
         gt_peer *peer = events[k].data.ptr != &acceptor_marker ? events[k].data.ptr : NULL;
         if (!peer)
             continue;
-        gt__peer_wake(peer);
-        if (peer->blocked) /* it is not served now: silence its bell, which would ring until it is */
-            peer->link->ops->arm(peer->link);
+        rouse(peer);
     }
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);

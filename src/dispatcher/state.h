@@ -39,6 +39,9 @@ struct gt_dispatcher {
     gt_config config;  /* of the server; sessions have their own besides */
     uint64_t next_tag; /* of moves and collectives */
 
+    /* share.c */
+    gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
+
     /* observe/ */
     gt_observer *observer;
     gt_monitor *monitors;
