@@ -41,7 +41,7 @@ void gt__answer_send(gt_session *session, const gt_slot *record)
         gt__link_commit(session->link, length);
     } else if (!session->link->dead && !gt__slot_queue_append(&session->unread, record))
         gt__link_kill(session->link, "the client does not read its answers");
-    session->peer->active = true;
+    gt__peer_wake(session->peer);
 }
 
 void gt__answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text)

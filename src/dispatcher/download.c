@@ -83,6 +83,7 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     gt__worker_commit(worker, SLICE);
     gt__worker_commit(worker, FETCH);
     gt__worker_commit(worker, FREE);
+    gt__share_bytes(session, worker, (uint64_t)count * download->element_bytes);
     gt__slot_number_free(&worker->slots, part); /* as in place.c: records that use it come later in the stream */
     download->offset = (uint64_t)download->asked * download->element_bytes;
     download->asked += count;

@@ -1,9 +1,10 @@
 /*
  * loop.c: the dispatcher's event loop.
  *
- * A turn: accept new peers, serve every active peer a bounded amount, flush every link once. A peer that has been quiet
- * for a while is armed (its next record rings a doorbell that epoll sees) and not looked at until then. When all are quiet
- * the loop yield-spins for a moment, then sleeps. It never waits for anything else.
+ * A turn: accept new peers, serve every active peer a bounded amount, flush their links once. A peer that has been quiet
+ * for a while is armed (its next record rings a doorbell that epoll sees) and leaves the list of active peers until then,
+ * so the work of a turn does not depend on how many peers are idle. When all are quiet the loop yield-spins for a moment,
+ * then sleeps. It never waits for anything else.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,8 +25,10 @@
 #include "link/liveness.h"
 
 enum {
-    BUDGET = 1024,                 /* slots one peer may have handled in one turn */
-    POLL_EVERY = 64,               /* turns between looks at epoll while busy */
+    BUDGET = 1024,       /* slots one peer may have handled in one turn */
+    POLL_TURNS = 64,     /* between looks at epoll while busy: so many turns */
+    POLL_RECORDS = 4096, /* or so many records of clients */
+    QUIET_TURNS = 512,   /* after so many turns without anything a peer is armed, even while others are busy */
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,
@@ -44,6 +47,62 @@ static gt_err watch(gt_dispatcher *dispatcher, int fd, void *what)
     return gt__fail(GT_ERR_INTERNAL, "epoll: %s", strerror(errno));
 }
 
+void gt__peer_wake(gt_peer *peer)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    peer->quiet_turns = 0;
+    if (peer->active)
+        return;
+    peer->active = true;
+    peer->active_next = NULL;
+    peer->active_previous = dispatcher->active_last;
+    *(peer->active_previous ? &peer->active_previous->active_next : &dispatcher->active_first) = peer;
+    dispatcher->active_last = peer;
+}
+
+static void deactivate(gt_peer *peer)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    if (!peer->active)
+        return;
+    peer->active = false;
+    *(peer->active_previous ? &peer->active_previous->active_next : &dispatcher->active_first) = peer->active_next;
+    *(peer->active_next ? &peer->active_next->active_previous : &dispatcher->active_last) = peer->active_previous;
+}
+
+/* Each turn begins with another peer. */
+static void rotate(gt_dispatcher *dispatcher)
+{
+    gt_peer *first = dispatcher->active_first;
+    if (first == dispatcher->active_last)
+        return;
+    deactivate(first);
+    unsigned quiet_turns = first->quiet_turns;
+    gt__peer_wake(first);
+    first->quiet_turns = quiet_turns;
+}
+
+/* A peer's bell rang. A session that waits is not served now: silence its bell, which would ring until it is. If its
+ * client is gone, it ends without what is left of its backlog, except for a log. */
+static void rouse(gt_peer *peer)
+{
+    gt__peer_wake(peer);
+    if (!peer->blocked)
+        return;
+    if (peer->link->fd >= 0)
+        peer->link->ops->arm(peer->link);
+    if (!peer->link->gone || peer->dispatcher->observing)
+        return;
+    gt__link_kill(peer->link, "%s", peer->link->reason);
+    gt__share_stop_waiting(peer->session);
+    peer->blocked = false;
+}
+
+static void link_arrived(gt_link *link)
+{
+    rouse(link->owner);
+}
+
 gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
 {
     gt_peer *peer = calloc(1, sizeof *peer);
@@ -57,7 +116,9 @@ gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
     }
     peer->dispatcher = dispatcher;
     peer->link = link;
-    peer->active = true;
+    link->owner = peer;
+    link->arrived = link_arrived;
+    gt__peer_wake(peer);
     peer->next = dispatcher->peers;
     if (peer->next)
         peer->next->previous = peer;
@@ -70,6 +131,7 @@ static void peer_free(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
     gt__log(GT_LOG_DISPATCHER, "%s: %s", peer->link->peer, reason);
+    peer->link->arrived = NULL; /* its last records may find that the link is lost */
     if (peer->worker)
         gt__worker_leave(peer->worker, reason);
     if (peer->session)
@@ -80,6 +142,7 @@ static void peer_free(gt_peer *peer, const char *reason)
         epoll_ctl(dispatcher->epoll, EPOLL_CTL_DEL, peer->link->fd, NULL);
     gt__goodbye_send(peer->link, reason);
     gt__link_close(peer->link);
+    deactivate(peer);
     *(peer->previous ? &peer->previous->next : &dispatcher->peers) = peer->next;
     if (peer->next)
         peer->next->previous = peer->previous;
@@ -155,10 +218,68 @@ static void accept_peers(gt_dispatcher *dispatcher)
             else
                 gt__log_error("a connection was refused: %s", gt_error_text());
     }
-    /* ZeroMQ links have no doorbell of their own: the acceptor just filled them. */
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->link->fd < 0)
-            peer->active = true;
+}
+
+/* Serve a peer; *progress is set if it did something. An error ends it. */
+static void serve_peer(gt_peer *peer, bool *progress)
+{
+    gt_err err = peer->worker    ? gt__worker_serve(peer->worker, BUDGET, progress)
+                 : peer->session ? gt__session_serve(peer->session, BUDGET, progress)
+                 : peer->monitor ? gt__monitor_serve(peer->monitor, progress)
+                                 : serve_hello(peer, progress);
+    if (err != GT_OK) {
+        char reason[256];
+        strncpy(reason, gt_error_text(), sizeof reason - 1);
+        reason[sizeof reason - 1] = 0;
+        peer_free(peer, reason);
+        *progress = true;
+        return;
+    }
+    peer->quiet_turns = *progress ? 0 : peer->quiet_turns + 1;
+}
+
+/* Arm a peer, which then does nothing until its doorbell rings. False: there is something to do for it. */
+static bool put_to_rest(gt_peer *peer)
+{
+    bool retry = peer->session && peer->session->output.retry;
+    if (retry || !peer->link->ops->arm(peer->link))
+        return false;
+    deactivate(peer);
+    return true;
+}
+
+/* Publish what was written in this turn. Peers that have long been quiet leave the list. Workers stay: sessions wait for
+ * their answers, and they are few. */
+static void flush_links(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (dispatcher->workers[index]->link) {
+            gt__share_retry(dispatcher->workers[index]);
+            gt__link_flush(dispatcher->workers[index]->link);
+        }
+    for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
+        next = peer->active_next;
+        gt__link_flush(peer->link);
+        if (peer->quiet_turns > QUIET_TURNS && !peer->worker && !peer->blocked && !put_to_rest(peer))
+            peer->quiet_turns = 0;
+    }
+}
+
+/* Serve the sessions that wait for their workers, as far as it is their turn. */
+static bool serve_waiting(gt_dispatcher *dispatcher)
+{
+    bool progress = false;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt_session *session;
+        while ((session = gt__share_next(worker))) {
+            session->peer->blocked = false;
+            serve_peer(session->peer, &progress);
+            gt__share_served(worker);
+            progress = true;
+        }
+    }
+    return progress;
 }
 
 static bool serve_peers(gt_dispatcher *dispatcher)
@@ -167,32 +288,22 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->backlog.behind) /* first: the sessions would take all the room */
             progress |= gt__worker_catch_up(dispatcher->workers[index]);
-    for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
-        next = peer->next;
+    for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
+        bool busy = false;
+        next = peer->active_next;
         if (peer->blocked) {
-            if (!gt__output_has_room(peer->session))
+            if (peer->session->account.waits_at || !gt__output_has_room(peer->session))
                 continue;
             peer->blocked = false;
-            peer->active = true;
         }
-        if (!peer->active)
-            continue;
-        gt_err err = peer->worker    ? gt__worker_serve(peer->worker, BUDGET, &progress)
-                     : peer->session ? gt__session_serve(peer->session, BUDGET, &progress)
-                     : peer->monitor ? gt__monitor_serve(peer->monitor, &progress)
-                                     : serve_hello(peer, &progress);
-        if (err != GT_OK) {
-            char reason[256];
-            strncpy(reason, gt_error_text(), sizeof reason - 1);
-            reason[sizeof reason - 1] = 0;
-            peer_free(peer, reason);
-            progress = true;
-        }
+        serve_peer(peer, &busy);
+        progress |= busy;
     }
+    progress |= serve_waiting(dispatcher);
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
         gt__monitors_turn(dispatcher);
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        gt__link_flush(peer->link);
+    flush_links(dispatcher);
+    rotate(dispatcher);
     return progress;
 }
 
@@ -207,12 +318,20 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
         gt_peer *peer = events[k].data.ptr != &acceptor_marker ? events[k].data.ptr : NULL;
         if (!peer)
             continue;
-        peer->active = true;
-        if (peer->blocked) /* it is not served now: silence its bell, which would ring until it is */
-            peer->link->ops->arm(peer->link);
+        rouse(peer);
     }
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);
+    return true;
+}
+
+/* While the loop does not sleep: is it time to look whose doorbell rang? */
+static bool poll_is_due(gt_dispatcher *dispatcher)
+{
+    if (dispatcher->turns - dispatcher->polled_turns < POLL_TURNS && dispatcher->unpolled < POLL_RECORDS)
+        return false;
+    dispatcher->polled_turns = dispatcher->turns;
+    dispatcher->unpolled = 0;
     return true;
 }
 
@@ -220,12 +339,11 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
 static bool arm_all(gt_dispatcher *dispatcher)
 {
     bool quiet = true;
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->active && !peer->blocked) {
-            bool retry = peer->session && peer->session->output.retry;
-            peer->active = retry || !peer->link->ops->arm(peer->link);
-            quiet &= !peer->active;
-        }
+    for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
+        next = peer->active_next;
+        if (!peer->blocked)
+            quiet &= put_to_rest(peer);
+    }
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         if (!dispatcher->acceptors[k]->ops->arm(dispatcher->acceptors[k])) {
             accept_peers(dispatcher);
@@ -251,9 +369,10 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
     uint64_t last_progress = gt__now_ns();
     locale_t before = uselocale(gt__plain_locale()); /* statistics and logs are read by programs, too */
     for (bool running = true; running; dispatcher->turns++) {
-        if (serve_peers(dispatcher)) {
-            if (dispatcher->turns % POLL_EVERY == 0)
-                running = poll_events(dispatcher, 0);
+        bool progress = serve_peers(dispatcher);
+        if (poll_is_due(dispatcher))
+            running = poll_events(dispatcher, 0);
+        if (progress) {
             last_progress = 0;
             continue;
         }

@@ -39,6 +39,8 @@ static bool has_room(gt_session *session, const gt_instruction *ins)
                                                : 1u + ins->tail;
     if (!needs_worker(ins) || session->holding)
         return true;
+    if (!gt__share_open(session))
+        return false;
     if (session->spreading && !gt__spread_has_room(session))
         return false;
     return !session->home || gt__worker_room(session->home, slots);
@@ -56,14 +58,24 @@ static gt_err is_ready(gt_session *session, const gt_instruction *ins, bool *rea
     return GT_OK;
 }
 
-/* The session is served again when there is room: the link of its worker must be armed for that before the loop
- * sleeps. */
+/* The link of the session's worker must be armed for room before the loop sleeps. */
+static void watch_home(const gt_session *session)
+{
+    if (session->home)
+        gt__peer_wake(session->home->peer);
+}
+
+/* The session is served again when there is room, and it is its turn. The backlog of a client that is gone is not needed,
+ * except for a log. */
 static void wait_for_room(gt_session *session)
 {
     session->peer->blocked = !session->output.retry;
     session->dispatcher->retry |= session->output.retry;
-    if (session->home)
-        session->home->peer->active = true;
+    watch_home(session);
+    if (session->peer->blocked)
+        gt__share_wait(session);
+    if (session->link->gone && !session->dispatcher->observing)
+        gt__link_kill(session->link, "%s", session->link->reason);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
@@ -113,6 +125,8 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
         if (session->dispatcher->observing)
             gt__observe_resume(session, entry->ins.imm[0].u, entry->ins.imm[1].u);
         size_t slots = entry->ins.tail;
+        if (session->home)
+            gt__share_records(session, session->home, 1);
         gt_err err = gt__place(session, record); /* a path may become records that wait: the queue may move */
         *left -= slots < *left ? slots : *left;
         gt__slot_queue_pop(waiting);
@@ -130,6 +144,6 @@ bool gt__output_has_room(gt_session *session)
     const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
     if (!entry || has_room(session, &entry[1].ins))
         return true;
-    wait_for_room(session);
+    watch_home(session);
     return false;
 }

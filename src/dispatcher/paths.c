@@ -16,6 +16,7 @@ enum { VARIANTS = 4 };
 /* What the outputs look like for inputs that look like this. */
 typedef struct variant {
     gt_meta *inputs, *outputs; /* one allocation; NULL: unused */
+    double ns;                 /* the estimate of its records (share.h) */
 } variant;
 
 typedef struct known_path {
@@ -192,12 +193,13 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run)
 
 /* ---- placing ------------------------------------------------------------------------------------------------ */
 
-/* The shapes of the outputs: each record is checked as it would be on its own. */
-static gt_err infer(const gt_path *path, const gt_meta *inputs, gt_meta *outputs)
+/* The shapes of the outputs, and what the records cost: each is checked as it would be on its own. */
+static gt_err infer(const gt_path *path, const gt_meta *inputs, gt_meta *outputs, double *ns)
 {
     gt_meta *locals = malloc(path->count * sizeof *locals);
     gt_err err = locals ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     uint32_t made = 0;
+    *ns = 0;
     for (uint32_t at = 0; at < path->slots && err == GT_OK; at += 1u + path->records[at].ins.tail) {
         const gt_slot *record = path->records + at;
         const gt_meta *metas[GT_MAX_CAT];
@@ -209,7 +211,9 @@ static gt_err infer(const gt_path *path, const gt_meta *inputs, gt_meta *outputs
             metas[k] = !gt__operand_is_tensor(&operands, k) ? NULL
                        : operands.id[k] >= GT_PATH_INPUT    ? &inputs[operands.id[k] - GT_PATH_INPUT]
                                                             : &locals[operands.id[k] - 1];
-        err = gt__op_infer(&record->ins, record + 1, metas, &locals[made++], &compute);
+        err = gt__op_infer(&record->ins, record + 1, metas, &locals[made], &compute);
+        if (err == GT_OK)
+            *ns += gt__share_estimate(&record->ins, metas, operands.count, &locals[made++]);
     }
     for (uint32_t k = 0; k < path->outputs && err == GT_OK; k++)
         outputs[k] = locals[path->output[k]];
@@ -227,15 +231,15 @@ static bool looks_alike(const gt_session *session, const gt_path *path, const gt
     return true;
 }
 
-/* The shapes of the run's outputs; NULL: they cannot be inferred. */
-static const gt_meta *output_metas(gt_session *session, known_path *known, const gt_slot *run)
+/* The shapes of the run's outputs, and its cost; NULL: they cannot be inferred. */
+static const variant *find_variant(gt_session *session, known_path *known, const gt_slot *run)
 {
     const gt_path *path = known->path;
     for (unsigned k = 0; k < VARIANTS; k++) {
         unsigned which = (known->last + k) % VARIANTS;
         if (known->variants[which].inputs && looks_alike(session, path, run, &known->variants[which])) {
             known->last = which;
-            return known->variants[which].outputs;
+            return &known->variants[which];
         }
     }
     variant *v = &known->variants[known->next];
@@ -244,15 +248,16 @@ static const gt_meta *output_metas(gt_session *session, known_path *known, const
         return NULL;
     for (uint32_t k = 0; k < path->inputs; k++)
         metas[k] = gt__handles_find(&session->handles, gt__path_word(run, k))->meta;
-    if (infer(path, metas, metas + path->inputs) != GT_OK) {
+    double ns;
+    if (infer(path, metas, metas + path->inputs, &ns) != GT_OK) {
         free(metas);
         return NULL;
     }
     free(v->inputs);
-    *v = (variant){.inputs = metas, .outputs = metas + path->inputs};
+    *v = (variant){.inputs = metas, .outputs = metas + path->inputs, .ns = ns};
     known->last = known->next;
     known->next = (known->next + 1) % VARIANTS;
-    return v->outputs;
+    return v;
 }
 
 /* Have the home worker know the path. False: it has too many, or there is no memory. */
@@ -349,10 +354,10 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     known_path *known = &session->paths->known[run->ins.result];
     const gt_path *path = known->path;
     gt_dispatch_worker *worker = session->home;
-    const gt_meta *metas = worker && !session->spreading && inputs_at_home(session, path, run)
-                               ? output_metas(session, known, run)
-                               : NULL;
-    if (!metas || !tell_worker(session, known))
+    const variant *v = worker && !session->spreading && inputs_at_home(session, path, run)
+                           ? find_variant(session, known, run)
+                           : NULL;
+    if (!v || !tell_worker(session, known))
         return expand(session, known, run);
     uint32_t words = path->inputs + path->outputs + path->parameters;
     unsigned tail = gt__slots_for(words * sizeof(uint64_t));
@@ -364,13 +369,14 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     uint64_t *word = out[1].u64;
     for (uint32_t k = 0; k < path->inputs; k++)
         *word++ = gt__handles_find(&session->handles, gt__path_word(run, k))->slot;
-    GT_TRY(make_outputs(session, path, run, metas, word));
+    GT_TRY(make_outputs(session, path, run, v->outputs, word));
     word += path->outputs;
     for (uint32_t k = 0; k < path->parameters; k++)
         *word++ = gt__path_word(run, path->inputs + k);
     gt__slots_pad(out + 1, words * sizeof *word);
     gt__worker_put(worker, 1 + tail);
     worker->instructions += path->count;
+    gt__share_charge(session, worker, GT_WORK_PATH, v->ns, 1);
     return free_after(session, path, run);
 }
 

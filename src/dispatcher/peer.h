@@ -16,9 +16,14 @@ typedef struct gt_peer {
     gt_dispatch_worker *worker;
     gt_monitor *monitor;
     struct gt_peer *previous, *next; /* all peers */
-    bool stranger;                   /* it connected; it was not adopted */
-    bool active;                     /* looked at every turn; otherwise its doorbell wakes the loop */
-    bool blocked;                    /* a session that waits for room in its worker's link (output.h) */
+    struct gt_peer *active_previous, *active_next;
+    bool stranger;        /* it connected; it was not adopted */
+    bool active;          /* in the list of peers that every turn serves; otherwise its doorbell wakes the loop */
+    bool blocked;         /* a session that waits for room in its worker's link (output.h) */
+    unsigned quiet_turns; /* in a row in which it did nothing */
 } gt_peer;
+
+/* Have the loop serve it from the next turn on, until it has been quiet for a while. */
+void gt__peer_wake(gt_peer *peer);
 
 #endif

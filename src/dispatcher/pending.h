@@ -12,11 +12,13 @@ typedef struct gt_pending {
     gt_session *session;   /* NULL: it left meanwhile */
     uint64_t ticket;       /* the client's */
     gt_download *download; /* the answer is a part of this; NULL: it is whole */
-    gt_opcode op;          /* the question: fetch, sync, or stats (ours: the answer is a report) */
+    gt_opcode op;          /* the question: fetch, sync, or ours: stats (the answer is a report), mark (share.h) */
     uint64_t tensor;       /* the client's id, of a fetch */
     uint64_t bytes;        /* of the answer, so far */
     uint64_t asked_ns;     /* of a report */
     gt_inquiry *inquiry;   /* of a report that a client waits for */
+    uint64_t placed_ns;    /* of a mark: see share.h */
+    uint32_t charges;
 } gt_pending;
 
 typedef struct gt_pendings {

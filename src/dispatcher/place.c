@@ -38,6 +38,7 @@ static gt_slot *room_at_home(gt_session *session, unsigned slots)
 
 typedef struct operands {
     const gt_meta *meta[GT_MAX_CAT];
+    unsigned count;
     bool lost;
     uint32_t reason; /* why */
 } operands;
@@ -48,6 +49,7 @@ static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot 
     const gt_instruction *ins = &record->ins;
     gt_operands from = gt__record_operands(ins, record + 1);
     uint64_t *slots = gt__record_operands(&out->ins, out + 1).id;
+    o->count = from.count;
     o->lost = false;
     o->reason = 0;
     for (unsigned k = 0; k < from.count; k++) {
@@ -118,6 +120,8 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     gt__meta_copy(&result->meta, like);
     gt__worker_commit(worker, 1);
     worker->instructions++;
+    if (__builtin_expect(result->meta.numel >= GT_SHARE_SMALL, 0))
+        gt__share_pass(session, worker, row->form, result->meta.numel);
     return true;
 }
 
@@ -152,6 +156,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         out->ins.result = slot;
         gt__worker_commit(worker, length);
         worker->instructions++;
+        gt__share_placed(session, worker, ins, o.meta, o.count, &handle->meta);
     } else if (ins->op == GT_OP_upload && ins->imm[1].u)
         gt__relay_unused(session, ins->imm[1].u);
     uint32_t consumed = 0;
@@ -197,6 +202,7 @@ static gt_err place_data(gt_session *session, const gt_slot *record)
     memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
     out->ins.operand[0] = handle->slot;
     gt__worker_commit(session->home, 1u + record->ins.tail);
+    gt__share_bytes(session, session->home, record->ins.tail * sizeof *out);
     return session->spreading ? gt__spread_data(session, handle, &record->ins) : GT_OK;
 }
 
@@ -223,6 +229,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
     }
     GT_TRY(gt__session_expect(session, record));
     gt__worker_commit(session->home, 1);
+    gt__share_bytes(session, session->home, gt__meta_bytes(&handle->meta));
     return GT_OK;
 }
 
@@ -274,11 +281,11 @@ gt_err gt__place(gt_session *session, const gt_slot *record)
     }
 }
 
-/* Nothing waits, nothing is spread, and the home worker has room for a slot. */
+/* Nothing waits, nothing is spread, it is the session's turn, and the home worker has room for a slot. */
 static inline bool is_open(const gt_session *session)
 {
     const gt_dispatch_worker *home = session->home;
-    return !gt__output_waits(&session->output) && !session->spreading && home &&
+    return !gt__output_waits(&session->output) && !session->spreading && home && !home->share.closed &&
            gt__slot_queue_empty(&home->backlog.outbox) && home->link->write_end > home->link->write_next;
 }
 

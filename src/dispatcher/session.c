@@ -141,6 +141,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         gt_dispatch_worker *worker = session->home;
         size_t run = available < *left ? available : *left;
         unsigned done = 0;
+        size_t before = session->instructions;
         if (worker) {
             size_t most = gt__worker_batch_room(worker);
             run = run < most ? run : most;
@@ -149,14 +150,20 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
         if (!done) {
+            bool statistics = slots->ins.op == GT_OP_stats;
             GT_TRY(serve_record(session, slots, available, &done));
             session->instructions++;
+            if (statistics) /* it is long: once a turn, so that others are served between two of them */
+                *left = done;
         }
         session->settled = false;
+        session->dispatcher->unpolled += done;
         gt__link_consume(session->link, done);
         *left -= done < *left ? done : *left;
-        if (worker)
+        if (worker) {
+            gt__share_records(session, worker, session->instructions - before);
             gt__worker_flush_batch(worker);
+        }
     }
     return GT_OK;
 }
@@ -256,6 +263,7 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
     if (session->spreading)
         session->spreading->target_valid = false;
     gt__relays_lose_worker(session, worker);
+    gt__share_stop_waiting(session);
     if (session->home != worker) {
         send_welcome(session); /* the number of workers changed */
         return;
@@ -276,6 +284,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     session->link = peer->link;
     session->number = peer->dispatcher->next_session++;
     gt__answers_init(session);
+    session->account.weight = 1;
     session->settled = true;
     gt__output_init(&session->output);
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
@@ -329,6 +338,7 @@ void gt__session_free(gt_session *session, const char *reason)
     dispatcher->past_instructions += session->instructions;
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
+    gt__share_forget(session);
     gt__relays_free(session);
     session->peer->session = NULL;
     gt__texts_free(&session->sites);

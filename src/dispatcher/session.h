@@ -14,10 +14,16 @@
 #include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/relays.h"
+#include "dispatcher/share.h"
 #include "dispatcher/texts.h"
 
 typedef struct gt_download gt_download;
 typedef struct gt_spreading gt_spreading;
+
+/* The bytes of a session's tensors, when they were last summed up: stats.c. */
+typedef struct gt_counted {
+    uint64_t bytes, instructions, at_ns, took_ns;
+} gt_counted;
 
 struct gt_session {
     gt_dispatcher *dispatcher;
@@ -27,6 +33,8 @@ struct gt_session {
     gt_output output;         /* records that wait between the modifiers and placement */
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
+    gt_account account;       /* its share of the workers' time */
+    gt_counted counted;
     gt_handles handles;
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */

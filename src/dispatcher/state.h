@@ -13,9 +13,12 @@ struct gt_dispatcher {
     int port;
     int epoll, stop_fd;
     gt_peer *peers;
+    gt_peer *active_first, *active_last; /* those that the next turn serves, in this order */
     bool monitors_only; /* peers that connect may only monitor: this server belongs to one program */
     bool retry;         /* a session waits for something that rings no bell (output.h) */
     uint64_t turns, sleeps, started_ns;
+    uint64_t polled_turns; /* `turns` at the last look at epoll */
+    uint64_t unpolled;     /* records of clients since then */
 
     /* workers.c */
     gt_dispatch_worker **workers;
@@ -35,6 +38,9 @@ struct gt_dispatcher {
     /* spread/ */
     gt_config config;  /* of the server; sessions have their own besides */
     uint64_t next_tag; /* of moves and collectives */
+
+    /* share.c */
+    gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
 
     /* observe/ */
     gt_observer *observer;

@@ -7,7 +7,8 @@
  *              pending, queue                               owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *              paths{}                                      hot paths, the same
- *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}, paths{}
+ *   clients[]  number, name, link, instructions, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *              seconds: of workers' time (share.h)
  */
 #include "dispatcher/stats.h"
 
@@ -84,24 +85,40 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
     fputc('}', json);
 }
 
-static uint64_t bytes_of(const gt_handles *handles)
+enum {
+    PATIENCE_NS = 100000, /* sums that take longer than that are kept, */
+    KEPT_FOR = 20,        /* for so many times as long as they took, so that they take a small part of the time */
+};
+
+/* The bytes of a session's tensors. They are not counted as they come and go, which would cost every record something.
+ * The sum of a million takes milliseconds: it is kept, so that asking often does not hold up the others. */
+static uint64_t bytes_of(gt_session *session)
 {
-    uint64_t bytes = 0;
+    gt_counted *counted = &session->counted;
+    uint64_t now = gt__now_ns();
+    bool old = counted->took_ns < PATIENCE_NS || now - counted->at_ns > KEPT_FOR * counted->took_ns;
+    if (counted->at_ns && (counted->instructions == session->instructions || !old))
+        return counted->bytes;
     uint32_t cursor = 0;
     const gt_handle *handle;
-    while ((handle = gt__handles_next((gt_handles *)handles, &cursor)))
-        bytes += gt__meta_bytes(&handle->meta);
-    return bytes;
+    counted->bytes = 0;
+    while ((handle = gt__handles_next(&session->handles, &cursor)))
+        counted->bytes += gt__meta_bytes(&handle->meta);
+    counted->instructions = session->instructions;
+    counted->at_ns = gt__now_ns();
+    counted->took_ns = counted->at_ns - now;
+    return counted->bytes;
 }
 
-static void write_client(FILE *json, const gt_session *session)
+static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
     write_name(json, session->name);
     fprintf(json,
-            "\", \"instructions\": %llu, \"tensors\": %u, \"bytes\": %llu, \"link\": \"%s\", \"modifiers\": ",
-            (unsigned long long)session->instructions, session->handles.count,
-            (unsigned long long)bytes_of(&session->handles), gt__link_name(session->link));
+            "\", \"instructions\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, \"bytes\": %llu, "
+            "\"link\": \"%s\", \"modifiers\": ",
+            (unsigned long long)session->instructions, seconds(session->account.total_ns), session->account.weight,
+            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
     gt__paths_stats(session, json);

@@ -11,7 +11,7 @@
 void gt__worker_wait_for_room(gt_dispatch_worker *worker)
 {
     worker->backlog.behind = true;
-    worker->peer->active = true; /* so that its link is armed for room before the loop sleeps */
+    gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
 }
 
 static unsigned batch(const gt_dispatch_worker *worker)

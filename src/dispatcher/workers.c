@@ -60,6 +60,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (!worker->pendings.count)
         return gt__fail(GT_ERR_PROTOCOL, "an answer without a question");
     gt_pending *first = gt__pendings_at(&worker->pendings, 0);
+    if (first->op == GT_OP_mark) {
+        gt_pending asked = gt__pendings_take(&worker->pendings);
+        gt__share_marked(worker, asked.charges, asked.placed_ns, record->ins.imm[0].u);
+        return GT_OK;
+    }
     if (first->op == GT_OP_stats) {
         gt_pending asked = gt__pendings_take(&worker->pendings);
         return gt__report_take(worker, &asked, record);
@@ -148,6 +153,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     dispatcher->worker_changes++;
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
+    gt__share_reset(worker);
     memset(&worker->reported, 0, sizeof worker->reported);
     memset(&worker->traffic, 0, sizeof worker->traffic);
     snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
@@ -222,6 +228,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     gt__log(GT_LOG_STATUS, "%s", text);
     gt__observe_worker(worker, reason);
     dispatcher->worker_changes++;
+    gt__share_leave(worker);
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->link = NULL;
@@ -247,7 +254,8 @@ void gt__workers_look(gt_dispatcher *dispatcher)
         if (!link || !link->watched)
             continue;
         link->ops->look(link);
-        dispatcher->workers[index]->peer->active |= link->gone;
+        if (link->gone)
+            gt__peer_wake(dispatcher->workers[index]->peer);
     }
 }
 
@@ -277,6 +285,7 @@ void gt__workers_free(gt_dispatcher *dispatcher)
         gt__slot_numbers_free(&worker->slots);
         gt__pendings_free(&worker->pendings);
         gt__slot_queue_free(&worker->backlog.outbox);
+        gt__share_free(worker);
         free(worker);
     }
     free(dispatcher->workers);

@@ -9,6 +9,7 @@
 #include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/pending.h"
+#include "dispatcher/share.h"
 #include "dispatcher/slot_numbers.h"
 
 /* Records and frees that wait to be written to a worker: worker_stream.c. */
@@ -34,6 +35,7 @@ struct gt_dispatch_worker {
     gt_link *link;
     uint64_t instructions, sessions;
     uint64_t records; /* in its stream since it joined: the number of the last one */
+    gt_share share;
     gt_backlog backlog;
     gt_slot_numbers slots;
     gt_pendings pendings;

@@ -81,6 +81,9 @@ struct gt_link {
     char reason[128];                    /* why it is dead */
     char peer[64];                       /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
     void *owner;                         /* for the event loop */
+    /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
+     * lost. NULL: not called. */
+    void (*arrived)(gt_link *link);
 };
 
 static inline gt_slot *gt__link_reserve(gt_link *link, unsigned slots)

@@ -86,6 +86,13 @@ static void peer_remove(router_link *peer)
         set_timer(r);
 }
 
+/* Tell the event loop that there is something to do for this link. */
+static void announce(gt_link *link)
+{
+    if (link->arrived)
+        link->arrived(link);
+}
+
 /* ---- what link/zmq.c asks for ------------------------------------------------------------------------------- */
 
 static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
@@ -106,6 +113,7 @@ static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
         return true;
     zmq_msg_close(frame);
     gt__link_lose(&link->base, "%s closed the connection, or was silent for too long", link->base.peer);
+    announce(&link->base);
     return false;
 }
 
@@ -227,6 +235,7 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     router_link *peer = ours ? peer_find(r, id) : NULL;
     if (peer) {
         gt__zmq_receive(&peer->base, frame, more);
+        announce(&peer->base.base);
         return;
     }
     if (ours && !more && gt__zmq_control(frame, &control) && control.kind == GT_ZMQ_OPEN &&

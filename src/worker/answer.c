@@ -92,6 +92,16 @@ static void send_stats(gt_worker *worker, uint64_t ticket)
     gt__link_commit(worker->link, 1u + answer->ins.tail);
 }
 
+static void send_mark(gt_worker *worker)
+{
+    gt_slot *answer = gt__worker_reserve_answer(worker, 1);
+    if (!answer)
+        return;
+    answer->ins = (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST};
+    answer->ins.imm[0].u = gt__timing_busy_ns(&worker->timing);
+    gt__link_commit(worker->link, 1);
+}
+
 /* ---- fetches at once ----------------------------------------------------------------------------------------- */
 
 /* The engine is synchronous: read straight into the stream. GT_ERR_CONNECTION: the dispatcher is gone. */
@@ -119,7 +129,7 @@ static gt_err send_tensor(gt_worker *worker, const gt_instruction *ins, const gt
 
 /* A pending answer. */
 typedef struct answer {
-    gt_opcode op; /* fetch, sync or stats */
+    gt_opcode op; /* fetch, sync, stats or mark */
     uint64_t ticket;
     uint64_t start_ticks; /* of the question */
     unsigned weight;      /* of its measurement */
@@ -182,6 +192,8 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
         send_failure(worker, a->ticket, done->err, done->text);
     else if (a->op == GT_OP_stats)
         send_stats(worker, a->ticket);
+    else if (a->op == GT_OP_mark)
+        send_mark(worker);
     else if (a->op == GT_OP_fetch && !a->segment)
         send_bytes(worker, a);
     else
@@ -377,6 +389,18 @@ void gt__worker_answer_stats(gt_worker *worker, const gt_instruction *ins)
         answer *a = answer_new(worker, ins);
         if (a)
             answer_when(worker, 0, a);
+    }
+    gt__link_flush(worker->link);
+}
+
+void gt__worker_answer_mark(gt_worker *worker, const gt_instruction *ins)
+{
+    if (!waits(worker))
+        send_mark(worker);
+    else {
+        answer *a = answer_new(worker, ins);
+        if (a)
+            answer_when(worker, worker->late.last, a);
     }
     gt__link_flush(worker->link);
 }

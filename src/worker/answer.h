@@ -14,5 +14,7 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
 void gt__worker_answer_fetch(gt_worker *worker, const gt_instruction *ins);
 void gt__worker_answer_sync(gt_worker *worker, const gt_instruction *ins);
 void gt__worker_answer_stats(gt_worker *worker, const gt_instruction *ins);
+/* When the engine has done all work before it: how long the worker has been busy. */
+void gt__worker_answer_mark(gt_worker *worker, const gt_instruction *ins);
 
 #endif

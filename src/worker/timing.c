@@ -250,6 +250,11 @@ void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns)
     worker->timing.idle_ns += gt__now_ns() - began_ns;
 }
 
+uint64_t gt__timing_busy_ns(const gt_timing *timing)
+{
+    return gt__now_ns() - timing->joined_ns - timing->idle_ns;
+}
+
 size_t gt__timing_report(gt_worker *worker, void *to)
 {
     const gt_timing *timing = &worker->timing;
@@ -272,7 +277,7 @@ size_t gt__timing_report(gt_worker *worker, void *to)
                           .path_compile_ns = worker->path_counts.compile_ns};
     gt_report_row *row = (gt_report_row *)(report + 1);
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
-        if (timing->by_op[op].count) {
+        if (timing->by_op[op].count && op != GT_OP_mark) { /* marks are the dispatcher's own */
             *row = timing->by_op[op];
             row->on_host = worker->engine->ops->host_calls
                                ? worker->engine->ops->host_calls(worker->engine, (gt_opcode)op)

@@ -69,6 +69,8 @@ void gt__timing_flush(gt_worker *worker);
 /* Around a wait for work. */
 uint64_t gt__timing_wait_begin(gt_worker *worker);
 void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
+/* How long the worker has not waited for work. */
+uint64_t gt__timing_busy_ns(const gt_timing *timing);
 /* Fill a report; returns its bytes. `to` has room for GT_MAX_CHUNK. */
 size_t gt__timing_report(gt_worker *worker, void *to);
 

@@ -80,6 +80,9 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_stats:
         gt__worker_answer_stats(worker, ins);
         return true;
+    case GT_OP_mark:
+        gt__worker_answer_mark(worker, ins);
+        return true;
     case GT_OP_share:
         worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
         return true;

@@ -120,7 +120,16 @@ static inline bool send_ins(gt_link *link, gt_instruction ins)
     return send_slots(link, &slot, 1);
 }
 
-/* The next record, copied; false when the link died first. */
+/* What every worker does with a mark: the dispatcher waits for it before it sends more. */
+static inline void answer_mark(gt_link *link)
+{
+    gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST};
+    reply.imm[0].u = gt__now_ns();
+    send_ins(link, reply);
+    gt__link_flush(link);
+}
+
+/* The next record, copied; false when the link died first. Not those between the dispatcher and a worker only. */
 static inline bool receive(gt_link *link, gt_slot *record)
 {
     const gt_slot *slots;
@@ -135,7 +144,9 @@ static inline bool receive(gt_link *link, gt_slot *record)
             return false;
         memcpy(record, slots, length * sizeof *record);
         gt__link_consume(link, length);
-    } while (record->ins.op == GT_OP_peer || record->ins.op == GT_OP_share); /* of other workers */
+        if (record->ins.op == GT_OP_mark)
+            answer_mark(link);
+    } while (record->ins.op == GT_OP_peer || record->ins.op == GT_OP_share || record->ins.op == GT_OP_mark);
     return true;
 }
 

@@ -508,7 +508,8 @@ static void test_back_pressure(const void *argument)
     server_stop(&s);
     pthread_join(thread, NULL);
     CHECK_EQ(a.live, 0);
-    CHECK(a.records >= 4 * (last - 1)); /* three adds and a free for each */
+    if (!argument)                          /* what was left of its backlog goes with a client that leaves */
+        CHECK(a.records >= 4 * (last - 1)); /* three adds and a free for each */
     gt__link_close(a.link);
 }
 

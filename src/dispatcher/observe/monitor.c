@@ -11,8 +11,9 @@
 
 enum {
     LEAST_INTERVAL_MS = 20,
-    LINES_MS = 50, /* a line waits at most this long for more lines */
-    A_TURN = 16,   /* records that a monitor may send in a turn of the loop */
+    TOGETHER_MS = LEAST_INTERVAL_MS / 2, /* monitors whose statistics are due so soon get those of another */
+    LINES_MS = 50,                       /* a line waits at most this long for more lines */
+    A_TURN = 16,                         /* records that a monitor may send in a turn of the loop */
 };
 
 struct gt_monitor {
@@ -59,9 +60,8 @@ static void send_lines(gt_monitor *monitor)
 }
 
 /* In pieces; from the first that has no room on, the rest is dropped: the next text begins at offset 0 again. */
-static void send_stats(gt_monitor *monitor)
+static void send_stats(gt_monitor *monitor, const char *json)
 {
-    char *json = gt__dispatcher_stats(monitor->peer->dispatcher);
     size_t bytes = json ? strlen(json) : 0;
     for (size_t offset = 0; offset < bytes;) {
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
@@ -69,7 +69,6 @@ static void send_stats(gt_monitor *monitor)
             break;
         offset += piece;
     }
-    free(json);
 }
 
 void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t length)
@@ -88,19 +87,24 @@ void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t lengt
 
 void gt__monitors_turn(gt_dispatcher *dispatcher)
 {
-    uint64_t now = gt__now_ns();
+    uint64_t now = gt__now_ns(), due = now + TOGETHER_MS * 1000000ull;
+    char *json = NULL;
     bool ask = false;
+    for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
+        ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
+    if (ask)
+        json = gt__dispatcher_stats(dispatcher); /* one text for all that are due, or will be soon */
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
         if (monitor->filled && now >= monitor->lines_due_ns)
             send_lines(monitor);
-        if (monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns) {
-            send_stats(monitor);
+        if (ask && monitor->topics & GT_TOPIC_STATS && due >= monitor->stats_due_ns) {
+            send_stats(monitor, json);
             monitor->stats_due_ns = now + monitor->interval_ns;
             monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
-            ask = true;
         }
         gt__link_flush(monitor->peer->link);
     }
+    free(json);
     if (ask)
         gt__reports_ask(dispatcher); /* for the next one */
 }

@@ -259,6 +259,13 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     out->ins.result = *result;
     gt__worker_put(worker, length);
     worker->instructions++;
+    const gt_meta *metas[GT_MAX_CAT];
+    for (unsigned k = 0; k < task->count; k++)
+        metas[k] = task->source[k].meta;
+    double ns = gt__share_estimate(ins, metas, task->count, &task->out) /
+                (plan->result->kind == GT_REPLICATED ? 1 : members);
+    if (ns > 0)
+        gt__share_charge(task->session, worker, gt__op_table[ins->op].form, ns, members);
     return GT_OK;
 }
 

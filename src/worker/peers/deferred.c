@@ -103,7 +103,8 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     if (worker->timing.watched) /* logs show records in order */
         gt__deferred_run(worker, -1);
     if (!is_movable(record->ins.op)) {
-        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share)
+        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share &&
+            record->ins.op != GT_OP_mark)
             gt__deferred_run(worker, -1);
         return false;
     }

@@ -1,0 +1,392 @@
+/* share.c: see share.h. Place in the flow: place.c charges here; loop.c asks here whose turn it is. */
+#include "dispatcher/share.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "dispatcher/session.h"
+#include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
+
+enum {
+    /* Long enough for the dispatcher to wake up and refill it, with the other processes of the machine at work. */
+    WINDOW_NS = 2000000,
+    /* The time that a session waits behind the records of the others: while there are others, shorter. */
+    SHARED_WINDOW_NS = 500000,
+    MARKS_A_WINDOW = 4,
+    ALONE_MARKS = 64, /* with work of one session only, until the worker is not shared any more */
+    FIRST_CHARGES = 64,
+    MERGE_WITHIN = 4, /* charges to look through for one of the same session and work */
+};
+
+/* Nanoseconds before anything was measured, for one CPU core. */
+#define RECORD_NS 100.0
+#define FLOP_NS 0.03
+#define ELEMENT_NS 0.3
+#define SORTED_ELEMENT_NS 10.0
+#define BYTE_NS 0.1
+
+/* What a measurement may change, and how far. */
+#define LEARNING 0.25
+#define MOST_RATIO 8.0
+#define MOST_FACTOR 4096.0
+
+/* ---- the window --------------------------------------------------------------------------------------------- */
+
+static uint64_t window_ns(const gt_share *share)
+{
+    return share->shared ? SHARED_WINDOW_NS : WINDOW_NS;
+}
+
+static bool is_full(const gt_share *share)
+{
+    return share->placed_ns - share->done_ns >= window_ns(share);
+}
+
+/* After any change. */
+static void decide(gt_share *share)
+{
+    share->closed = is_full(share) || (share->first && !share->serving) ||
+                    (share->reserved && share->reserved != share->serving);
+}
+
+static gt_charge *charge_at(const gt_share *share, uint32_t k)
+{
+    return &share->charges[(share->charge_first + k) & (share->charge_capacity - 1)];
+}
+
+static bool grow(gt_share *share)
+{
+    uint32_t capacity = share->charge_capacity ? 2 * share->charge_capacity : FIRST_CHARGES;
+    gt_charge *charges = malloc(capacity * sizeof *charges);
+    if (!charges)
+        return false;
+    for (uint32_t k = 0; k < share->charge_count; k++)
+        charges[k] = *charge_at(share, k);
+    free(share->charges);
+    share->charges = charges;
+    share->charge_capacity = capacity;
+    share->charge_first = 0;
+    return true;
+}
+
+/* Without memory the time is not corrected when it is measured. */
+static void note(gt_share *share, gt_session *session, unsigned work, float part, uint64_t ns)
+{
+    for (uint32_t k = 0; k < share->charge_unmarked && k < MERGE_WITHIN; k++) {
+        gt_charge *charge = charge_at(share, share->charge_count - 1 - k);
+        if (charge->session == session && charge->work == work && charge->part == part) {
+            charge->ns += ns;
+            return;
+        }
+    }
+    if (share->charge_count == share->charge_capacity && !grow(share))
+        return;
+    *charge_at(share, share->charge_count++) =
+        (gt_charge){.session = session, .work = work, .part = part, .ns = ns};
+    share->charge_unmarked++;
+}
+
+/* A mark behind what was placed, if enough was. */
+static void mark(gt_dispatch_worker *worker)
+{
+    gt_share *share = &worker->share;
+    if (share->unmarked_ns < window_ns(share) / MARKS_A_WINDOW)
+        return;
+    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
+    gt_pending pending = {.op = GT_OP_mark, .placed_ns = share->placed_ns, .charges = share->charge_unmarked};
+    if (!out)
+        gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
+    if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
+        return;
+    out->ins = (gt_instruction){.op = GT_OP_mark};
+    gt__worker_commit(worker, 1);
+    share->unmarked_ns = 0;
+    share->charge_unmarked = 0;
+}
+
+void gt__share_retry(gt_dispatch_worker *worker)
+{
+    if (__builtin_expect(worker->share.unmarked_ns >= SHARED_WINDOW_NS / MARKS_A_WINDOW, 0))
+        mark(worker);
+}
+
+/* ---- costs -------------------------------------------------------------------------------------------------- */
+
+static int64_t last_size(const gt_meta *meta, unsigned from_end)
+{
+    return meta && meta->rank >= from_end ? meta->shape[meta->rank - from_end] : 1;
+}
+
+static double product_flops(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
+                            const gt_meta *out)
+{
+    const gt_meta *a = count > 0 ? metas[0] : NULL, *b = count > 1 ? metas[1] : NULL;
+    if (!a || !b)
+        return 0;
+    switch (gt__op_table[ins->op].form) {
+    case GT_FORM_MATMUL:
+    case GT_FORM_LINEAR:
+        return 2.0 * (double)out->numel * (double)last_size(a, 1);
+    case GT_FORM_ATTENTION:
+        return 4.0 * (double)a->numel * (double)last_size(b, 2);
+    case GT_FORM_CONV: { /* conv makes y of x, conv_input x of y; both have weight (y's channels, ...) */
+        double pixels = (double)(ins->op == GT_OP_conv ? out->numel : a->numel);
+        return b->rank && b->shape[0] ? 2.0 * pixels * (double)b->numel / (double)b->shape[0] : 0;
+    }
+    case GT_FORM_CONV_WEIGHT:
+        return out->rank && out->shape[0] ? 2.0 * (double)a->numel * (double)out->numel / (double)out->shape[0]
+                                          : 0;
+    default:
+        return 0;
+    }
+}
+
+double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
+                          const gt_meta *out)
+{
+    unsigned form = gt__op_table[ins->op].form;
+    if (form >= GT_FORM_RESHAPE && form <= GT_FORM_UNFOLD)
+        return 0; /* views */
+    double flops = product_flops(ins, metas, count, out), elements = (double)out->numel;
+    if (flops > 0)
+        return flops * FLOP_NS;
+    for (unsigned k = 0; k < count; k++)
+        if (metas[k] && (double)metas[k]->numel > elements)
+            elements = (double)metas[k]->numel;
+    if (form == GT_FORM_MATRIX || form == GT_FORM_SOLVE)
+        return elements * (double)last_size(metas[0], 1) * 4 * FLOP_NS;
+    if (elements < GT_SHARE_SMALL)
+        return 0;
+    bool sorts = form == GT_FORM_ARGSORT || form == GT_FORM_TOPK || form == GT_FORM_FFT;
+    return elements * (sorts ? SORTED_ELEMENT_NS : ELEMENT_NS);
+}
+
+/* Time that a session has used; negative: less than was estimated. */
+static void use(gt_account *account, double ns)
+{
+    double used = (double)account->used_ns + ns / account->weight, total = (double)account->total_ns + ns;
+    account->used_ns = used > 0 ? (uint64_t)used : 0;
+    account->total_ns = total > 0 ? (uint64_t)total : 0;
+}
+
+void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
+{
+    gt_share *share = &worker->share;
+    double cost = ns * share->factor[work];
+    uint64_t whole = cost < 1e18 ? (uint64_t)cost : (uint64_t)1e18;
+    share->placed_ns += whole;
+    share->unmarked_ns += whole;
+    use(&session->account, (double)whole / workers);
+    note(share, session, work, 1 / (float)workers, whole);
+    mark(worker);
+    decide(share);
+}
+
+void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
+                      const gt_meta *const *metas, unsigned count, const gt_meta *out)
+{
+    double ns = gt__share_estimate(ins, metas, count, out);
+    if (ns > 0)
+        gt__share_charge(session, worker, gt__op_table[ins->op].form, ns, 1);
+}
+
+void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned form, int64_t elements)
+{
+    gt__share_charge(session, worker, form, (double)elements * ELEMENT_NS, 1);
+}
+
+void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records)
+{
+    gt__share_charge(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1);
+}
+
+void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, unsigned workers)
+{
+    gt__share_charge(session, worker, GT_WORK_REPLAY, (double)records * RECORD_NS, workers);
+}
+
+void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t bytes)
+{
+    gt__share_charge(session, worker, GT_WORK_BYTES, (double)bytes * BYTE_NS, 1);
+}
+
+/* ---- measurements ------------------------------------------------------------------------------------------- */
+
+/* Is the worker used by one session, or several? */
+static void count_sessions(gt_share *share, uint32_t charges)
+{
+    const gt_session *one = charges ? charge_at(share, 0)->session : NULL;
+    bool several = false;
+    for (uint32_t k = 1; k < charges; k++)
+        several |= charge_at(share, k)->session != one;
+    share->alone = several ? 0 : share->alone + 1;
+    share->shared = several || (share->shared && share->alone < ALONE_MARKS);
+}
+
+void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns)
+{
+    gt_share *share = &worker->share;
+    double estimate = 0, measured = busy_ns > share->busy_ns ? (double)(busy_ns - share->busy_ns) : 0;
+    double by_work[GT_WORKS] = {0};
+    share->busy_ns = busy_ns;
+    share->done_ns = placed_ns;
+    charges = charges < share->charge_count ? charges : share->charge_count;
+    for (uint32_t k = 0; k < charges; k++) {
+        const gt_charge *charge = charge_at(share, k);
+        estimate += (double)charge->ns;
+        by_work[charge->work] += (double)charge->ns;
+    }
+    count_sessions(share, charges);
+    double ratio = estimate > 0 ? measured / estimate : 1;
+    ratio = fmin(fmax(ratio, 1 / MOST_RATIO), MOST_RATIO);
+    for (uint32_t k = 0; k < charges; k++) {
+        const gt_charge *charge = charge_at(share, k);
+        if (charge->session) /* from what was estimated to what was measured */
+            use(&charge->session->account, (double)charge->ns * charge->part * (ratio - 1));
+    }
+    for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++) {
+        double factor = share->factor[work] * (1 + LEARNING * (ratio - 1) * by_work[work] / estimate);
+        share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), MOST_FACTOR);
+    }
+    share->charge_first =
+        share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
+    share->charge_count -= charges;
+    decide(share);
+}
+
+/* ---- turns -------------------------------------------------------------------------------------------------- */
+
+bool gt__share_open(const gt_session *session)
+{
+    const gt_dispatch_worker *home = session->home;
+    const gt_spreading *spreading = session->spreading;
+    if (home && home->share.closed && home->share.reserved != session)
+        return false;
+    for (int32_t index = 0; spreading && index < spreading->reached_capacity; index++) {
+        const gt_share *share = &session->dispatcher->workers[index]->share;
+        if (spreading->reached[index] && (is_full(share) || (share->reserved && share->reserved != session)))
+            return false;
+    }
+    return !home || !is_full(&home->share);
+}
+
+void gt__share_wait(gt_session *session)
+{
+    gt_account *account = &session->account;
+    gt_dispatch_worker *worker = session->home;
+    if (!worker || account->waits_at)
+        return;
+    gt_share *share = &worker->share;
+    if (account->used_ns < share->clock_ns)
+        account->used_ns = share->clock_ns;
+    gt_session *before = share->last;
+    while (before && before->account.used_ns > account->used_ns)
+        before = before->account.previous;
+    account->waits_at = worker;
+    account->previous = before;
+    account->next = before ? before->account.next : share->first;
+    *(before ? &before->account.next : &share->first) = session;
+    *(account->next ? &account->next->account.previous : &share->last) = session;
+    decide(share);
+}
+
+void gt__share_stop_waiting(gt_session *session)
+{
+    gt_account *account = &session->account;
+    gt_share *share = account->waits_at ? &account->waits_at->share : NULL;
+    if (!share)
+        return;
+    *(account->previous ? &account->previous->account.next : &share->first) = account->next;
+    *(account->next ? &account->next->account.previous : &share->last) = account->previous;
+    account->waits_at = NULL;
+    decide(share);
+}
+
+/* Keep the workers of the session for it, or give them back. */
+static void reserve(gt_session *session, bool wanted)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    const gt_spreading *spreading = session->spreading;
+    if (wanted ? dispatcher->reserving != NULL : dispatcher->reserving != session)
+        return;
+    dispatcher->reserving = wanted ? session : NULL;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!wanted && worker->share.reserved == session)
+            worker->share.reserved = NULL;
+        if (wanted &&
+            (worker == session->home || (index < spreading->reached_capacity && spreading->reached[index])))
+            worker->share.reserved = session;
+        decide(&worker->share);
+    }
+}
+
+gt_session *gt__share_next(gt_dispatch_worker *worker)
+{
+    gt_share *share = &worker->share;
+    gt_session *session = share->first;
+    if (!session || session->account.turn == session->dispatcher->turns + 1)
+        return NULL;
+    share->serving = session;
+    decide(share);
+    if (!gt__output_has_room(session)) {
+        if (session->spreading)
+            reserve(session, true);
+        gt__share_served(worker);
+        return NULL;
+    }
+    gt__share_stop_waiting(session);
+    reserve(session, false);
+    session->account.turn = session->dispatcher->turns + 1; /* 0: never */
+    if (share->clock_ns < session->account.used_ns)
+        share->clock_ns = session->account.used_ns;
+    return session;
+}
+
+void gt__share_served(gt_dispatch_worker *worker)
+{
+    worker->share.serving = NULL;
+    decide(&worker->share);
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+void gt__share_reset(gt_dispatch_worker *worker)
+{
+    gt__share_free(worker);
+    for (unsigned work = 0; work < GT_WORKS; work++)
+        worker->share.factor[work] = 1;
+}
+
+void gt__share_free(gt_dispatch_worker *worker)
+{
+    free(worker->share.charges);
+    worker->share = (gt_share){0};
+}
+
+void gt__share_leave(gt_dispatch_worker *worker)
+{
+    gt_session *session;
+    while ((session = worker->share.first)) {
+        gt__share_stop_waiting(session);
+        session->peer->blocked = false;
+        gt__peer_wake(session->peer);
+    }
+    if (worker->peer->dispatcher->reserving)
+        reserve(worker->peer->dispatcher->reserving, false);
+}
+
+void gt__share_forget(gt_session *session)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt__share_stop_waiting(session);
+    reserve(session, false);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_share *share = &dispatcher->workers[index]->share;
+        for (uint32_t k = 0; k < share->charge_count; k++)
+            if (charge_at(share, k)->session == session)
+                charge_at(share, k)->session = NULL;
+    }
+}

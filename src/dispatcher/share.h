@@ -1,0 +1,117 @@
+/*
+ * share.h: how a worker's time is divided among sessions.
+ *
+ * Each worker has a window: the estimated time of the records that it got and has not yet executed. While the window is
+ * full, or other sessions wait for it, a session's next record waits in front of placement (output.h), and the rest of
+ * its backlog stays in the client's link. So a worker's own queue is short, whatever the clients send.
+ *
+ * Sessions that wait are served in the order of the time that they have used, divided by their weight: start-time fair
+ * queueing. A session that was idle starts at the time of those that are served now, so that idle time cannot be saved up.
+ *
+ * What a record costs is estimated from its form and the sizes of its operands. Behind every quarter of a window the
+ * worker gets a `mark`, and answers with how long it has worked: that corrects the accounts of the sessions whose records
+ * came before the mark, and the estimates of the forms. Small records are counted in batches and cost nothing each.
+ *
+ * A session that reaches several workers writes to all of them at once, so all of their windows must be open. If it is its
+ * turn and they are not, it reserves them: no other session is served there until it was. One session at a time does
+ * that, so sessions cannot wait for each other.
+ */
+#ifndef GT_DISPATCHER_SHARE_H
+#define GT_DISPATCHER_SHARE_H
+
+#include "core/instruction.h"
+#include "core/op.h"
+
+typedef struct gt_dispatcher gt_dispatcher;
+typedef struct gt_session gt_session;
+typedef struct gt_dispatch_worker gt_dispatch_worker;
+
+/* What estimates are learnt for: each form of computing records, and these. */
+enum {
+    GT_WORK_SMALL = GT_FORM_CONTROL, /* a record beside its elements */
+    GT_WORK_PATH,                    /* a run of a hot path */
+    GT_WORK_REPLAY,                  /* and on spread tensors: a record of it */
+    GT_WORK_BYTES,                   /* data on its way to or from a client */
+    GT_WORKS
+};
+
+enum { GT_SHARE_SMALL = 2048 }; /* elements: a pass over fewer is not estimated by itself */
+
+/* Estimated time of a session's records between two marks. */
+typedef struct gt_charge {
+    gt_session *session; /* NULL: it left */
+    uint32_t work;
+    float part; /* of it that counts for the session: 1, or less if other workers do the same at the same time */
+    uint64_t ns;
+} gt_charge;
+
+/* A session's part of the division. */
+typedef struct gt_account {
+    uint64_t used_ns;  /* time used, divided by the weight, on the scale of gt_share.clock_ns */
+    uint64_t total_ns; /* time used since it connected, for the statistics */
+    double weight;
+    gt_session *previous, *next; /* in the waiting list of its home worker */
+    gt_dispatch_worker *waits_at;
+    uint64_t turn; /* of the loop in which it was last served from that list */
+} gt_account;
+
+/* A worker's part. */
+typedef struct gt_share {
+    bool closed;                 /* sessions must wait for their turn */
+    bool shared;                 /* several sessions used it lately: the window is smaller */
+    unsigned alone;              /* marks in a row with work of one session only */
+    uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
+    uint64_t unmarked_ns;        /* of those behind the last mark */
+    uint64_t clock_ns;           /* used_ns of the session that was served last, when it was */
+    uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
+    gt_session *first, *last;    /* sessions that wait, least used_ns first */
+    const gt_session *serving;   /* the one of them that is being served */
+    const gt_session *reserved;  /* the spread session that this worker is kept open for */
+    float factor[GT_WORKS];      /* measured time in units of the estimate */
+    gt_charge *charges;          /* a ring: those of each mark in turn */
+    uint32_t charge_first, charge_count, charge_capacity;
+    uint32_t charge_unmarked; /* of the charges, those behind the last mark */
+} gt_share;
+
+/* A worker joined: forget what is known of its predecessor. */
+void gt__share_reset(gt_dispatch_worker *worker);
+void gt__share_free(gt_dispatch_worker *worker);
+/* The worker is gone: the sessions that wait for it wait no more. */
+void gt__share_leave(gt_dispatch_worker *worker);
+/* The session is gone. */
+void gt__share_forget(gt_session *session);
+
+/* The estimate for a computing record before what was learnt; 0: it counts as a small record only. */
+double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
+                          const gt_meta *out);
+/* `ns`, estimated without what was learnt, were placed on the worker for the session, and as much on the others of
+ * `workers` workers. */
+void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers);
+/* A computing record was placed. */
+void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
+                      const gt_meta *const *metas, unsigned count, const gt_meta *out);
+/* So many records of a path's run on `workers` workers. */
+void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, unsigned workers);
+/* Bytes are on their way between the client and the worker. */
+void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t bytes);
+/* So many elements in one pass. */
+void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned form, int64_t elements);
+/* So many records were taken from the session. */
+void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records);
+/* The answer to a mark, which came behind `charges` charges and `placed_ns` of estimated work. */
+void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns);
+/* Write marks that had no room. */
+void gt__share_retry(gt_dispatch_worker *worker);
+
+/* Whether the workers of the session take records of it now. */
+bool gt__share_open(const gt_session *session);
+/* The session has records to place, and no room: put it into the waiting list of its home worker. */
+void gt__share_wait(gt_session *session);
+/* Take it out again, if it waits. */
+void gt__share_stop_waiting(gt_session *session);
+/* The session whose turn it is at the worker; it waits no more. NULL: none, or there is no room. gt__share_served follows
+ * when it was served. */
+gt_session *gt__share_next(gt_dispatch_worker *worker);
+void gt__share_served(gt_dispatch_worker *worker);
+
+#endif
