@@ -17,6 +17,7 @@ typedef struct gt_peer {
     gt_monitor *monitor;
     struct gt_peer *previous, *next; /* all peers */
     bool stranger;                   /* it connected; it was not adopted */
+    uint64_t hello_by;               /* when its hello is overdue; 0: it has said it, or need not */
     bool active;                     /* looked at every turn; otherwise its doorbell wakes the loop */
     bool blocked;                    /* a session that waits for room in its worker's link (output.h) */
 } gt_peer;

@@ -7,7 +7,7 @@
  *              pending, queue                               owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *              paths{}                                      hot paths, the same
- *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}, paths{}
+ *   clients[]  number, name, link, user, instructions, tensors, bytes, modifiers{}, paths{}
  */
 #include "dispatcher/stats.h"
 
@@ -98,6 +98,8 @@ static void write_client(FILE *json, const gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
     write_name(json, session->name);
+    fputs("\", \"user\": \"", json);
+    write_name(json, session->link->user);
     fprintf(json,
             "\", \"instructions\": %llu, \"tensors\": %u, \"bytes\": %llu, \"link\": \"%s\", \"modifiers\": ",
             (unsigned long long)session->instructions, session->handles.count,
