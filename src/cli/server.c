@@ -46,7 +46,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .help = "who may connect: lines `client KEY NAME` or `worker KEY NAME`"},
         {.name = "insecure",
          .target = &arguments->insecure,
-         .help = "allow an address that other machines can reach, without keys: everyone there may connect"},
+         .help = "let everyone who reaches the port connect as a client, without keys"},
         {.name = "log",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->observer.log,

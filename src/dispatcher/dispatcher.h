@@ -22,7 +22,7 @@ typedef struct gt_dispatcher_options {
     gt_observer_options observer;
     const char *key_file;   /* the server's keys (link/keys.h); NULL: none */
     const char *allow_keys; /* list of keys that may connect; set together with key_file */
-    bool insecure;          /* listen where other hosts can connect, without keys: everyone there is a client */
+    bool insecure;          /* without keys: everyone who reaches the port may be a client */
     const char *config;     /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 

@@ -339,7 +339,7 @@ static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *o
         GT_TRY(gt__keys_read(options->key_file, &keys));
         GT_TRY(gt__allowed_read(options->allow_keys, &dispatcher->allowed));
         guard = (gt_guard){.secret_key = keys.secret, .allowed = dispatcher->allowed};
-    } else if (gt__address_is_loopback(host)) {
+    } else if (gt__address_is_loopback(host) && !options->insecure) {
         GT_TRY(gt__secret_make(dispatcher->secrets.password));
         guard.password = dispatcher->secrets.password;
     } else if (!options->insecure)

@@ -255,8 +255,8 @@ static gt_err connect_patiently(const gt_worker_options *options, gt_link **link
                                                                           : 1,
                                          link);
         bool again = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
-        if (!again || stopping(options) || gt__remaining_ms(deadline) == 0)
-            return err;
+        if (!again || stopping(options) || gt__remaining_ms(deadline) <= pause_ms)
+            return err; /* a last attempt without time for it would not say why the others failed */
         poll(NULL, 0, pause_ms);
     }
 }

@@ -4,6 +4,7 @@ Every server here listens on the loopback interface, in a runtime directory of i
 """
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -132,6 +133,61 @@ def test_a_password_is_not_sent_to_a_port_that_another_program_took(programs):
                 pass
         assert password.encode() not in heard
         assert client.wait() == 0 and "connected" not in client.output.read_text()
+
+
+# ---- peers that come and go --------------------------------------------------------------------------------------
+
+
+def test_a_worker_joins_a_restarted_server(programs):
+    server = programs.cluster(worker_options=["--name", "loyal"])
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    server.kill()
+    until(lambda: "is gone" in server.workers[0].text(), "the worker to notice")
+    again = programs.start([GT_BINARY, "server", "-p", server.port], "server")
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    assert again.alive and server.workers[0].alive
+    again.end()
+    assert server.workers[0].wait() == 0, "a worker ends when its server says goodbye"
+
+
+STATS = """
+    import sys, gt, gt.debug
+    gt.connect(sys.argv[1])
+    print(*sorted((worker["index"], worker["name"]) for worker in gt.debug.get_worker_stats().values()))
+"""
+
+
+def test_a_replacement_takes_over_the_number(programs):
+    """Before the end of its predecessor is noticed, and after others have joined."""
+    server = programs.server()
+    address = f"localhost:{server.port}"
+
+    def numbers():
+        return programs.run(STATS, address).strip()
+
+    first = programs.worker(server.port, "--name", "first")
+    until(lambda: numbers() == "(0, 'first')", "the first worker")
+    second = programs.worker(server.port, "--index", 3)
+    until(lambda: numbers() == "(0, 'first') (3, 'worker_3')", "the second worker")
+    os.kill(first.pid, signal.SIGSTOP)
+    programs.worker(server.port, "--name", "first")
+    programs.worker(server.port, "--index", 3)
+    until(lambda: numbers() == "(0, 'first') (3, 'worker_3')" and not second.alive, "the replacements")
+    first.signal(signal.SIGCONT)
+    assert first.wait() == 0, "the replaced worker ends"
+    refused = programs.worker(server.port, "--index", 3, "--name", "other", "--timeout", 2)
+    assert refused.wait() == 1 and "worker_3" in refused.text(), refused.text()
+    assert programs.run(WORK, address) == "right\n"
+
+
+def test_silent_connections_are_ended(programs):
+    server = programs.cluster()
+    path = str(programs.runtime / "gt" / f"{server.port}.memory")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(path)
+        silent.settimeout(PATIENCE_S)
+        assert silent.recv(1) == b"", "a connection that says nothing is kept"
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
 
 
 # ---- keys -------------------------------------------------------------------------------------------------------
