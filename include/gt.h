@@ -92,6 +92,8 @@ typedef struct gt_tensor gt_tensor;
  * worker (0: GT_CONNECT_TIMEOUT seconds, 10 by default).
  */
 GT_API gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **client);
+/* The same with the keys in a file, for a server that asks for them (`gt keygen`). NULL: GT_KEY_FILE, else none. */
+GT_API gt_err gt_client_connect_key(const char *address, const char *key_file, int timeout_ms, gt_client **client);
 /* Start a dispatcher and `workers` workers as threads of this process and connect to them. */
 GT_API gt_err gt_client_open_embedded(int workers, gt_client **client);
 /* Disconnect, and stop an embedded server. Afterwards tensors of this client can only be released. */

@@ -288,13 +288,13 @@ static PyObject *close_all(PyObject *module, PyObject *unused)
 /* ---- the current client ---------------------------------------------------------------------------------- */
 
 /* Connect, or without an address start an embedded server. Other threads run meanwhile. NULL: exception. */
-static gt_client *open_client(const char *address, int timeout_ms, int workers)
+static gt_client *open_client(const char *address, const char *key_file, int timeout_ms, int workers)
 {
     for (;;) {
         gt_client *client;
         PyThreadState *state = PyEval_SaveThread();
-        gt_err err =
-            address ? gt_client_connect(address, timeout_ms, &client) : gt_client_open_embedded(workers, &client);
+        gt_err err = address ? gt_client_connect_key(address, key_file, timeout_ms, &client)
+                             : gt_client_open_embedded(workers, &client);
         PyEval_RestoreThread(state);
         if (err == GT_OK)
             return client;
@@ -345,7 +345,7 @@ static int await_opening(void)
 static int open_default(void)
 {
     default_opening = true;
-    gt_client *client = open_client(NULL, 0, default_workers);
+    gt_client *client = open_client(NULL, NULL, 0, default_workers);
     if (client && has_first_seed)
         gt_manual_seed(client, first_seed);
     ConnectionObject *connection = client ? connection_new(client) : NULL;
@@ -413,9 +413,9 @@ gt_client *gt__py_client(void)
 static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"address", "timeout"};
-    PyObject *values[2];
-    if (gt__py_parse("open", args, nargs, kwnames, names, 2, 2, values) < 0)
+    static const char *const names[] = {"address", "timeout", "key_file"};
+    PyObject *values[3];
+    if (gt__py_parse("open", args, nargs, kwnames, names, 3, 3, values) < 0)
         return NULL;
     if (!values[0] || !PyUnicode_Check(values[0]))
         return PyErr_Format(PyExc_TypeError, "connect() needs an address, 'host:port', not %s",
@@ -431,7 +431,11 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         return NULL;
     }
     int timeout_ms = seconds > 0 && seconds < 0.001 ? 1 : (int)(seconds * 1000);
-    gt_client *client = open_client(address, timeout_ms, 0);
+    PyObject *key_file = NULL; /* bytes */
+    if (values[2] && values[2] != Py_None && !PyUnicode_FSConverter(values[2], &key_file))
+        return NULL;
+    gt_client *client = open_client(address, key_file ? PyBytes_AS_STRING(key_file) : NULL, timeout_ms, 0);
+    Py_XDECREF(key_file);
     if (!client)
         return NULL;
     reap_orphans();
@@ -444,7 +448,7 @@ static PyObject *py_open_embedded(PyObject *module, PyObject *workers)
     int64_t count;
     if (gt__py_int64(workers, &count) < 0)
         return NULL;
-    gt_client *client = open_client(NULL, 0, count >= 0 && count <= INT_MAX ? (int)count : -1);
+    gt_client *client = open_client(NULL, NULL, 0, count >= 0 && count <= INT_MAX ? (int)count : -1);
     return client ? (PyObject *)connection_new(client) : NULL;
 }
 

@@ -7,7 +7,6 @@
 #include "extension.h"
 
 #include "command.h"
-#include "link/address.h"
 #include "dispatcher/dispatcher.h"
 #include "worker/worker.h"
 
@@ -20,23 +19,23 @@ typedef struct DispatcherObject {
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"host", "port", "log", "console", "insecure", NULL};
-    const char *host = NULL, *log = NULL;
+    static char *names[] = {"host", "port", "log", "console", "insecure", "key_file", "allow_keys", NULL};
+    const char *host = NULL, *log = NULL, *key_file = NULL, *allow_keys = NULL;
     int port = 0, console = 0, insecure = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zizpp:Dispatcher", names, &host, &port, &log, &console,
-                                     &insecure))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zizppzz:Dispatcher", names, &host, &port, &log, &console,
+                                     &insecure, &key_file, &allow_keys))
         return NULL;
     if (port < 0 || port > 65535)
         return PyErr_Format(PyExc_ValueError, "a port is a number from 0 to 65535, not %d", port);
-    if (host && !insecure && !gt__address_is_loopback(host))
-        return PyErr_Format(PyExc_ValueError,
-                            "%s can be reached from other machines, and there is no authentication; say "
-                            "insecure=True if that is meant",
-                            host);
     DispatcherObject *self = (DispatcherObject *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    gt_dispatcher_options options = {.host = host, .port = port, .listen = true};
+    gt_dispatcher_options options = {.host = host,
+                                     .port = port,
+                                     .listen = true,
+                                     .insecure = insecure,
+                                     .key_file = key_file,
+                                     .allow_keys = allow_keys};
     options.observer = (gt_observer_options){.log = log, .console = console};
     gt_err err = gt__dispatcher_new(&options, &self->dispatcher);
     if (err == GT_OK)
@@ -88,9 +87,9 @@ typedef struct WorkerObject {
 static PyObject *worker_run(PyObject *object, PyObject *args)
 {
     WorkerObject *self = (WorkerObject *)object;
-    const char *address, *name = NULL, *backend = NULL;
+    const char *address, *name = NULL, *backend = NULL, *key_file = NULL;
     double seconds = 0;
-    if (!PyArg_ParseTuple(args, "s|zzd:run", &address, &name, &backend, &seconds))
+    if (!PyArg_ParseTuple(args, "s|zzdz:run", &address, &name, &backend, &seconds, &key_file))
         return NULL;
     if (!(seconds >= 0 && seconds < 1e6))
         return PyErr_Format(PyExc_ValueError, "timeout must be a number of seconds, not negative");
@@ -98,6 +97,7 @@ static PyObject *worker_run(PyObject *object, PyObject *args)
         .name = name,
         .backend = backend,
         .address = address,
+        .key_file = key_file,
         .timeout_ms = (int)(seconds * 1000),
         .stop = &self->stop,
         .stop_poll_ms = 200,

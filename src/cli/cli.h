@@ -23,6 +23,7 @@ int gt__command_top(int argc, char **argv);
 int gt__command_trace(int argc, char **argv);
 int gt__command_visualize(int argc, char **argv);
 int gt__command_worker(int argc, char **argv);
+int gt__command_keygen(int argc, char **argv);
 int gt__command_replay(int argc, char **argv);
 
 /* Call `stop(argument)` from the signal handler on SIGINT, SIGTERM and SIGHUP, until gt__signals_restore. */

@@ -12,6 +12,7 @@ static const gt_command commands[] = {
      .summary = "run a dispatcher that clients and workers connect to",
      .run = gt__command_server},
     {.name = "worker", .summary = "run a worker and join a server", .run = gt__command_worker},
+    {.name = "keygen", .summary = "make keys for connections between hosts", .run = gt__command_keygen},
     {.name = "replay",
      .summary = "execute a recorded tape again and inspect its tensors",
      .run = gt__command_replay},

@@ -3,13 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/address.h"
 #include "cli/cli.h"
 #include "dispatcher/dispatcher.h"
 #include "cli/options.h"
 
 typedef struct server_arguments {
-    const char *host, *port_file, *config;
+    const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
     bool insecure, quiet;
@@ -35,9 +34,19 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .target = &arguments->config,
          .value = "FILE",
          .help = "YAML file with the meaning of signals, for clients without their own (also GT_CONFIG)"},
+        {.name = "key-file",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->key_file,
+         .value = "F",
+         .help = "the server's keys, made with `gt keygen F`; peers then need keys too"},
+        {.name = "allow-keys",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->allow_keys,
+         .value = "F",
+         .help = "who may connect: lines `client KEY NAME` or `worker KEY NAME`"},
         {.name = "insecure",
          .target = &arguments->insecure,
-         .help = "allow an address that other machines can reach; there is no authentication"},
+         .help = "let everyone who reaches the port connect as a client, without keys"},
         {.name = "log",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->observer.log,
@@ -95,16 +104,12 @@ int gt__command_server(int argc, char **argv)
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
-    if (!gt__address_is_loopback(arguments.host) && !arguments.insecure) {
-        fprintf(stderr,
-                "gt server: %s can be reached from other machines, and there is no authentication; "
-                "use --insecure to allow this\n",
-                arguments.host);
-        return 1;
-    }
     gt__descriptors_raise();
     gt_dispatcher *dispatcher;
     gt_dispatcher_options options = {.host = arguments.host, .port = arguments.port, .listen = true};
+    options.key_file = arguments.key_file;
+    options.allow_keys = arguments.allow_keys;
+    options.insecure = arguments.insecure;
     options.observer = arguments.observer;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {

@@ -28,7 +28,7 @@ static gt_link *greet(int port)
     gt_link *link;
     char address[32];
     snprintf(address, sizeof address, "memory://localhost:%d", port);
-    if (gt__address_connect(address, PROBE_MS, &link) != GT_OK)
+    if (gt__address_connect(address, NULL, PROBE_MS, &link) != GT_OK)
         return NULL;
     if (gt__hello_send(link, GT_ROLE_MONITOR, "monitor", NULL) == GT_OK)
         return link;
@@ -112,7 +112,7 @@ gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, un
 {
     gt__watcher_close(watcher);
     GT_TRY(choose_address(watcher, options, which));
-    gt_err err = gt__address_connect(watcher->address, 0, &watcher->link);
+    gt_err err = gt__address_connect(watcher->address, NULL, 0, &watcher->link);
     if (err != GT_OK) {
         watcher->link = NULL;
         return err;

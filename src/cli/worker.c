@@ -4,15 +4,25 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "core/settings.h"
 #include "worker/worker.h"
 
 typedef struct worker_arguments {
     const char *host;
     int port;
-    uint64_t threads;
-    double timeout; /* seconds */
+    uint64_t threads, number; /* number: the index plus one; 0: any */
+    double timeout;           /* seconds */
     gt_worker_options worker;
 } worker_arguments;
+
+static const char *take_index(void *target, const char *text)
+{
+    double index;
+    if (!gt__number_parse(text, GT_NUMBER_COUNT, 0, GT_MAX_PARTIES - 1, &index))
+        return "the number of a worker";
+    *(uint64_t *)target = (uint64_t)index + 1;
+    return NULL;
+}
 
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, worker_arguments *arguments)
@@ -39,7 +49,19 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->worker.name,
          .value = "NAME",
-         .help = "this worker's name at the server (default worker_<pid>)"},
+         .help = "this worker's name at the server (default worker_<pid>); it replaces a worker of the same name"},
+        {.name = "index",
+         .kind = GT_OPTION_OWN,
+         .target = &arguments->number,
+         .take = take_index,
+         .value = "N",
+         .help =
+             "this worker's number, by which signals name it (default: the one its name had, or the first free)"},
+        {.name = "key-file",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->worker.key_file,
+         .value = "F",
+         .help = "keys for a server on another host, made with `gt keygen F --server KEY` (also GT_KEY_FILE)"},
         {.name = "threads",
          .kind = GT_OPTION_COUNT,
          .target = &arguments->threads,
@@ -64,6 +86,8 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
     };
     int status = gt__options_parse(&usage, argc, argv);
     arguments->worker.threads = (int)arguments->threads;
+    arguments->worker.number = (int)arguments->number;
+    arguments->worker.named = arguments->worker.name || arguments->number;
     arguments->worker.timeout_ms = (int)(arguments->timeout * 1000);
     return status;
 }

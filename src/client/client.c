@@ -106,10 +106,16 @@ static gt_err introduce(gt_client *client, int workers, int timeout_ms)
 gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
 {
     GT_ARGUMENTS(out, address);
+    return gt_client_connect_key(address, NULL, timeout_ms, out);
+}
+
+gt_err gt_client_connect_key(const char *address, const char *key_file, int timeout_ms, gt_client **out)
+{
+    GT_ARGUMENTS(out, address);
     gt_client *client;
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "%s", address);
-    gt_err err = gt__address_connect(address, timeout_ms, &client->link);
+    gt_err err = gt__address_connect(address, key_file, timeout_ms, &client->link);
     if (err == GT_OK)
         err = introduce(client, 1, timeout_ms);
     if (err != GT_OK) {

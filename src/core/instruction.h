@@ -91,12 +91,12 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 4,
+    GT_PROTOCOL_VERSION = 5,
     GT_MAX_CHUNK = 32 * 1024,                              /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                      /* operands of one cat */
-    GT_HELLO_TAIL = 3,                                     /* slots: the names of a peer, where a worker listens */
-    GT_NAME_SLOTS = 2,                                     /* slots: the name of a signal */
+    GT_HELLO_TAIL = 4, /* slots: the names of a peer, where a worker listens, its right to join */
+    GT_NAME_SLOTS = 2, /* slots: the name of a signal */
     GT_MAX_NAME = GT_NAME_SLOTS * (int)sizeof(gt_slot) - 1,
     GT_MAX_PARTIES = 256,   /* workers that one tensor is spread over */
     GT_GOODBYE_TAIL = 2,    /* slots: a reason */
@@ -110,9 +110,10 @@ enum {
  * Control records.
  *
  *   hello    peer -> dispatcher  imm[0] version, imm[1] table hash, flags role (gt_role), result: the process id,
- *                                tail: a slot each with the peer's name, a worker's engine, and where that worker
- *                                listens for others ("host:port"); NUL-ended text. operand[0]: the number a worker
- *                                would like, plus one; operand[1]: which memory it draws on, the same number for the
+ *                                tail: a slot each with the peer's name, a worker's engine, where that worker
+ *                                listens for others ("host:port"), and the server's secret for workers (link/keys.h),
+ *                                64 digits; the others are NUL-ended text. operand[0]: the number a worker would like,
+ *                                plus one; operand[1]: which memory it draws on, the same number for the
  *                                same memory; operand[2]: the group of its engine's collectives (engine.h), 0: none
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
  *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by

@@ -20,7 +20,10 @@ typedef struct gt_dispatcher_options {
     bool listen;      /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
     gt_observer_options observer;
-    const char *config; /* YAML: what signals mean where a client does not say; NULL: none */
+    const char *key_file;   /* the server's keys (link/keys.h); NULL: none */
+    const char *allow_keys; /* list of keys that may connect; set together with key_file */
+    bool insecure;          /* without keys: everyone who reaches the port may be a client */
+    const char *config;     /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);

@@ -23,6 +23,7 @@
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
 #include "link/liveness.h"
+#include "link/zmq_guard.h"
 
 enum {
     BUDGET = 1024,       /* slots one peer may have handled in one turn */
@@ -32,6 +33,7 @@ enum {
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,
+    HELLO_MS = 5000, /* how long a peer that connected may take for its hello */
 };
 
 /* The data.ptr of an epoll event is a gt_peer, or one of these markers. */
@@ -126,12 +128,20 @@ gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
     return GT_OK;
 }
 
+/* The peer has said hello, or is leaving. */
+static void no_longer_silent(gt_peer *peer)
+{
+    peer->dispatcher->silent -= peer->hello_by != 0;
+    peer->hello_by = 0;
+}
+
 /* `reason`: sent to the peer if its link still works. */
 static void peer_free(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
     gt__log(GT_LOG_DISPATCHER, "%s: %s", peer->link->peer, reason);
     peer->link->arrived = NULL; /* its last records may find that the link is lost */
+    no_longer_silent(peer);
     if (peer->worker)
         gt__worker_leave(peer->worker, reason);
     if (peer->session)
@@ -155,10 +165,24 @@ static void send_welcome(gt_peer *peer, uint64_t number)
     if (!out)
         return;
     out->ins = (gt_instruction){.op = GT_OP_welcome, .result = number};
-    out->ins.operand[1] = peer->dispatcher->worker_key;
-    out->ins.operand[2] = peer->worker ? peer->worker->life : 0;
+    if (peer->worker) { /* the key is for workers alone */
+        out->ins.operand[1] = peer->dispatcher->worker_key;
+        out->ins.operand[2] = peer->worker->life;
+    }
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
+}
+
+/* Whether a peer may join as a worker: it gets the data of every client. */
+static gt_err check_worker(const gt_peer *peer, const gt_slot *hello)
+{
+    char secret[GT_SECRET_SIZE] = "";
+    memcpy(secret, hello[4].bytes, sizeof secret - 1);
+    if (!peer->stranger || peer->link->trust == GT_TRUST_WORKER ||
+        (peer->link->trust == GT_TRUST_USER && gt__secret_equal(secret, peer->dispatcher->secrets.worker)))
+        return GT_OK;
+    return gt__fail(GT_ERR_CONNECTION, "a worker of another host or user needs a key that the server lists as a "
+                                       "worker's: gt worker --key-file");
 }
 
 static gt_err take_role(gt_peer *peer, const gt_slot *hello)
@@ -174,6 +198,7 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
         return gt__session_new(peer, hello);
     if (hello->ins.flags != GT_ROLE_WORKER)
         return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
+    GT_TRY(check_worker(peer, hello));
     GT_TRY(gt__worker_join(peer, hello));
     send_welcome(peer, (uint64_t)peer->worker->index);
     gt__observe_worker(peer->worker, NULL);
@@ -203,7 +228,18 @@ static gt_err serve_hello(gt_peer *peer, bool *progress)
                         (long long)hello->ins.imm[0].i, GT_PROTOCOL_VERSION);
     if (hello->ins.imm[1].u != gt__op_table_hash())
         return gt__fail(GT_ERR_PROTOCOL, "it was built with another op table than this server");
+    no_longer_silent(peer);
     return take_role(peer, hello);
+}
+
+/* Now and then: end connections that have not said hello in time. */
+static void drop_silent(gt_dispatcher *dispatcher)
+{
+    for (gt_peer *peer = dispatcher->peers, *next; peer && dispatcher->silent; peer = next) {
+        next = peer->next;
+        if (peer->hello_by && !gt__remaining_ms(peer->hello_by))
+            peer_free(peer, "no greeting came");
+    }
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------------- */
@@ -213,9 +249,11 @@ static void accept_peers(gt_dispatcher *dispatcher)
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++) {
         gt_link *link;
         while ((link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])))
-            if (gt__dispatcher_adopt(dispatcher, link) == GT_OK)
+            if (gt__dispatcher_adopt(dispatcher, link) == GT_OK) {
                 dispatcher->peers->stranger = true;
-            else
+                dispatcher->peers->hello_by = gt__deadline_ns(HELLO_MS);
+                dispatcher->silent++;
+            } else
                 gt__log_error("a connection was refused: %s", gt_error_text());
     }
 }
@@ -322,6 +360,8 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     }
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);
+    if (__builtin_expect(dispatcher->silent, 0))
+        drop_silent(dispatcher);
     return true;
 }
 
@@ -356,7 +396,8 @@ static bool arm_all(gt_dispatcher *dispatcher)
 static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
 {
     int awake_ms = dispatcher->retry ? RETRY_MS : 0;
-    int asleep_ms = dispatcher->acceptor_count && !dispatcher->monitors_only ? KEEPALIVE_MS : -1;
+    int asleep_ms =
+        dispatcher->silent || (dispatcher->acceptor_count && !dispatcher->monitors_only) ? KEEPALIVE_MS : -1;
     if (!quiet)
         return awake_ms;
     gt__observer_flush(dispatcher);
@@ -398,20 +439,55 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
+static gt_err add_acceptor(gt_dispatcher *dispatcher, gt_acceptor *acceptor)
+{
+    dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
+    return watch(dispatcher, acceptor->fd, &acceptor_marker);
+}
+
+/* Listen by tcp, which serves ipc as well and chooses the port if none was given. Peers need a key, or on the loopback
+ * interface the password in the file of secrets. */
+static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *options, const char *host)
+{
+    gt_keys keys;
+    gt_guard guard = {0};
+    gt_acceptor *acceptor;
+    if (!options->key_file != !options->allow_keys)
+        return gt__fail(GT_ERR_VALUE, "a server needs both a key file and a list of allowed keys, or neither");
+    if (options->key_file) {
+        GT_TRY(gt__keys_read(options->key_file, &keys));
+        GT_TRY(gt__allowed_read(options->allow_keys, &dispatcher->allowed));
+        guard = (gt_guard){.secret_key = keys.secret, .allowed = dispatcher->allowed};
+    } else if (gt__address_is_loopback(host) && !options->insecure) {
+        GT_TRY(gt__secret_make(dispatcher->secrets.password));
+        guard.password = dispatcher->secrets.password;
+    } else if (!options->insecure)
+        return gt__fail(
+            GT_ERR_VALUE,
+            "%s can be reached from other machines: use keys (`gt keygen`, --key-file, --allow-keys), or "
+            "--insecure if everyone there may connect",
+            host);
+    bool guarded = guard.password || guard.secret_key;
+    gt_err err = gt__tcp_listen(host, options->port, guarded ? &guard : NULL, &acceptor, &dispatcher->port);
+    explicit_bzero(&keys, sizeof keys);
+    GT_TRY(err);
+    GT_TRY(add_acceptor(dispatcher, acceptor));
+    GT_TRY(gt__secret_make(dispatcher->secrets.worker));
+    GT_TRY(gt__zmq_endpoint("tcp", host, dispatcher->port, dispatcher->secrets.endpoint,
+                            sizeof dispatcher->secrets.endpoint));
+    return gt__secrets_publish(dispatcher->port, &dispatcher->secrets, &dispatcher->secrets_file);
+}
+
 static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
 {
     const char *host = options->host ? options->host : "localhost";
-    /* tcp first: it chooses the port if none was given. It serves ipc as well. */
-    const gt_transport *const transports[] = {&gt__transport_tcp, &gt__transport_memory};
+    gt_acceptor *acceptor;
     dispatcher->monitors_only = !options->listen;
-    dispatcher->port = options->listen ? options->port : GT_PORT_HIDDEN;
-    for (size_t k = dispatcher->monitors_only; k < sizeof transports / sizeof transports[0]; k++) {
-        gt_acceptor *acceptor;
-        GT_TRY(transports[k]->listen(host, dispatcher->port, &acceptor, &dispatcher->port));
-        dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
-        GT_TRY(watch(dispatcher, acceptor->fd, &acceptor_marker));
-    }
-    return GT_OK;
+    dispatcher->port = GT_PORT_HIDDEN;
+    if (options->listen)
+        GT_TRY(open_tcp(dispatcher, options, host));
+    GT_TRY(gt__transport_memory.listen(host, dispatcher->port, &acceptor, &dispatcher->port));
+    return add_acceptor(dispatcher, acceptor);
 }
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **out)
@@ -424,6 +500,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->modifiers = options->modifiers ? options->modifiers : getenv("GT_MODIFIERS");
     dispatcher->next_session = dispatcher->next_segment = dispatcher->next_tag = 1;
     dispatcher->started_ns = gt__now_ns();
+    dispatcher->secrets_file.lock = -1;
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0
@@ -438,8 +515,10 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     if (err == GT_OK && options->config && *options->config)
         err = gt__config_load(&dispatcher->config, options->config);
     /* An embedded server that cannot be monitored still serves. */
-    if (err == GT_OK && open_acceptors(dispatcher, options) != GT_OK && options->listen)
-        err = GT_ERR_CONNECTION;
+    if (err == GT_OK) {
+        gt_err opened = open_acceptors(dispatcher, options);
+        err = options->listen ? opened : GT_OK;
+    }
     if (err != GT_OK)
         gt__dispatcher_free(&dispatcher);
     *out = dispatcher;
@@ -467,6 +546,9 @@ void gt__dispatcher_free(gt_dispatcher **where)
         peer_free(dispatcher->peers, "the server is stopping");
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
+    gt__secrets_withdraw(&dispatcher->secrets_file);
+    gt__allowed_free(dispatcher->allowed);
+    explicit_bzero(&dispatcher->secrets, sizeof dispatcher->secrets);
     gt__observer_free(dispatcher);
     gt__workers_free(dispatcher);
     gt__config_free(&dispatcher->config);

@@ -18,6 +18,7 @@ typedef struct gt_peer {
     struct gt_peer *previous, *next; /* all peers */
     struct gt_peer *active_previous, *active_next;
     bool stranger;        /* it connected; it was not adopted */
+    uint64_t hello_by;    /* when its hello is overdue; 0: it has said it, or need not */
     bool active;          /* in the list of peers that every turn serves; otherwise its doorbell wakes the loop */
     bool blocked;         /* a session that waits for room in its worker's link (output.h) */
     unsigned quiet_turns; /* in a row in which it did nothing */

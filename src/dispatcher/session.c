@@ -299,8 +299,8 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
         return err;
     }
     peer->session = session;
-    gt__log(GT_LOG_STATUS, "client %llu (%s) connected by %s", (unsigned long long)session->number,
-            peer->link->peer, gt__link_name(peer->link));
+    gt__log(GT_LOG_STATUS, "client %llu (%s, %s) connected by %s", (unsigned long long)session->number,
+            peer->link->peer, *peer->link->user ? peer->link->user : "unknown user", gt__link_name(peer->link));
     gt__observe_client(session, NULL);
     find_home(session);
     return GT_OK;

@@ -5,6 +5,7 @@
 #include "core/config.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/peer.h"
+#include "link/keys.h"
 
 struct gt_dispatcher {
     /* loop.c */
@@ -14,8 +15,12 @@ struct gt_dispatcher {
     int epoll, stop_fd;
     gt_peer *peers;
     gt_peer *active_first, *active_last; /* those that the next turn serves, in this order */
-    bool monitors_only; /* peers that connect may only monitor: this server belongs to one program */
-    bool retry;         /* a session waits for something that rings no bell (output.h) */
+    gt_secrets secrets;                  /* of peers on this host */
+    gt_secrets_file secrets_file;
+    gt_allowed *allowed; /* keys of peers elsewhere; NULL: none */
+    unsigned silent;     /* peers that connected and have not said hello */
+    bool monitors_only;  /* peers that connect may only monitor: this server belongs to one program */
+    bool retry;          /* a session waits for something that rings no bell (output.h) */
     uint64_t turns, sleeps, started_ns;
     uint64_t polled_turns; /* `turns` at the last look at epoll */
     uint64_t unpolled;     /* records of clients since then */

@@ -7,7 +7,7 @@
  *              pending, queue                               owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *              paths{}                                      hot paths, the same
- *   clients[]  number, name, link, instructions, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *   clients[]  number, name, link, user, instructions, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              seconds: of workers' time (share.h)
  */
 #include "dispatcher/stats.h"
@@ -114,6 +114,8 @@ static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
     write_name(json, session->name);
+    fputs("\", \"user\": \"", json);
+    write_name(json, session->link->user);
     fprintf(json,
             "\", \"instructions\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, \"bytes\": %llu, "
             "\"link\": \"%s\", \"modifiers\": ",

@@ -10,6 +10,7 @@
 #include "dispatcher/download.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
+#include "link/hello.h"
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
@@ -124,22 +125,60 @@ static gt_err add_entry(gt_dispatcher *dispatcher)
     return GT_OK;
 }
 
-/* The entry with the number that the worker asks for (plus one; 0: any), or the first that is free. */
-static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, gt_dispatch_worker **out)
+/* The worker's place is taken over by another: it is dead and that was not noticed, or it was replaced on purpose. The loop
+ * frees the peer when it finds the link dead. */
+static void replace_worker(gt_dispatch_worker *worker)
 {
-    while (wanted && wanted <= GT_MAX_PARTIES && (uint64_t)dispatcher->worker_count < wanted)
-        GT_TRY(add_entry(dispatcher));
-    if (wanted && wanted <= (uint64_t)dispatcher->worker_count && !dispatcher->workers[wanted - 1]->peer) {
-        *out = dispatcher->workers[wanted - 1];
-        return GT_OK;
-    }
+    gt_peer *peer = worker->peer;
+    static const char reason[] = "another worker of this name has taken its place";
+    gt__goodbye_send(peer->link, reason);
+    gt__worker_leave(worker, reason);
+    gt__link_kill(peer->link, "%s", reason);
+    peer->active = true;
+}
+
+static gt_dispatch_worker *find_name(const gt_dispatcher *dispatcher, const char *name)
+{
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (!dispatcher->workers[index]->peer) {
-            *out = dispatcher->workers[index];
-            return GT_OK;
-        }
-    GT_TRY(add_entry(dispatcher));
-    *out = dispatcher->workers[dispatcher->worker_count - 1];
+        if (!strcmp(dispatcher->workers[index]->name, name))
+            return dispatcher->workers[index];
+    return NULL;
+}
+
+static gt_dispatch_worker *find_free(const gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (!dispatcher->workers[index]->peer)
+            return dispatcher->workers[index];
+    return NULL;
+}
+
+/*
+ * The entry of a worker that joins: the number that it asks for (plus one; 0: any), else the number that its name had before,
+ * else the first that is free. Signals name workers by number, so a replacement gets the number of its predecessor, also if
+ * the end of that has not been noticed yet.
+ */
+static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, const char *name, bool named,
+                           gt_dispatch_worker **out)
+{
+    if (wanted > GT_MAX_PARTIES)
+        return gt__fail(GT_ERR_VALUE, "there are at most %d workers, numbered from 0", GT_MAX_PARTIES);
+    while ((uint64_t)dispatcher->worker_count < wanted)
+        GT_TRY(add_entry(dispatcher));
+    gt_dispatch_worker *same = find_name(dispatcher, name);
+    gt_dispatch_worker *worker = wanted ? dispatcher->workers[wanted - 1] : same;
+    if (named && same && same->peer)
+        replace_worker(same);
+    if (wanted && worker->peer)
+        return gt__fail(GT_ERR_VALUE, "worker %s has the number %llu", worker->name,
+                        (unsigned long long)wanted - 1);
+    if (!worker || worker->peer)
+        worker = find_free(dispatcher);
+    if (!worker) {
+        GT_TRY(add_entry(dispatcher));
+        worker = dispatcher->workers[dispatcher->worker_count - 1];
+    }
+    *out = worker;
     return GT_OK;
 }
 
@@ -147,7 +186,10 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
     gt_dispatch_worker *worker = NULL;
-    GT_TRY(worker_entry(dispatcher, hello->ins.operand[0], &worker));
+    char name[sizeof worker->name];
+    snprintf(name, sizeof name, "%.63s", (const char *)hello[1].bytes);
+    GT_TRY(worker_entry(dispatcher, hello->ins.operand[0] & ~GT_HELLO_NAMED, name,
+                        hello->ins.operand[0] & GT_HELLO_NAMED, &worker));
     worker->peer = peer;
     worker->life = ++dispatcher->lives;
     dispatcher->worker_changes++;
@@ -156,7 +198,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     gt__share_reset(worker);
     memset(&worker->reported, 0, sizeof worker->reported);
     memset(&worker->traffic, 0, sizeof worker->traffic);
-    snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
+    memcpy(worker->name, name, sizeof name);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
     worker->memory = hello->ins.operand[1];

@@ -50,6 +50,7 @@ struct gt_dispatch_worker {
     gt_reported reported;
 };
 
+/* `peer` has said hello as a worker. May replace another worker; its peer is freed in a later turn. */
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
 /* Tell a worker that has been welcomed the addresses of the others, and the others its own. */
 void gt__worker_introduce(gt_dispatch_worker *worker);

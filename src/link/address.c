@@ -94,6 +94,16 @@ gt_err gt__address_clear(const char *path, int socket_type, int port)
     return GT_OK;
 }
 
+/* Whether a server holds a lock on this file. */
+static bool is_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool locked = fd < 0 || flock(fd, LOCK_SH | LOCK_NB);
+    if (fd >= 0)
+        close(fd);
+    return locked;
+}
+
 void gt__address_sweep(void)
 {
     char directory[GT_ADDRESS_MAX - 16], path[GT_ADDRESS_MAX + 256];
@@ -102,7 +112,8 @@ void gt__address_sweep(void)
         const char *suffix = file->d_name + strspn(file->d_name, "0123456789");
         int type = !strcmp(suffix, ".memory") ? SOCK_SEQPACKET : !strcmp(suffix, ".ipc") ? SOCK_STREAM : 0;
         snprintf(path, sizeof path, "%s/%s", directory, file->d_name);
-        if (type && suffix > file->d_name && probe(path, type) == ECONNREFUSED)
+        if (suffix > file->d_name &&
+            (type ? probe(path, type) == ECONNREFUSED : !strcmp(suffix, ".keys") && !is_locked(path)))
             unlink(path);
     }
     if (files)

@@ -26,7 +26,7 @@ gt_err gt__address_lock(int *lock);
 /* With the lock: remove a stale socket at `path`. GT_ERR_CONNECTION if a server listens there. */
 gt_err gt__address_clear(const char *path, int socket_type, int port);
 
-/* With the lock: remove the sockets of servers that were killed. */
+/* With the lock: remove the sockets and secrets of servers that were killed. */
 void gt__address_sweep(void);
 
 /* Turn a path into the abstract name with the same text; returns the length of sun_path. */

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/settings.h"
 #include "link/address.h"
+#include "link/zmq_guard.h"
 
 int gt__connect_timeout_ms(int timeout_ms)
 {
@@ -54,29 +55,51 @@ static gt_err parse_address(const char *text, server_address *address)
     return GT_OK;
 }
 
+static gt_err connect_by(const gt_transport *transport, const server_address *address, const gt_keys *keys,
+                         int timeout_ms, gt_link **link)
+{
+    return transport == &gt__transport_tcp ? gt__tcp_connect(address->host, address->port, keys, timeout_ms, link)
+                                           : transport->connect(address->host, address->port, timeout_ms, link);
+}
+
 /* Try each suitable transport once. */
-static gt_err connect_once(const server_address *address, int timeout_ms, gt_link **link)
+static gt_err connect_once(const server_address *address, const gt_keys *keys, int timeout_ms, gt_link **link)
 {
     if (address->transport)
-        return address->transport->connect(address->host, address->port, timeout_ms, link);
+        return connect_by(address->transport, address, keys, timeout_ms, link);
     gt_err err = GT_ERR_CONNECTION;
     for (int k = 0; k < TRANSPORTS; k++) {
         if (transports[k]->same_host_only && !gt__address_is_local(address->host))
             continue;
-        err = transports[k]->connect(address->host, address->port, timeout_ms, link);
+        err = connect_by(transports[k], address, keys, timeout_ms, link);
         if (err != GT_ERR_CONNECTION)
             break;
     }
     return err;
 }
 
-gt_err gt__address_connect(const char *text, int timeout_ms, gt_link **link)
+gt_err gt__address_connect_with(const char *text, const gt_keys *keys, int timeout_ms, gt_link **link)
 {
     server_address address;
     GT_TRY(parse_address(text, &address));
-    gt_err err = connect_once(&address, gt__connect_timeout_ms(timeout_ms), link);
-    if (err == GT_OK)
-        gt__log(GT_LOG_STATUS, "connected to %s:%d by %s", address.host, address.port, (*link)->transport->name);
+    GT_TRY(connect_once(&address, keys, gt__connect_timeout_ms(timeout_ms), link));
+    (*link)->port = gt__address_is_local(address.host) ? address.port : 0;
+    gt__log(GT_LOG_STATUS, "connected to %s:%d by %s", address.host, address.port, (*link)->transport->name);
+    return GT_OK;
+}
+
+gt_err gt__address_connect(const char *text, const char *key_file, int timeout_ms, gt_link **link)
+{
+    gt_keys keys;
+    if (!key_file || !*key_file)
+        key_file = getenv("GT_KEY_FILE");
+    if (!key_file || !*key_file)
+        return gt__address_connect_with(text, NULL, timeout_ms, link);
+    GT_TRY(gt__keys_read(key_file, &keys));
+    gt_err err = *keys.server ? gt__address_connect_with(text, &keys, timeout_ms, link)
+                              : gt__fail(GT_ERR_VALUE,
+                                         "%s does not name the server's key; add a line `server KEY`", key_file);
+    explicit_bzero(&keys, sizeof keys);
     return err;
 }
 
@@ -87,8 +110,7 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-static gt_err send_hello(gt_link *link, gt_role role, const char *name, const char *engine, const char *listens,
-                         int number, uint64_t memory, uint64_t group)
+static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *self)
 {
     gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
     if (!hello)
@@ -98,14 +120,20 @@ static gt_err send_hello(gt_link *link, gt_role role, const char *name, const ch
     hello->ins.tail = GT_HELLO_TAIL;
     hello->ins.flags = (uint8_t)role;
     hello->ins.result = (uint64_t)getpid();
-    hello->ins.operand[0] = (uint64_t)(number + 1);
-    hello->ins.operand[1] = memory;
-    hello->ins.operand[2] = group;
+    hello->ins.operand[0] = (uint64_t)(self->number + 1) | (self->named ? GT_HELLO_NAMED : 0);
+    hello->ins.operand[1] = self->memory;
+    hello->ins.operand[2] = self->group;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
     hello->ins.imm[1].u = gt__op_table_hash();
-    copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, name);
-    copy_text((char *)hello[2].bytes, sizeof hello[2].bytes, engine);
-    copy_text((char *)hello[3].bytes, sizeof hello[3].bytes, listens);
+    copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, self->name);
+    copy_text((char *)hello[2].bytes, sizeof hello[2].bytes, self->engine);
+    copy_text((char *)hello[3].bytes, sizeof hello[3].bytes, self->listens);
+    gt_secrets secrets;
+    if (role == GT_ROLE_WORKER && link->port && link->trust != GT_TRUST_NONE &&
+        gt__secrets_find(link->port, &secrets)) {
+        memcpy(hello[4].bytes, secrets.worker, GT_SECRET_SIZE - 1);
+        explicit_bzero(&secrets, sizeof secrets);
+    }
     gt__link_commit(link, 1 + GT_HELLO_TAIL);
     gt__link_flush(link);
     return GT_OK;
@@ -113,13 +141,12 @@ static gt_err send_hello(gt_link *link, gt_role role, const char *name, const ch
 
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
 {
-    return send_hello(link, role, name, engine, "", -1, 0, 0);
+    return send_hello(link, role, &(gt_worker_hello){.name = name, .engine = engine, .number = -1});
 }
 
-gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
-                             uint64_t memory, uint64_t group)
+gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello)
 {
-    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number, memory, group);
+    return send_hello(link, GT_ROLE_WORKER, hello);
 }
 
 void gt__goodbye_send(gt_link *link, const char *reason)

@@ -4,6 +4,7 @@
 #ifndef GT_LINK_HELLO_H
 #define GT_LINK_HELLO_H
 
+#include "link/keys.h"
 #include "link/link.h"
 
 typedef struct gt_welcome {
@@ -15,19 +16,32 @@ typedef struct gt_welcome {
     bool segments;      /* bulk data may go through shared memory */
 } gt_welcome;
 
+/* In operand[0] of a hello, besides the number: the user chose the worker's name. */
+#define GT_HELLO_NAMED ((uint64_t)1 << 63)
+
+/* What a worker says of itself. */
+typedef struct gt_worker_hello {
+    const char *name, *engine;
+    bool named;          /* the user chose the name: a worker that has it now is replaced */
+    const char *listens; /* where other workers reach it, "host:port"; NULL: they cannot */
+    int number;          /* the worker number it asks for; -1: any */
+    uint64_t memory;     /* which memory it draws on */
+    uint64_t group;      /* with whose engines its own holds collectives (engine.h) */
+} gt_worker_hello;
+
 /* timeout_ms if positive, else GT_CONNECT_TIMEOUT. */
 int gt__connect_timeout_ms(int timeout_ms);
 
-/* "host:port" or "transport://host:port": connect by the transport named, or the fastest that works. */
-gt_err gt__address_connect(const char *address, int timeout_ms, gt_link **link);
+/* "host:port" or "transport://host:port": connect by the transport named, or the fastest that works. `key_file`: see
+ * keys.h; NULL: GT_KEY_FILE, else none. */
+gt_err gt__address_connect(const char *address, const char *key_file, int timeout_ms, gt_link **link);
+/* The same with keys; NULL: none. */
+gt_err gt__address_connect_with(const char *address, const gt_keys *keys, int timeout_ms, gt_link **link);
 
 /* Introduce ourselves. `name` and `engine` are cut at 63 bytes; NULL is "". */
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
-/* The same for a worker that other workers reach at `listens`, "host:port" ("": they cannot). `number`: the worker number it
- * asks for, -1: any. `memory`, `group`: which memory it draws on, and with
- * whose engines its own holds collectives (engine.h). */
-gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
-                             uint64_t memory, uint64_t group);
+/* The same for a worker, which also shows the secret of a server on this host (keys.h), by which it may join. */
+gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello);
 /* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal
  * arrived; call it again to go on waiting. */
 gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);

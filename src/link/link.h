@@ -30,6 +30,14 @@ typedef struct gt_link gt_link;
 typedef struct gt_transport gt_transport;
 typedef struct gt_acceptor gt_acceptor;
 
+/* What one side of a link knows about the other. */
+typedef enum gt_trust {
+    GT_TRUST_NONE,   /* nothing, and others may read what it sends: tcp without keys */
+    GT_TRUST_USER,   /* a process of this user on this host */
+    GT_TRUST_KEY,    /* it has a key that is allowed (keys.h), and the link is encrypted */
+    GT_TRUST_WORKER, /* the same, and the key is a worker's */
+} gt_trust;
+
 typedef enum gt_wait { GT_WAIT_READ = 1, GT_WAIT_WRITE = 2 } gt_wait;
 
 /* What a transport implements for one end of a connection. */
@@ -84,6 +92,9 @@ struct gt_link {
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
      * lost. NULL: not called. */
     void (*arrived)(gt_link *link);
+    gt_trust trust; /* how far we know the peer */
+    char user[48];  /* the accepting side: "uid 1000", or the name that goes with the peer's key */
+    int port;       /* the connecting side: of a server on this host; 0: elsewhere */
 };
 
 static inline gt_slot *gt__link_reserve(gt_link *link, unsigned slots)
@@ -141,6 +152,9 @@ static inline void gt__link_abandon(gt_link *link)
 /* End the link from this side (the peer sent a malformed record): nothing more is read or written. The first reason is
  * kept. The link must still be closed. */
 void gt__link_kill(gt_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* For transports: the peer is a process of this user on this host. */
+void gt__link_same_user(gt_link *link);
 
 /* For transports: the peer is gone; the link dies once everything that has arrived is read. */
 void gt__link_lose(gt_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));

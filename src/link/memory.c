@@ -83,8 +83,9 @@ typedef struct memory_link {
     unsigned crowded;  /* full refills in a row while we shared the origin's processor */
     bool armed;        /* our sleep flags may be set */
     int socket;
-    gt_liveness process; /* of the peer */
-    int bell, peer_bell;
+    gt_liveness process;   /* of the peer */
+    int bell, peer_bell;   /* watched and rung: memory.h */
+    bool nested;           /* our bell is an epoll */
     gt_segment **segments; /* shared by the peer, in no order */
     unsigned segment_count;
     uint64_t *shared_ids; /* of the segments that we share */
@@ -145,23 +146,32 @@ static gt_err shared_map(int fd, shared_memory **out)
     return GT_OK;
 }
 
-gt_err gt__memory_parts_new(gt_memory_parts *parts)
+static bool watch(int epoll, int fd, uint32_t events)
 {
-    *parts = (gt_memory_parts){
-        .rings = memfd_create("gt-link", MFD_CLOEXEC | MFD_ALLOW_SEALING),
-        .bell = {eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}};
-    if (parts->rings >= 0 && parts->bell[0] >= 0 && parts->bell[1] >= 0 &&
-        !ftruncate(parts->rings, SHARED_BYTES) &&
-        !fcntl(parts->rings, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+    struct epoll_event event = {.events = events, .data.fd = fd};
+    return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+gt_err gt__memory_parts_new(gt_memory_parts parts[2])
+{
+    int rings = memfd_create("gt-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    for (int side = 0; side < 2; side++)
+        parts[side] = (gt_memory_parts){.rings = side ? rings : fcntl(rings, F_DUPFD_CLOEXEC, 0),
+                                        .ring = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    parts[0].watch = epoll_create1(EPOLL_CLOEXEC);
+    parts[1].watch = fcntl(parts[0].ring, F_DUPFD_CLOEXEC, 0);
+    if (parts[0].rings >= 0 && parts[1].watch >= 0 && watch(parts[0].watch, parts[1].ring, EPOLLIN | EPOLLET) &&
+        !ftruncate(rings, SHARED_BYTES) && !fcntl(rings, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return GT_OK;
     gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create the rings of a link: %s", strerror(errno));
-    gt__memory_parts_close(parts);
+    for (int side = 0; side < 2; side++)
+        gt__memory_parts_close(&parts[side]);
     return err;
 }
 
 void gt__memory_parts_close(gt_memory_parts *parts)
 {
-    int *fds[] = {&parts->rings, &parts->bell[0], &parts->bell[1]};
+    int *fds[] = {&parts->rings, &parts->ring, &parts->watch};
     for (int k = 0; k < GT_MEMORY_PARTS; k++) {
         if (*fds[k] >= 0)
             close(*fds[k]);
@@ -177,7 +187,7 @@ static void wake(_Atomic uint32_t *sleeps, int bell)
     if (atomic_load(sleeps) && atomic_exchange(sleeps, 0)) {
         uint64_t one = 1;
         ssize_t written = write(bell, &one, sizeof one);
-        (void)written; /* it fails only when the bell rings already */
+        (void)written; /* it never fails: the counter does not reach its end */
     }
 }
 
@@ -231,16 +241,13 @@ static void socket_drain(memory_link *m)
 /* Reset our bell and check the socket; one system call when neither has anything. */
 static void attend(memory_link *m)
 {
-    struct epoll_event events[2];
+    struct epoll_event events[2], inner;
     int count = epoll_wait(m->base.fd, events, 2, 0);
     for (int k = 0; k < count; k++) {
-        if (events[k].data.fd == m->bell) {
-            uint64_t rings;
-            ssize_t got = read(m->bell, &rings, sizeof rings);
-            (void)got; /* it may be reset already */
-        } else {
+        if (events[k].data.fd == m->socket)
             socket_drain(m);
-        }
+        else if (m->nested) /* each ring is reported once */
+            epoll_wait(m->bell, &inner, 1, 0);
     }
 }
 
@@ -539,21 +546,16 @@ static const gt_link_ops memory_ops = {
     .abandon = memory_abandon,
 };
 
-static bool watch(int epoll, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
 /* Takes everything, also on failure. */
-static gt_err link_new(int side, int socket, int bell, int peer_bell, shared_memory *shared, const char *peer,
+static gt_err link_new(int side, int socket, const gt_memory_parts *parts, shared_memory *shared, const char *peer,
                        gt_link **out)
 {
+    close(parts->rings); /* mapped */
     memory_link *m = calloc(1, sizeof *m);
     if (!m) {
         close(socket);
-        close(bell);
-        close(peer_bell);
+        close(parts->watch);
+        close(parts->ring);
         shared_release(shared);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
@@ -570,15 +572,18 @@ static gt_err link_new(int side, int socket, int bell, int peer_bell, shared_mem
         .out_slots = shared->slots[side],
         .in_slots = shared->slots[!side],
         .socket = socket,
-        .bell = bell,
-        .peer_bell = peer_bell,
+        .bell = parts->watch,
+        .peer_bell = parts->ring,
+        .nested = side == 0,
     };
     snprintf(m->base.peer, sizeof m->base.peer, "%s", peer);
+    gt__link_same_user(&m->base); /* checked when it connected */
     gt__liveness_watch(&m->process, socket);
     m->base.watched = m->process.pid != 0;
     m->base.write_next = m->base.write_end = m->out_slots;
     m->base.read_next = m->base.read_end = m->in_slots;
-    if (!watch(m->base.fd, bell) || !watch(m->base.fd, socket)) {
+    if (!watch(m->base.fd, m->bell, m->nested ? EPOLLIN : EPOLLIN | EPOLLET) ||
+        !watch(m->base.fd, socket, EPOLLIN)) {
         gt_err err = gt__fail(GT_ERR_MEMORY, "cannot watch a link: %s", strerror(errno));
         memory_abandon(&m->base);
         return err;
@@ -596,45 +601,28 @@ gt_err gt__memory_link_new(int side, int socket, gt_memory_parts *parts, const c
         close(socket);
         return err;
     }
-    close(parts->rings);
-    return link_new(side, socket, parts->bell[side], parts->bell[!side], shared, peer, out);
-}
-
-/* The descriptors of a pair, besides its rings; on failure all are closed. */
-static gt_err pair_descriptors(const gt_memory_parts *parts, int sockets[2], int bells[2])
-{
-    /* Each end has its own copies of the bells to close: neither may ring a descriptor that the other has closed. */
-    for (int side = 0; side < 2; side++)
-        bells[side] = fcntl(parts->bell[side], F_DUPFD_CLOEXEC, 0);
-    if (bells[0] >= 0 && bells[1] >= 0 &&
-        !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets))
-        return GT_OK;
-    gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create a pair of links: %s", strerror(errno));
-    for (int side = 0; side < 2; side++)
-        if (bells[side] >= 0)
-            close(bells[side]);
-    return err;
+    return link_new(side, socket, parts, shared, peer, out);
 }
 
 gt_err gt__link_memory_pair(gt_link **a, gt_link **b)
 {
-    gt_memory_parts parts;
+    gt_memory_parts parts[2];
     shared_memory *shared = NULL;
-    int sockets[2], bells[2];
-    GT_TRY(gt__memory_parts_new(&parts));
-    gt_err err = shared_map(parts.rings, &shared);
-    if (err == GT_OK)
-        err = pair_descriptors(&parts, sockets, bells);
+    int sockets[2];
+    GT_TRY(gt__memory_parts_new(parts));
+    gt_err err = shared_map(parts[0].rings, &shared);
+    if (err == GT_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets))
+        err = gt__fail(GT_ERR_MEMORY, "cannot create a pair of links: %s", strerror(errno));
     if (err != GT_OK) {
         shared_release(shared);
-        gt__memory_parts_close(&parts);
+        for (int side = 0; side < 2; side++)
+            gt__memory_parts_close(&parts[side]);
         return err;
     }
-    close(parts.rings);
     atomic_fetch_add(&shared->references, 1);
     gt_link *first = NULL, *second = NULL;
-    err = link_new(0, sockets[0], parts.bell[0], parts.bell[1], shared, "this process", &first);
-    gt_err other = link_new(1, sockets[1], bells[1], bells[0], shared, "this process", &second);
+    err = link_new(0, sockets[0], &parts[0], shared, "this process", &first);
+    gt_err other = link_new(1, sockets[1], &parts[1], shared, "this process", &second);
     if (err == GT_OK && other == GT_OK) {
         *a = first;
         *b = second;

@@ -21,15 +21,23 @@ typedef struct gt_memory_message {
     uint64_t value;
 } gt_memory_message;
 
-/* The descriptors of a connection. The accepting side creates them, so the server maps only memory of its own making. */
+/*
+ * The descriptors of a connection. The accepting side creates them, so the server maps only memory of its own making.
+ *
+ * A bell is an eventfd: one side rings it, the other watches it with an edge-triggered epoll and never reads it. The
+ * accepting side must not block in a call on an eventfd that the peer can fill or make blocking. So the peer never gets
+ * the bell that we ring, only an epoll that reports it. The one that the peer rings, we neither read nor write.
+ */
 enum { GT_MEMORY_PARTS = 3 };
 
 typedef struct gt_memory_parts {
-    int rings;   /* memfd */
-    int bell[2]; /* eventfds; bell[side] wakes that side: 0 connecting, 1 accepting */
+    int rings; /* memfd */
+    int ring;  /* eventfd: wakes the peer */
+    int watch; /* readable when the peer rang: an eventfd, or an epoll over one */
 } gt_memory_parts;
 
-gt_err gt__memory_parts_new(gt_memory_parts *parts);
+/* The parts of both sides: [0] connecting, [1] accepting. Both have the same rings. */
+gt_err gt__memory_parts_new(gt_memory_parts parts[2]);
 void gt__memory_parts_close(gt_memory_parts *parts);
 
 /* The end of a connection for `side`; takes the socket and the parts, also on failure. */

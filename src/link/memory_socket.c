@@ -5,8 +5,8 @@
  *     connect, hello          --->     checks the user; makes the rings and the bells
  *     maps them               <---     welcome, with three descriptors
  *
- * The acceptor never blocks on a peer: connections that have not sent a hello wait in a small table. link/memory.c is the
- * established link.
+ * The acceptor never blocks on a peer: connections that have not sent a hello wait in a table, for a few seconds.
+ * link/memory.c is the established link.
  */
 #include "link/memory.h"
 
@@ -27,14 +27,26 @@
 
 #define MESSAGE_MAGIC 0x796d656d2d746721u
 
-enum { MESSAGE_VERSION = 1, MAX_PENDING = 64 };
+enum {
+    MESSAGE_VERSION = 2,
+    BACKLOG = 4096,       /* connections that the kernel holds for us; it may allow fewer */
+    MAX_PENDING = 4096,   /* connections that have not sent a hello */
+    PENDING_MS = 3000,    /* how long they may take for it */
+    EVENTS = 64,          /* handled in one call of poll */
+    CLOSED_AGAIN_MS = 20, /* between attempts, when a busy server closed the connection */
+};
+
+typedef struct pending_peer {
+    int fd;
+    uint64_t deadline;
+} pending_peer;
 
 typedef struct memory_acceptor {
     gt_acceptor base; /* fd: an epoll over everything below */
     int listener;
-    int spare; /* a reserve descriptor: at the limit it is closed to accept and refuse a peer */
-    int pending[MAX_PENDING];
-    unsigned pending_count;
+    int spare;             /* a reserve descriptor: at the limit it is closed to accept and refuse a peer */
+    pending_peer *pending; /* oldest first */
+    unsigned pending_count, pending_room;
     gt_address_file file;
 } memory_acceptor;
 
@@ -170,7 +182,7 @@ static gt_err handshake(int fd, int port, uint64_t deadline, gt_memory_parts *pa
     gt_memory_message message;
     int fds[GT_MEMORY_PARTS];
     gt_memory_received got = gt__memory_receive(fd, &message, fds, GT_MEMORY_PARTS);
-    *parts = (gt_memory_parts){.rings = fds[0], .bell = {fds[1], fds[2]}};
+    *parts = (gt_memory_parts){.rings = fds[0], .ring = fds[1], .watch = fds[2]};
     if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_WELCOME && fds[GT_MEMORY_PARTS - 1] >= 0)
         return GT_OK;
     gt__memory_parts_close(parts);
@@ -187,13 +199,24 @@ static gt_err memory_connect(const char *host, int port, int timeout_ms, gt_link
     if (!gt__address_is_local(host))
         return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: the memory transport works only within one host",
                         host);
-    GT_TRY(open_socket(port, deadline, &fd));
-    gt_err err = same_user(fd, &pid)
-                     ? handshake(fd, port, deadline, &parts)
-                     : gt__fail(GT_ERR_CONNECTION, "the server at port %d belongs to another user", port);
-    if (err != GT_OK) {
+    for (;;) {
+        GT_TRY(open_socket(port, deadline, &fd));
+        if (!same_user(fd, &pid)) {
+            close(fd);
+            return gt__fail(GT_ERR_CONNECTION, "the server at port %d belongs to another user", port);
+        }
+        gt_err err = handshake(fd, port, deadline, &parts);
+        if (err == GT_OK)
+            break;
         close(fd);
-        return err;
+        if (err != GT_ERR_CONNECTION)
+            return err;
+        /* There is a server, and it closed the connection: it is stopping, or it has no descriptors left. Not a reason
+         * for another transport, which the caller would try after GT_ERR_CONNECTION. */
+        if (!gt__remaining_ms(deadline))
+            return gt__fail(GT_ERR_TIMEOUT,
+                            "the server at port %d of this host closes connections: too many clients?", port);
+        poll(NULL, 0, CLOSED_AGAIN_MS);
     }
     char peer[64];
     snprintf(peer, sizeof peer, "the server (pid %d)", pid);
@@ -207,24 +230,48 @@ static void pending_drop(memory_acceptor *a, unsigned k)
     memmove(&a->pending[k], &a->pending[k + 1], (--a->pending_count - k) * sizeof a->pending[0]);
 }
 
+static void pending_close(memory_acceptor *a, unsigned k)
+{
+    close(a->pending[k].fd);
+    pending_drop(a, k);
+}
+
+/* Room for one more; false: out of memory. */
+static bool pending_grow(memory_acceptor *a)
+{
+    if (a->pending_count < a->pending_room)
+        return true;
+    unsigned room = a->pending_room ? 2 * a->pending_room : EVENTS;
+    pending_peer *grown = realloc(a->pending, room * sizeof *grown);
+    if (!grown)
+        return false;
+    a->pending = grown;
+    a->pending_room = room;
+    return true;
+}
+
 static void pending_add(memory_acceptor *a, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    if (a->pending_count == MAX_PENDING) { /* drop the one that has been silent longest */
-        close(a->pending[0]);
-        pending_drop(a, 0);
-    }
-    if (epoll_ctl(a->base.fd, EPOLL_CTL_ADD, fd, &event))
+    if (a->pending_count == MAX_PENDING) /* drop the one that has been silent longest */
+        pending_close(a, 0);
+    if (!pending_grow(a) || epoll_ctl(a->base.fd, EPOLL_CTL_ADD, fd, &event))
         close(fd);
     else
-        a->pending[a->pending_count++] = fd;
+        a->pending[a->pending_count++] = (pending_peer){.fd = fd, .deadline = gt__deadline_ns(PENDING_MS)};
 }
 
-/* Take connections from the listener; bounded by its queue. */
+static void pending_expire(memory_acceptor *a)
+{
+    while (a->pending_count && !gt__remaining_ms(a->pending[0].deadline))
+        pending_close(a, 0);
+}
+
+/* Take connections from the listener; those that remain keep it readable. */
 static void accept_all(memory_acceptor *a)
 {
     int pid;
-    for (int k = 0; k < MAX_PENDING; k++) {
+    for (int k = 0; k < EVENTS; k++) {
         int fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE) && a->spare >= 0) {
             /* Refuse it: left in the queue it would wake the event loop again and again. */
@@ -247,47 +294,60 @@ static void accept_all(memory_acceptor *a)
 /* The peer sent a hello: answer with the parts of a connection. Takes fd. NULL: the peer is gone, or no resources. */
 static gt_link *welcome(memory_acceptor *a, int fd)
 {
-    gt_memory_parts parts;
+    gt_memory_parts parts[2];
     gt_link *link;
     int pid;
     epoll_ctl(a->base.fd, EPOLL_CTL_DEL, fd, NULL);
-    if (!same_user(fd, &pid) || gt__memory_parts_new(&parts) != GT_OK) {
+    if (!same_user(fd, &pid) || gt__memory_parts_new(parts) != GT_OK) {
         close(fd);
         return NULL;
     }
-    int fds[GT_MEMORY_PARTS] = {parts.rings, parts.bell[0], parts.bell[1]};
-    if (gt__memory_send(fd, GT_MEMORY_WELCOME, 0, fds, GT_MEMORY_PARTS) != GT_OK) {
-        gt__memory_parts_close(&parts);
+    const int fds[GT_MEMORY_PARTS] = {parts[0].rings, parts[0].ring, parts[0].watch};
+    gt_err err = gt__memory_send(fd, GT_MEMORY_WELCOME, 0, fds, GT_MEMORY_PARTS);
+    gt__memory_parts_close(&parts[0]);
+    if (err != GT_OK) {
+        gt__memory_parts_close(&parts[1]);
         close(fd);
         return NULL;
     }
     char peer[64];
     snprintf(peer, sizeof peer, "pid %d", pid);
-    return gt__memory_link_new(1, fd, &parts, peer, &link) == GT_OK ? link : NULL;
+    return gt__memory_link_new(1, fd, &parts[1], peer, &link) == GT_OK ? link : NULL;
+}
+
+/* A pending connection has sent something; NULL: it is no link yet. */
+static gt_link *pending_heard(memory_acceptor *a, int fd)
+{
+    gt_memory_message message;
+    int stray = -1;
+    unsigned k = 0;
+    while (k < a->pending_count && a->pending[k].fd != fd)
+        k++;
+    gt_memory_received got = gt__memory_receive(fd, &message, &stray, 1);
+    if (stray >= 0)
+        close(stray);
+    if (got == GT_MEMORY_NOTHING)
+        return NULL;
+    pending_drop(a, k);
+    if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_HELLO)
+        return welcome(a, fd);
+    close(fd);
+    return NULL;
 }
 
 static gt_link *acceptor_poll(gt_acceptor *acceptor)
 {
     memory_acceptor *a = (memory_acceptor *)acceptor;
-    accept_all(a);
-    for (unsigned k = 0; k < a->pending_count;) {
-        gt_memory_message message;
-        int fd = a->pending[k], stray = -1;
-        gt_memory_received got = gt__memory_receive(fd, &message, &stray, 1);
-        if (stray >= 0)
-            close(stray);
-        if (got == GT_MEMORY_NOTHING) {
-            k++;
+    struct epoll_event event;
+    pending_expire(a);
+    for (int k = 0; k < EVENTS && epoll_wait(a->base.fd, &event, 1, 0) > 0; k++) {
+        if (event.data.fd == a->listener) {
+            accept_all(a);
             continue;
         }
-        pending_drop(a, k);
-        if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_HELLO) {
-            gt_link *link = welcome(a, fd);
-            if (link)
-                return link;
-        } else {
-            close(fd);
-        }
+        gt_link *link = pending_heard(a, event.data.fd);
+        if (link)
+            return link;
     }
     return NULL;
 }
@@ -303,7 +363,8 @@ static void acceptor_close(gt_acceptor *acceptor)
     memory_acceptor *a = (memory_acceptor *)acceptor;
     gt__address_remove(&a->file);
     for (unsigned k = 0; k < a->pending_count; k++)
-        close(a->pending[k]);
+        close(a->pending[k].fd);
+    free(a->pending);
     int fds[] = {a->base.fd, a->listener, a->spare};
     for (size_t k = 0; k < sizeof fds / sizeof *fds; k++)
         if (fds[k] >= 0)
@@ -319,7 +380,7 @@ static gt_err bind_port(memory_acceptor *a, int port)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     GT_TRY(gt__address_path(port, "memory", address.sun_path));
     GT_TRY(gt__address_clear(address.sun_path, SOCK_SEQPACKET, port));
-    if (bind(a->listener, (struct sockaddr *)&address, sizeof address) || listen(a->listener, MAX_PENDING))
+    if (bind(a->listener, (struct sockaddr *)&address, sizeof address) || listen(a->listener, BACKLOG))
         return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", address.sun_path, strerror(errno));
     gt__address_own(&a->file, address.sun_path);
     return GT_OK;
@@ -331,7 +392,7 @@ static gt_err bind_hidden(memory_acceptor *a, int port)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     GT_TRY(gt__address_path(port, "memory", address.sun_path));
     socklen_t length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
-    if (bind(a->listener, (struct sockaddr *)&address, length) || listen(a->listener, MAX_PENDING))
+    if (bind(a->listener, (struct sockaddr *)&address, length) || listen(a->listener, BACKLOG))
         return gt__fail(GT_ERR_CONNECTION, "cannot listen at port %d: %s", port, strerror(errno));
     return GT_OK;
 }

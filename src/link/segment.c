@@ -9,12 +9,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { SEGMENT_HEADER = 4096 };
@@ -109,8 +111,10 @@ gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **out)
         return handle_new(id, fd, 0, out);
     int seals = fcntl(fd, F_GET_SEALS);
     int needed = F_SEAL_SHRINK | F_SEAL_GROW; /* the mapping is found by inode: its size must never change */
+    struct statfs where; /* huge pages may be missing when they are touched, which ends a process */
     if (seals < 0 || (seals & needed) != needed || fstat(fd, &info) || !S_ISREG(info.st_mode) ||
-        info.st_size <= SEGMENT_HEADER || (size_t)info.st_size > SEGMENT_MAX_BYTES + SEGMENT_HEADER) {
+        fstatfs(fd, &where) || where.f_type != TMPFS_MAGIC || info.st_size <= SEGMENT_HEADER ||
+        (size_t)info.st_size > SEGMENT_MAX_BYTES + SEGMENT_HEADER) {
         close(fd);
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu is not sealed shared memory", (unsigned long long)id);
     }

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "link/address.h"
+#include "link/zmq_guard.h"
 #include "core/settings.h"
 
 #define CONTROL_MAGIC 0x7167747au

@@ -83,7 +83,4 @@ void gt__zmq_socket_options(void *socket);
 gt_err gt__zmq_connect_tcp(const char *host, int port, int timeout_ms, gt_link **link);
 gt_err gt__zmq_connect_ipc(const char *host, int port, int timeout_ms, gt_link **link);
 
-/* "tcp://127.0.0.1:12345" for connecting to (or, port 0, binding at) host and port. */
-gt_err gt__zmq_endpoint(const char *transport, const char *host, int port, char *endpoint, size_t size);
-
 #endif

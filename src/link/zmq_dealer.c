@@ -16,6 +16,7 @@
 
 #include "link/address.h"
 #include "link/zmq.h"
+#include "link/zmq_guard.h"
 
 enum { PUMP_FRAMES = 1000, IDLE_LOOKS = 1024 };
 
@@ -35,8 +36,10 @@ static void event_seen(dealer_link *dealer, unsigned event, int value)
         dealer->connection = value;
     else if (dealer->connection < 0)
         gt__link_lose(link, "no %s", link->peer + strlen("the "));
+    else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        gt__link_lose(link, "%s refused: it does not allow this key", link->peer);
     else if (!dealer->base.accepted)
-        gt__link_lose(link, "%s refused the connection: is it GT?", link->peer);
+        gt__link_lose(link, "%s refused the connection: is it GT, and the key right (--key-file)?", link->peer);
     else
         gt__link_lose(link, "%s closed the connection, or was silent for too long", link->peer);
     if (event != ZMQ_EVENT_CONNECTED)
@@ -204,7 +207,7 @@ static bool watch(int epoll, void *socket)
 }
 
 /* Open the sockets and start connecting; false and errno on failure. */
-static bool dealer_open(dealer_link *dealer, const char *endpoint)
+static bool dealer_open(dealer_link *dealer, const char *endpoint, int port, const gt_keys *keys)
 {
     /* No limit on unread messages beyond the credit we give: at a limit ZeroMQ would stop reading, heartbeats included,
      * and a worker that is busy for long would count as dead. The timeout of connecting is ours. */
@@ -224,6 +227,10 @@ static bool dealer_open(dealer_link *dealer, const char *endpoint)
     zmq_setsockopt(dealer->socket, ZMQ_RCVHWM, &unbounded, sizeof unbounded);
     zmq_setsockopt(dealer->socket, ZMQ_HANDSHAKE_IVL, &no_limit, sizeof no_limit);
     zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &never, sizeof never);
+    if (dealer->base.base.transport == &gt__transport_tcp)
+        gt__door_keys(&dealer->base.base, dealer->socket, endpoint, port, keys);
+    else
+        gt__link_same_user(&dealer->base.base);
     return !zmq_socket_monitor(dealer->socket, "inproc://monitor", watched) &&
            !zmq_connect(dealer->monitor, "inproc://monitor") && watch(dealer->base.base.fd, dealer->socket) &&
            watch(dealer->base.base.fd, dealer->monitor) && !zmq_connect(dealer->socket, endpoint);
@@ -255,8 +262,8 @@ static gt_err dealer_handshake(dealer_link *dealer, int timeout_ms)
     return err;
 }
 
-static gt_err dealer_connect(const gt_transport *transport, const char *host, int port, int timeout_ms,
-                             gt_link **out)
+static gt_err dealer_connect(const gt_transport *transport, const char *host, int port, const gt_keys *keys,
+                             int timeout_ms, gt_link **out)
 {
     char endpoint[GT_ADDRESS_MAX + 16];
     if (port < 1 || port > 65535)
@@ -273,9 +280,10 @@ static gt_err dealer_connect(const gt_transport *transport, const char *host, in
     link->transport = transport;
     snprintf(link->peer, sizeof link->peer, "the server at %s://%.32s:%d", transport->name, host ? host : "",
              port);
-    gt_err err = dealer_open(dealer, endpoint) ? dealer_handshake(dealer, timeout_ms)
-                                               : gt__fail(GT_ERR_CONNECTION, "cannot connect to %s: %s", endpoint,
-                                                          zmq_strerror(zmq_errno()));
+    gt_err err =
+        dealer_open(dealer, endpoint, port, keys)
+            ? dealer_handshake(dealer, timeout_ms)
+            : gt__fail(GT_ERR_CONNECTION, "cannot connect to %s: %s", endpoint, zmq_strerror(zmq_errno()));
     if (err != GT_OK) {
         dealer_close(link);
         return err;
@@ -284,14 +292,19 @@ static gt_err dealer_connect(const gt_transport *transport, const char *host, in
     return GT_OK;
 }
 
+gt_err gt__tcp_connect(const char *host, int port, const gt_keys *keys, int timeout_ms, gt_link **link)
+{
+    return dealer_connect(&gt__transport_tcp, host, port, keys, timeout_ms, link);
+}
+
 gt_err gt__zmq_connect_tcp(const char *host, int port, int timeout_ms, gt_link **link)
 {
-    return dealer_connect(&gt__transport_tcp, host, port, timeout_ms, link);
+    return gt__tcp_connect(host, port, NULL, timeout_ms, link);
 }
 
 gt_err gt__zmq_connect_ipc(const char *host, int port, int timeout_ms, gt_link **link)
 {
     if (!gt__address_is_local(host))
         return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: ipc works only within one host", host);
-    return dealer_connect(&gt__transport_ipc, host, port, timeout_ms, link);
+    return dealer_connect(&gt__transport_ipc, host, port, NULL, timeout_ms, link);
 }

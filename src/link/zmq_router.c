@@ -19,6 +19,7 @@
 
 #include "link/address.h"
 #include "link/zmq.h"
+#include "link/zmq_guard.h"
 
 enum {
     PUMP_FRAMES = 1000,
@@ -35,11 +36,12 @@ typedef struct router_link router_link;
 typedef struct router {
     gt_acceptor base; /* fd: an epoll over the socket's descriptor and the timer */
     void *context, *socket;
+    gt_door door;           /* who may connect by tcp */
     gt_address_file file;   /* of the ipc socket: ZeroMQ does not remove it */
     int timer;              /* runs while there are peers, to wake a sleeping loop for heartbeats */
     uint64_t alive_next_ns; /* time of the next heartbeats; 0: no peers */
     router_link *peers[BUCKETS];
-    unsigned peer_count;
+    unsigned peer_count, peers_ever;
     router_link *fresh; /* not yet returned by poll, newest first */
 } router;
 
@@ -131,11 +133,16 @@ static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 /* On error (a signal arrived): true, and the caller checks. */
-static bool readable(const router *r)
+static bool socket_readable(void *socket)
 {
     int events = 0;
     size_t size = sizeof events;
-    return zmq_getsockopt(r->socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
+    return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
+}
+
+static bool readable(const router *r)
+{
+    return socket_readable(r->socket) || (r->door.socket && socket_readable(r->door.socket));
 }
 
 static bool router_ready(gt_link *link, gt_wait what)
@@ -196,10 +203,11 @@ static const gt_link_ops router_link_ops = {
     .abandon = router_link_abandon,
 };
 
-/* A new peer. `address` is ZeroMQ's text for it: 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
+/* A new peer, by its first frame. ZeroMQ's text for its address is 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
  * localhost:UID:GID:PID. */
-static void peer_new(router *r, const uint8_t *identity, const char *address)
+static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
 {
+    const char *address = zmq_msg_gets(frame, "Peer-Address");
     router_link *peer = calloc(1, sizeof *peer);
     if (!peer)
         return; /* the peer will time out */
@@ -212,8 +220,10 @@ static void peer_new(router *r, const uint8_t *identity, const char *address)
     bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
     link->ops = &router_link_ops;
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
-    snprintf(link->peer, sizeof link->peer, "%s peer %02x%02x%02x%02x", link->transport->name, identity[1],
-             identity[2], identity[3], identity[4]);
+    gt__door_user(frame, link);
+    /* Never the identity: those of later peers follow from it. */
+    snprintf(link->peer, sizeof link->peer, "%s peer %u%s%s", link->transport->name, ++r->peers_ever,
+             *link->user ? " of " : "", link->user);
     router_link **bucket = bucket_of(r, identity);
     peer->next = *bucket;
     *bucket = peer;
@@ -240,7 +250,7 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     }
     if (ours && !more && gt__zmq_control(frame, &control) && control.kind == GT_ZMQ_OPEN &&
         control.value == GT_ZMQ_VERSION)
-        peer_new(r, id, zmq_msg_gets(frame, "Peer-Address"));
+        peer_new(r, id, frame);
     zmq_msg_close(frame);
 }
 
@@ -283,6 +293,7 @@ static void pump(router *r)
         if (now >= r->alive_next_ns)
             alive_all(r, now);
     }
+    gt__door_answer(&r->door);
     for (int k = 0; k < PUMP_FRAMES; k++) {
         int got = receive_part(r->socket, &identity);
         bool more = got >= 0 && zmq_msg_more(&identity);
@@ -337,6 +348,7 @@ static void router_close(gt_acceptor *acceptor)
     gt__address_remove(&r->file);
     if (r->socket)
         zmq_close(r->socket);
+    gt__door_close(&r->door);
     if (r->context)
         while (zmq_ctx_term(r->context) && errno == EINTR)
             continue;
@@ -358,6 +370,7 @@ static gt_err router_new(router **out)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     r->base = (gt_acceptor){.ops = &router_ops, .fd = epoll_create1(EPOLL_CLOEXEC)};
     r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    gt__identities_seed();
     r->context = zmq_ctx_new();
     r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
     int fd = -1, mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD;
@@ -378,12 +391,27 @@ static gt_err router_new(router **out)
     return GT_OK;
 }
 
-static gt_err bind_tcp(router *r, const char *host, int port, int *bound)
+static gt_err watch_door(router *r)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int fd = -1;
+    size_t size = sizeof fd;
+    if (!r->door.socket ||
+        (!zmq_getsockopt(r->door.socket, ZMQ_FD, &fd, &size) && !epoll_ctl(r->base.fd, EPOLL_CTL_ADD, fd, &event)))
+        return GT_OK;
+    return gt__fail(GT_ERR_CONNECTION, "cannot set up authentication: %s", strerror(errno));
+}
+
+static gt_err bind_tcp(router *r, const char *host, int port, const gt_guard *guard, int *bound)
 {
     char endpoint[GT_ADDRESS_MAX + 16], actual[256] = "";
     size_t size = sizeof actual;
     GT_TRY(gt__zmq_endpoint("tcp", host, port, endpoint, sizeof endpoint));
-    if (zmq_bind(r->socket, endpoint)) {
+    GT_TRY(gt__door_open(&r->door, r->context, r->socket, guard));
+    GT_TRY(watch_door(r));
+    int rc = zmq_bind(r->socket, endpoint);
+    gt__door_pass(r->socket, guard);
+    if (rc) {
         if (zmq_errno() == EADDRINUSE)
             return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
         return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
@@ -419,14 +447,19 @@ static gt_err finish(router *r, gt_err err, gt_acceptor **acceptor)
     return err;
 }
 
-static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int *bound)
+gt_err gt__tcp_listen(const char *host, int port, const gt_guard *guard, gt_acceptor **acceptor, int *bound)
 {
     router *r = NULL;
     GT_TRY(router_new(&r));
-    gt_err err = bind_tcp(r, host, port, bound);
+    gt_err err = bind_tcp(r, host, port, guard, bound);
     if (err == GT_OK && gt__address_is_local(host))
         err = bind_ipc(r, *bound);
     return finish(r, err, acceptor);
+}
+
+static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int *bound)
+{
+    return gt__tcp_listen(host, port, NULL, acceptor, bound);
 }
 
 static gt_err listen_ipc(const char *host, int port, gt_acceptor **acceptor, int *bound)

@@ -41,7 +41,8 @@ int gt__worker_patience_ms(const gt_worker *worker)
 }
 
 enum {
-    RETRY_MS = 50,        /* between attempts to reach a server that is not up yet */
+    RETRY_MS = 50, /* between attempts to reach a server that is not up yet, doubled each time */
+    MOST_RETRY_MS = 400,
     DEFERRED_WAIT_MS = 1, /* for another worker's data, before the next check of the stream */
     LATE_WAIT_MS = 1,     /* for records, before the next poll of the engine */
     LATE_EVERY = 16,      /* records between polls of the engine */
@@ -211,8 +212,16 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     const char *listens = worker->exchange->ops->address(worker->exchange);
     const gt_engine_ops *engine = worker->engine->ops;
     uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
-    GT_TRY(gt__hello_send_worker(worker->link, worker->name, engine->name, listens, options->number - 1, memory,
-                                 engine->group ? engine->group(worker->engine) : 0));
+    const gt_worker_hello hello = {
+        .name = worker->name,
+        .engine = engine->name,
+        .named = options->named,
+        .listens = listens,
+        .number = options->number - 1,
+        .memory = memory,
+        .group = engine->group ? engine->group(worker->engine) : 0,
+    };
+    GT_TRY(gt__hello_send_worker(worker->link, &hello));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
     do {
@@ -228,6 +237,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     GT_TRY(err);
     gt__timing_init(&worker->timing);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
+    worker->joined = true;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
             worker->link->peer);
     err = run_stream(worker, options);
@@ -240,24 +250,25 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 static gt_err connect_patiently(const gt_worker_options *options, gt_link **link)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
-    for (;;) {
+    for (int pause_ms = RETRY_MS;; pause_ms = pause_ms < MOST_RETRY_MS ? 2 * pause_ms : pause_ms) {
         int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
-        gt_err err = gt__address_connect(options->address,
+        gt_err err = gt__address_connect(options->address, options->key_file,
                                          look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS
                                          : left > 0                       ? left
                                                                           : 1,
                                          link);
         bool again = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
-        if (!again || stopping(options) || gt__remaining_ms(deadline) == 0)
-            return err;
-        poll(NULL, 0, RETRY_MS);
+        if (!again || stopping(options) || gt__remaining_ms(deadline) <= pause_ms)
+            return err; /* a last attempt without time for it would not say why the others failed */
+        poll(NULL, 0, pause_ms);
     }
 }
 
 static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
 {
+    bool network = !worker->link->port || worker->link->trust == GT_TRUST_KEY;
     GT_TRY(options->board ? gt__exchange_local(options->board, options->stop, &worker->exchange)
-                          : gt__exchange_mesh(options->address, options->stop, &worker->exchange));
+                          : gt__exchange_mesh(options->address, network, options->stop, &worker->exchange));
     GT_TRY(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective));
     return worker->engine->ops->collective ? gt__collective_engine(worker, &worker->collective) : GT_OK;
 }
@@ -273,14 +284,14 @@ static void leave_peers(gt_worker *worker)
     worker->exchange->ops->close(worker->exchange);
 }
 
-gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
+/* From joining to the end of the link, which is taken. *joined: the server has accepted us. */
+static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *joined)
 {
-    gt__log_init();
     char name[64];
     if (options->name && *options->name)
         snprintf(name, sizeof name, "%s", options->name);
     else
-        snprintf(name, sizeof name, "worker_%d", (int)getpid());
+        snprintf(name, sizeof name, "worker_%d", options->named ? options->number - 1 : (int)getpid());
     gt_worker worker = {.link = link, .name = name, .options = options};
     gt_err err = open_engine(options, &worker.engine);
     if (options->opened)
@@ -306,5 +317,18 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
         gt__link_close(worker.link);
     if (worker.engine)
         worker.engine->ops->close(worker.engine);
+    *joined = worker.joined;
+    return err;
+}
+
+gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
+{
+    bool joined, ours = link; /* given: a server of this process */
+    gt__log_init();
+    gt_err err;
+    while ((err = run_once(options, link, &joined)) == GT_ERR_CONNECTION && joined && !ours && !stopping(options))
+        gt__log_warning(
+            "worker: the server at %s is gone: %s; its tensors are lost. Waiting %.3g s for it to come back",
+            options->address, gt_error_text(), gt__connect_timeout_ms(options->timeout_ms) / 1e3);
     return err;
 }

@@ -16,22 +16,25 @@
 #include "worker/timing.h"
 
 typedef struct gt_worker_options {
-    const char *name;    /* NULL: "worker_<pid>" */
-    const char *backend; /* NULL: GT_BACKEND, else cpu */
-    const char *address; /* "host:port", see gt_client_connect; not used when a link is given */
-    int timeout_ms;      /* for the server to appear; 0: the default */
-    int threads;         /* 0: let the engine decide */
-    atomic_bool *stop;   /* set from anywhere to end the worker after the running instruction; may be NULL */
-    int number;          /* the worker index it asks for, plus one; 0: any */
-    gt_board *board;     /* where it finds the other workers of this process; NULL: it uses links */
-    int stop_poll_ms;    /* how often an idle worker checks *stop; 0: never, setting *stop also ends the link */
+    const char *name;     /* NULL: "worker_<pid>", or "worker_<index>" with a number */
+    bool named;           /* a worker that has this name, or number, is replaced */
+    const char *backend;  /* NULL: GT_BACKEND, else cpu */
+    const char *address;  /* "host:port", see gt_client_connect; not used when a link is given */
+    const char *key_file; /* of keys (link/keys.h); NULL: GT_KEY_FILE, else none */
+    int timeout_ms;       /* for the server to appear; 0: the default */
+    int threads;          /* 0: let the engine decide */
+    atomic_bool *stop;    /* set from anywhere to end the worker after the running instruction; may be NULL */
+    int number;           /* the worker index it asks for, plus one; 0: any */
+    gt_board *board;      /* where it finds the other workers of this process; NULL: it uses links */
+    int stop_poll_ms;     /* how often an idle worker checks *stop; 0: never, setting *stop also ends the link */
     /* Called in the worker's thread when its engine is open, or could not be opened. NULL: not called. */
     void (*opened)(void *context, gt_err err);
     void *context;
 } gt_worker_options;
 
 /*
- * Run a worker until the dispatcher leaves, or *stop. `link` is taken; NULL: connect to options->address.
+ * Run a worker until the dispatcher leaves, or *stop. `link` is taken; NULL: connect to options->address, and again if the
+ * server vanishes, for as long as at the start: it may be restarted.
  * GT_OK after an orderly end, an error when the server could not be reached, refused us, or vanished.
  */
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
@@ -58,6 +61,7 @@ struct gt_worker {
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
+    bool joined; /* the server has welcomed us */
 };
 
 /* Whether the worker should end. */

@@ -96,7 +96,7 @@ static inline gt_link *server_connect(server *s, const char *transport)
     char address[64];
     gt_link *link = NULL;
     snprintf(address, sizeof address, "%s://localhost:%d", transport, gt__dispatcher_port(s->dispatcher));
-    if (!CHECK_EQ(gt__address_connect(address, PATIENCE_MS, &link), GT_OK))
+    if (!CHECK_EQ(gt__address_connect(address, NULL, PATIENCE_MS, &link), GT_OK))
         abort();
     return link;
 }

@@ -514,7 +514,8 @@ static void test_worker_leaves_upload(const void *argument)
     gt_link *client = server_link(&s), *fragile = server_link(&s);
     server_start(&s);
     join_client(client); /* the real worker is number 0 now */
-    CHECK_EQ(gt__hello_send_worker(fragile, "fragile", "raw", "", 1, 0, 0), GT_OK);
+    CHECK_EQ(gt__hello_send_worker(fragile, &(gt_worker_hello){.name = "fragile", .engine = "raw", .number = 1}),
+             GT_OK);
     CHECK_EQ(gt__hello_wait(fragile, PATIENCE_MS, &welcome), GT_OK);
     CHECK(welcomed(client, 2));
     gt_signal_config rows = {

@@ -3,6 +3,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "link_ends.h"
 #include "link/memory.h"
 #include "link/zmq.h"
+#include "link/zmq_guard.h"
 
 /* ---- wrong addresses ---------------------------------------------------------------------------------------- */
 
@@ -225,6 +227,78 @@ static void test_hostile_rings(const void *argument)
     acceptor->ops->close(acceptor);
 }
 
+/* A peer that makes its bells blocking, and fills them: ringing one must not wait for it. */
+static void test_full_bells(const void *argument)
+{
+    (void)argument;
+    enum {
+        RINGS_BYTES = 4096,
+        SLEEPS = 768
+    }; /* SLEEPS: where a reader of the server's ring says that it sleeps */
+    gt_acceptor *acceptor;
+    gt_memory_message message;
+    int port, fds[GT_MEMORY_PARTS];
+    if (!CHECK_EQ(gt__transport_memory.listen("localhost", 0, &acceptor, &port), GT_OK))
+        return;
+    int fd = raw_connect(&gt__transport_memory, port);
+    CHECK_EQ(gt__memory_send(fd, GT_MEMORY_HELLO, 0, NULL, 0), GT_OK);
+    gt_link *link = accept_one(acceptor);
+    CHECK_EQ(gt__memory_receive(fd, &message, fds, GT_MEMORY_PARTS), GT_MEMORY_RECEIVED);
+    char *state = mmap(NULL, RINGS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+    if (!CHECK(link) || !CHECK(state != MAP_FAILED))
+        return;
+    for (int k = 1; k < GT_MEMORY_PARTS; k++) {
+        uint64_t most = UINT64_MAX - 1;
+        ssize_t written = write(fds[k], &most, sizeof most);
+        (void)written; /* not every one of them can be written to */
+        CHECK(!fcntl(fds[k], F_SETFL, fcntl(fds[k], F_GETFL) & ~O_NONBLOCK));
+    }
+    _Atomic uint32_t *sleeps = (_Atomic uint32_t *)(void *)(state + SLEEPS);
+    atomic_store(sleeps, 1);
+    CHECK(send_record(link, 1));
+    gt__link_flush(link);
+    CHECK_EQ(atomic_load(sleeps), 0); /* it was rung */
+    link->ops->arm(link);
+    gt__link_close(link);
+    munmap(state, RINGS_BYTES);
+    for (int k = 0; k < GT_MEMORY_PARTS; k++)
+        close(fds[k]);
+    close(fd);
+    acceptor->ops->close(acceptor);
+}
+
+/* Many connect at once and say hello only later: all of them get a link. */
+static void test_crowd(const void *argument)
+{
+    (void)argument;
+    enum { CROWD = 200 };
+    static int fds[CROWD];
+    static gt_link *links[CROWD];
+    gt_acceptor *acceptor;
+    int port, welcome[GT_MEMORY_PARTS];
+    gt__descriptors_raise();
+    if (!CHECK_EQ(gt__transport_memory.listen("localhost", 0, &acceptor, &port), GT_OK))
+        return;
+    for (int k = 0; k < CROWD; k++) {
+        fds[k] = raw_connect(&gt__transport_memory, port);
+        CHECK(!acceptor->ops->poll(acceptor));
+    }
+    for (int k = 0; k < CROWD; k++)
+        CHECK_EQ(gt__memory_send(fds[k], GT_MEMORY_HELLO, 0, NULL, 0), GT_OK);
+    for (int k = 0; k < CROWD; k++)
+        if (!CHECK(links[k] = accept_one(acceptor)))
+            return;
+    for (int k = 0; k < CROWD; k++) {
+        gt_memory_message message;
+        CHECK_EQ(gt__memory_receive(fds[k], &message, welcome, GT_MEMORY_PARTS), GT_MEMORY_RECEIVED);
+        for (int part = 0; part < GT_MEMORY_PARTS; part++)
+            close(welcome[part]);
+        gt__link_close(links[k]);
+        close(fds[k]);
+    }
+    acceptor->ops->close(acceptor);
+}
+
 /* ---- all of them -------------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -234,6 +308,8 @@ int main(int argc, char **argv)
         {.name = "garbage", .run = test_garbage, .which = LISTENING},
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
+        {.name = "full bells", .run = test_full_bells, .which = MEMORY},
+        {.name = "a crowd", .run = test_crowd, .which = MEMORY},
     };
     check_begin(argc, argv);
     check_run("hosts", test_hosts, NULL);

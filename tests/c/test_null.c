@@ -13,6 +13,7 @@
  */
 #define FUNCTIONS(F)                                                                                              \
     F(client_connect, "so", p[0], 1, p[1])                                                                        \
+    F(client_connect_key, "s?so", p[0], p[1], 1, p[2])                                                            \
     F(client_open_embedded, "o", 1, p[0])                                                                         \
     F(synchronize, "c", p[0])                                                                                     \
     F(fetch, "td", p[0], p[1], 24)                                                                                \

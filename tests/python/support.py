@@ -297,9 +297,9 @@ class Programs:
         program = [sys.executable, "-m", "gt.worker"] if python else [GT_BINARY, "worker"]
         return self.start([*program, "--host", host, "-p", port, *options], "worker", **environment)
 
-    def cluster(self, workers=1, **options):
+    def cluster(self, workers=1, worker_options=(), **options):
         server = self.server(**options)
-        server.workers = [self.worker(server.port) for _ in range(workers)]
+        server.workers = [self.worker(server.port, *worker_options) for _ in range(workers)]
         return server
 
     def python(self, source, *arguments, name="program", **environment):

@@ -168,7 +168,8 @@ class TamperingProxy:
 
 
 def test_another_protocol_version_is_refused_politely(programs):
-    server = programs.cluster()
+    server = programs.server("--insecure")  # the proxy's port has no password
+    programs.worker(server.port)
     proxy = TamperingProxy(server.port)
     try:
         kind, seconds, text = programs.run(CONNECT, f"tcp://localhost:{proxy.port}", "dict(timeout=5)").split(

@@ -6,15 +6,16 @@ from gt import _gt
 class Client:
     """A connection to a dispatcher: Client(dispatcher_host='localhost', dispatcher_port=12345).connect()."""
 
-    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None):
+    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None, key_file=None):
         self.address = f'{dispatcher_host}:{dispatcher_port}'
         self.timeout = timeout
+        self.key_file = key_file
         self._connection = None
 
     def connect(self):
         """Connect, and make this the calling thread's client; waits at most `timeout` seconds."""
         if not self.connected:
-            self._connection = _gt.open(self.address, self.timeout)
+            self._connection = _gt.open(self.address, self.timeout, self.key_file)
         _gt.use(self._connection)
         return self
 
@@ -42,9 +43,14 @@ class Client:
         return f'<gt.Client {where}>'
 
 
-def connect(address, timeout=None):
-    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default)."""
-    client = Client(timeout=timeout)
+def connect(address, timeout=None, key_file=None):
+    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default).
+
+    key_file: the keys that a server on another host asks for, made with `gt keygen` (default: GT_KEY_FILE).
+
+        gt.connect('gpu7.example.org:12345', key_file='me.key')
+    """
+    client = Client(timeout=timeout, key_file=key_file)
     client.address = address
     return client.connect()
 

@@ -12,10 +12,15 @@ class Worker:
         self.backend = backend
         self._worker = _gt.Worker()
 
-    def connect_to_dispatcher(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=0):
-        """Work; returns when the dispatcher leaves or after stop(), or raises KeyboardInterrupt on Ctrl-C."""
+    def connect_to_dispatcher(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=0,
+                              key_file=None):
+        """Work; returns when the dispatcher leaves or after stop(), or raises KeyboardInterrupt on Ctrl-C.
+
+        key_file: the keys that a dispatcher on another host asks for, made with `gt keygen` (default: GT_KEY_FILE).
+        """
         address = f'{dispatcher_host}:{dispatcher_port}'
-        run_until_done(lambda: self._worker.run(address, self.worker_id, self.backend, timeout), self._worker.stop)
+        keys = None if key_file is None else str(key_file)
+        run_until_done(lambda: self._worker.run(address, self.worker_id, self.backend, timeout, keys), self._worker.stop)
 
     def stop(self):
         """End connect_to_dispatcher(), from any thread."""

@@ -11,7 +11,9 @@
  *            the bytes
  *     data   imm[1] the next bytes, until all are there (none if a segment has them)
  *
- * A link starts with a hello that carries the key which the dispatcher gave only to its workers.
+ * A link starts with a hello that carries the key which the dispatcher gave only to its workers. Workers of one user on the
+ * dispatcher's host meet in shared memory alone. The others have a tcp port with CURVE keys as well: "host:port KEY" is what
+ * they tell the dispatcher, which tells only workers.
  * Read exchange.h first; mesh_link.c has the two ends of a message on a link.
  */
 #include "worker/peers/exchange_mesh.h"
@@ -31,6 +33,7 @@
 #include "link/address.h"
 #include "link/hello.h"
 #include "link/liveness.h"
+#include "link/zmq_guard.h"
 #include "core/log.h"
 
 enum {
@@ -145,7 +148,10 @@ static void return_queue(gt_mesh *mesh, gt_mesh_peer *peer)
 static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const char *name, const char *address)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
-    const char *port = strrchr(address, ':');
+    const char *space = strchr(address, ' '); /* a key may contain colons, but no space */
+    char place[sizeof((gt_mesh_peer *)0)->address];
+    snprintf(place, sizeof place, "%.*s", space ? (int)(space - address) : (int)strlen(address), address);
+    const char *port = strrchr(place, ':');
     gt_link *stale = NULL;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = gt__mesh_peer(mesh, worker);
@@ -153,9 +159,10 @@ static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const
         snprintf(peer->name, sizeof peer->name, "%s", name);
         /* A worker on the dispatcher's own host announces this name. Workers elsewhere replace it by the server's
          * host. */
-        bool beside = port && strncmp(address, "localhost:", strlen("localhost:")) == 0;
-        snprintf(peer->address, sizeof peer->address, "%s%s", beside ? mesh->server_host : address,
+        bool beside = port && strncmp(place, "localhost:", strlen("localhost:")) == 0;
+        snprintf(peer->address, sizeof peer->address, "%.100s%s", beside ? mesh->server_host : place,
                  beside ? port : "");
+        snprintf(peer->key, sizeof peer->key, "%s", space ? space + 1 : "");
         if (peer->life && peer->life != life) { /* messages for its predecessor */
             return_queue(mesh, peer);
             stale = peer->fresh;
@@ -181,14 +188,25 @@ typedef struct attempt {
     int32_t worker;
     gt_life life;
     char address[sizeof((gt_mesh_peer *)0)->address];
+    gt_keys keys;
 } attempt;
+
+/* Without a key only by shared memory: another program may have taken the tcp port of a worker that is gone. */
+static gt_err connect_attempt(const attempt *a, gt_link **link)
+{
+    char address[sizeof "memory://" + sizeof a->address];
+    if (!*a->address)
+        return GT_ERR_CONNECTION;
+    snprintf(address, sizeof address, "%s%s", *a->keys.server ? "" : "memory://", a->address);
+    return gt__address_connect_with(address, &a->keys, ATTEMPT_MS, link);
+}
 
 static void *connect_main(void *argument)
 {
     attempt *a = argument;
     gt_mesh *mesh = a->mesh;
     gt_link *link = NULL;
-    gt_err err = *a->address ? gt__address_connect(a->address, ATTEMPT_MS, &link) : GT_ERR_CONNECTION;
+    gt_err err = connect_attempt(a, &link);
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = mesh->peers[a->worker];
     peer->connecting = false;
@@ -225,7 +243,8 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
     pthread_t thread;
     if (!a)
         return;
-    *a = (attempt){.mesh = mesh, .worker = worker, .life = peer->life};
+    *a = (attempt){.mesh = mesh, .worker = worker, .life = peer->life, .keys = mesh->keys};
+    memcpy(a->keys.server, peer->key, sizeof a->keys.server);
     memcpy(a->address, peer->address, sizeof a->address);
     peer->connecting = true;
     mesh->attempts++;
@@ -399,16 +418,19 @@ static gt_err own_address(const char *server_host, char *own, size_t size)
     return found ? GT_OK : gt__fail(GT_ERR_CONNECTION, "no way to '%s': %s", server_host, strerror(errno));
 }
 
-static gt_err listen_for_peers(gt_mesh *mesh, const char *host)
+static gt_err listen_for_peers(gt_mesh *mesh, const char *host, bool network)
 {
-    const gt_transport *const transports[] = {&gt__transport_tcp, &gt__transport_memory};
+    const gt_guard guard = {.secret_key = mesh->keys.secret}; /* only workers learn the public key */
+    gt_acceptor *acceptor;
     int port = 0;
-    for (size_t k = 0; k < sizeof transports / sizeof transports[0]; k++) {
-        gt_acceptor *acceptor;
-        GT_TRY(transports[k]->listen(host, port, &acceptor, &port));
+    if (network) { /* first: it chooses the port */
+        GT_TRY(gt__tcp_listen(host, port, &guard, &acceptor, &port));
         mesh->acceptors[mesh->acceptor_count++] = acceptor;
     }
-    snprintf(mesh->address, sizeof mesh->address, "%s:%d", host, port);
+    GT_TRY(gt__transport_memory.listen(host, port, &acceptor, &port));
+    mesh->acceptors[mesh->acceptor_count++] = acceptor;
+    snprintf(mesh->address, sizeof mesh->address, "%s:%d%s%s", host, port, network ? " " : "",
+             network ? mesh->keys.public_key : "");
     return GT_OK;
 }
 
@@ -480,6 +502,7 @@ static void close_mesh(gt_exchange *exchange)
     free_returned(exchange, mesh->returned);
     if (mesh->bell >= 0)
         close(mesh->bell);
+    explicit_bzero(&mesh->keys, sizeof mesh->keys);
     pthread_mutex_destroy(&mesh->mutex);
     pthread_cond_destroy(&mesh->changed);
     gt__exchange_free(exchange);
@@ -497,7 +520,7 @@ static const gt_exchange_ops mesh_ops = {
     .close = close_mesh,
 };
 
-static gt_err open_mesh(gt_mesh *mesh, const char *server)
+static gt_err open_mesh(gt_mesh *mesh, const char *server, bool network)
 {
     const char *scheme = server ? strstr(server, "://") : NULL, *host = scheme   ? scheme + 3
                                                                         : server ? server
@@ -509,14 +532,15 @@ static gt_err open_mesh(gt_mesh *mesh, const char *server)
     if (mesh->bell < 0)
         return gt__fail(GT_ERR_INTERNAL, "no descriptor is left: %s", strerror(errno));
     GT_TRY(own_address(mesh->server_host, own, sizeof own));
-    GT_TRY(listen_for_peers(mesh, own));
+    GT_TRY(gt__keys_make(&mesh->keys));
+    GT_TRY(listen_for_peers(mesh, own, network));
     if (pthread_create(&mesh->thread, NULL, mesh_main, mesh))
         return gt__fail(GT_ERR_INTERNAL, "no thread could be started");
     mesh->running = true;
     return GT_OK;
 }
 
-gt_err gt__exchange_mesh(const char *server, const atomic_bool *stop, gt_exchange **exchange)
+gt_err gt__exchange_mesh(const char *server, bool network, const atomic_bool *stop, gt_exchange **exchange)
 {
     gt_mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
@@ -529,7 +553,7 @@ gt_err gt__exchange_mesh(const char *server, const atomic_bool *stop, gt_exchang
     mesh->base.messages = &mesh->arrived;
     mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (err == GT_OK)
-        err = open_mesh(mesh, server);
+        err = open_mesh(mesh, server, network);
     if (err != GT_OK) {
         close_mesh(&mesh->base);
         return err;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "worker/peers/exchange.h"
+#include "link/keys.h"
 #include "link/link.h"
 
 /* Shared memory for messages on one link, used again and again. */
@@ -30,8 +31,9 @@ typedef struct gt_mesh_link {
 
 /* Another worker, with the mutex. */
 typedef struct gt_mesh_peer {
-    char name[64], address[128];
-    gt_life life;      /* the generation that our stream knows; 0: none yet */
+    char name[64], address[128]; /* the address without the key */
+    char key[GT_KEY_SIZE];       /* of its tcp port; "": it has none, and is on this host */
+    gt_life life;                /* the generation that our stream knows; 0: none yet */
     gt_life newest;    /* the latest generation known, from the stream or a hello: earlier ones are gone */
     gt_life gone_life; /* the generation that `gone` refers to */
     char gone[160];    /* why it is gone; "": it is not, as far as we know */
@@ -51,6 +53,7 @@ typedef struct gt_mesh {
     gt_acceptor *acceptors[2];
     unsigned acceptor_count;
     char address[128], server_host[128];
+    gt_keys keys;          /* of our tcp port, and by which we connect to those of others */
     gt_mesh_link *links;   /* the thread's */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;

@@ -1,0 +1,283 @@
+"""Who may connect, and peers that misbehave: identities, passwords, keys, and connections that say nothing.
+
+Every server here listens on the loopback interface, in a runtime directory of its own.
+"""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+
+import pytest
+
+from support import GT_BINARY, PATIENCE_S, until
+
+WORK = """
+    import sys, gt
+    gt.connect(sys.argv[1], key_file=sys.argv[2] if len(sys.argv) > 2 else None)
+    assert (gt.ones(3) + gt.arange(3.0)).sum().item() == 6
+    print("right")
+"""
+
+REFUSED = """
+    import sys, gt
+    try:
+        gt.connect(sys.argv[1], timeout=5, key_file=sys.argv[2] if len(sys.argv) > 2 else None)
+        print("connected")
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+# ---- raw ZeroMQ peers -------------------------------------------------------------------------------------------
+
+
+def zmtp_ready(identity):
+    """The READY command of a DEALER with that identity (rfc.zeromq.org/spec/23)."""
+    body = b"\x05READY"
+    for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", identity)):
+        body += bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+    return b"\x04" + bytes([len(body)]) + body
+
+
+def zmtp_announce(connection, identity):
+    """A handshake without authentication, as far as the other end lets us."""
+    try:
+        connection.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
+        connection.sendall(zmtp_ready(identity))
+        connection.settimeout(1)
+        while connection.recv(4096):  # until its READY has come, or it hangs up
+            connection.settimeout(0.05)
+    except OSError:
+        pass
+    return connection
+
+
+def predicted(count=8):
+    """The identities that a ROUTER of a process that never seeded rand() hands out, after the first few."""
+    first = 0x6B8B4567
+    return [b"\0" + struct.pack(">I", first + k) for k in range(count)]
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_a_peer_that_takes_the_next_identities_does_not_end_the_server(programs, transport):
+    server = programs.cluster()
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    peers = []
+    try:
+        for identity in predicted():
+            if transport == "tcp":
+                peer = socket.create_connection(("127.0.0.1", server.port), PATIENCE_S)
+            else:
+                peer = socket.socket(socket.AF_UNIX)
+                peer.connect(str(programs.runtime / "gt" / f"{server.port}.ipc"))
+            peers.append(zmtp_announce(peer, identity))
+        for _ in range(3):
+            assert programs.run(WORK, f"{transport}://localhost:{server.port}") == "right\n"
+    finally:
+        for peer in peers:
+            peer.close()
+    assert server.alive
+
+
+# ---- one host ---------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_private_and_leave_with_the_server(programs):
+    server = programs.server()
+    secrets = programs.runtime / "gt" / f"{server.port}.keys"
+    assert secrets.stat().st_mode & 0o777 == 0o600
+    server.kill()
+    other = programs.server()
+    assert not secrets.exists(), "the secrets of a server that was killed stay"
+    other.end()
+    assert programs.runtime_entries() == []
+
+
+def test_another_user_is_not_served(programs):
+    """A process without access to the private directory reaches the tcp port, and no more."""
+    server = programs.cluster()
+    elsewhere = programs.directory / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    address = f"tcp://localhost:{server.port}"
+    kind, _, text = programs.run(REFUSED, address, XDG_RUNTIME_DIR=elsewhere).partition(" ")
+    assert kind == "GtConnectionError" and "refused" in text and "key" in text, text
+    worker = programs.worker(server.port, "--timeout", 2, host="tcp://localhost", XDG_RUNTIME_DIR=elsewhere)
+    assert worker.wait() == 1 and "refused" in worker.text(), worker.text()
+    assert programs.run(WORK, address) == "right\n"
+
+
+def test_a_password_is_not_sent_to_a_port_that_another_program_took(programs):
+    """The server was killed and left its file; what listens at its port now learns nothing."""
+    server = programs.server()
+    secrets = programs.runtime / "gt" / f"{server.port}.keys"
+    password = next(line.split()[1] for line in secrets.read_text().splitlines() if line.startswith("password"))
+    server.kill()
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind(("127.0.0.1", server.port))
+        squatter.listen()
+        client = programs.python(REFUSED, f"tcp://localhost:{server.port}")
+        squatter.settimeout(PATIENCE_S)
+        connection, _ = squatter.accept()
+        with connection:
+            # A server that asks for a password.
+            connection.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"PLAIN".ljust(20, b"\0") + bytes(32))
+            connection.settimeout(1)
+            heard = b""
+            try:
+                while piece := connection.recv(4096):
+                    heard += piece
+            except OSError:
+                pass
+        assert password.encode() not in heard
+        assert client.wait() == 0 and "connected" not in client.output.read_text()
+
+
+# ---- peers that come and go --------------------------------------------------------------------------------------
+
+
+def test_a_worker_joins_a_restarted_server(programs):
+    server = programs.cluster(worker_options=["--name", "loyal"])
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    server.kill()
+    until(lambda: "is gone" in server.workers[0].text(), "the worker to notice")
+    again = programs.start([GT_BINARY, "server", "-p", server.port], "server")
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    assert again.alive and server.workers[0].alive
+    again.end()
+    assert server.workers[0].wait() == 0, "a worker ends when its server says goodbye"
+
+
+STATS = """
+    import sys, gt, gt.debug
+    gt.connect(sys.argv[1])
+    print(*sorted((worker["index"], worker["name"]) for worker in gt.debug.get_worker_stats().values()))
+"""
+
+
+def test_a_replacement_takes_over_the_number(programs):
+    """Before the end of its predecessor is noticed, and after others have joined."""
+    server = programs.server()
+    address = f"localhost:{server.port}"
+
+    def numbers():
+        return programs.run(STATS, address).strip()
+
+    first = programs.worker(server.port, "--name", "first")
+    until(lambda: numbers() == "(0, 'first')", "the first worker")
+    second = programs.worker(server.port, "--index", 3)
+    until(lambda: numbers() == "(0, 'first') (3, 'worker_3')", "the second worker")
+    os.kill(first.pid, signal.SIGSTOP)
+    programs.worker(server.port, "--name", "first")
+    programs.worker(server.port, "--index", 3)
+    until(lambda: numbers() == "(0, 'first') (3, 'worker_3')" and not second.alive, "the replacements")
+    first.signal(signal.SIGCONT)
+    assert first.wait() == 0, "the replaced worker ends"
+    refused = programs.worker(server.port, "--index", 3, "--name", "other", "--timeout", 2)
+    assert refused.wait() == 1 and "worker_3" in refused.text(), refused.text()
+    assert programs.run(WORK, address) == "right\n"
+
+
+def test_silent_connections_are_ended(programs):
+    server = programs.cluster()
+    path = str(programs.runtime / "gt" / f"{server.port}.memory")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(path)
+        silent.settimeout(PATIENCE_S)
+        assert silent.recv(1) == b"", "a connection that says nothing is kept"
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+
+
+# ---- keys -------------------------------------------------------------------------------------------------------
+
+
+class Keys:
+    """Key files in a directory, and the server's list."""
+
+    def __init__(self, directory):
+        self.directory, self.public, self.lines = directory, {}, []
+        self.make("server")
+
+    def make(self, name, role=None, *options):
+        path = self.directory / f"{name}.key"
+        done = subprocess.run([GT_BINARY, "keygen", path, *options], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        self.public[name] = done.stdout.strip()
+        if role:
+            self.lines.append(f"{role} {self.public[name]} {name}")
+        return path
+
+    def peer(self, name, role=None):
+        return self.make(name, role, "--server", self.public["server"])
+
+    def server_options(self):
+        allowed = self.directory / "allowed"
+        allowed.write_text("# who may connect\n\n" + "\n".join(self.lines) + "\n")
+        return ["--key-file", self.directory / "server.key", "--allow-keys", allowed]
+
+
+@pytest.fixture
+def keys(programs):
+    return Keys(programs.directory)
+
+
+def test_keys_admit_clients_and_workers(programs, keys):
+    alice, bob, mallory = keys.peer("alice", "client"), keys.peer("bob", "worker"), keys.peer("mallory")
+    server = programs.server(*keys.server_options())
+    address = f"tcp://127.0.0.1:{server.port}"
+    elsewhere = programs.directory / "elsewhere"  # as on another host: nothing of the server's is there
+    elsewhere.mkdir(mode=0o700)
+
+    def worker(key, *options):
+        return programs.worker(server.port, "--key-file", key, *options, host="tcp://127.0.0.1", XDG_RUNTIME_DIR=elsewhere)
+
+    refused = worker(alice, "--timeout", 2)
+    assert refused.wait() == 1 and "worker" in refused.text() and "key" in refused.text(), refused.text()
+    good = worker(bob)
+    assert programs.run(WORK, address, alice, XDG_RUNTIME_DIR=elsewhere) == "right\n"
+    assert programs.run(WORK, address, XDG_RUNTIME_DIR=elsewhere, GT_KEY_FILE=alice) == "right\n"
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n", "the same user on the same host needs no key"
+    for key, words in ((mallory, "does not allow this key"), (None, "--key-file")):
+        text = programs.run(REFUSED, address, *filter(None, [key]), XDG_RUNTIME_DIR=elsewhere)
+        assert text.startswith("GtConnectionError") and words in text, text
+    assert good.alive and server.alive
+
+
+def test_the_server_knows_users_apart(programs, keys):
+    alice = keys.peer("alice", "client")
+    server = programs.server(*keys.server_options())
+    programs.worker(server.port)
+    text = programs.run("""
+        import sys, gt
+        import gt.debug
+        from gt.client.client import Client
+        near = Client("localhost", int(sys.argv[1])).connect()
+        far = Client("tcp://127.0.0.1", int(sys.argv[1]), key_file=sys.argv[2]).connect()
+        print(sorted(client["user"] for client in gt.debug.dispatcher_stats()["clients"]))
+    """, server.port, alice)
+    assert text == str(sorted(["alice", f"uid {os.getuid()}"])) + "\n"
+
+
+def test_bad_key_files_are_named(programs, keys):
+    alice = keys.peer("alice", "client")
+    options = keys.server_options()
+    again = subprocess.run([GT_BINARY, "keygen", alice], capture_output=True, text=True, timeout=60)
+    assert again.returncode == 1 and "alice.key" in again.stderr, "a key file was overwritten"
+    wrong = subprocess.run([GT_BINARY, "keygen", "x", "--server", "abc"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 2 and "public key" in wrong.stderr
+    assert alice.stat().st_mode & 0o777 == 0o600
+    for arguments, words in (
+        (["--key-file", options[1]], "both"),
+        (["--key-file", options[1], "--allow-keys", "/nonexistent"], "/nonexistent"),
+        (["--key-file", options[3], "--allow-keys", options[3]], "only its owner"),
+        (["--key-file", options[1], "--allow-keys", options[1]], "line 2 is malformed"),
+        (["--host", "0.0.0.0"], "--insecure"),
+    ):
+        server = programs.start([GT_BINARY, "server", "-p", 0, *arguments], "server")
+        assert server.wait() == 1 and words in server.text(), server.text()
+    server_key = programs.run(REFUSED, "tcp://127.0.0.1:1", options[1])
+    assert "does not name the server's key" in server_key
+    os.chmod(alice, 0o644)
+    assert "only its owner" in programs.run(REFUSED, "tcp://127.0.0.1:1", alice)
