@@ -20,11 +20,9 @@ static gt_hotpath *hotpath_make(bool automatic)
     if (!hot)
         return NULL;
     hot->automatic = automatic;
-    hot->stage = malloc(GT_HOT_STAGE * sizeof *hot->stage);
-    hot->live = malloc(GT_HOT_STAGE * sizeof *hot->live);
     bool good = !automatic || gt__detector_init(&hot->detector, (unsigned)gt__setting(GT_SETTING_HOTPATH_WINDOW),
                                                 threshold, (unsigned)gt__setting(GT_SETTING_HOTPATH_MIN_SEQ));
-    if (!good || !hot->stage || !hot->live)
+    if (!good)
         gt__hotpath_free(&hot);
     else if (automatic)
         gt__log(GT_LOG_COMPILE, "[HotPath] Stream-based hot path detection enabled");
@@ -66,6 +64,7 @@ void gt__hotpath_free(gt_hotpath **where)
     gt__region_free_all(&hot->recording);
     gt__detector_free(&hot->detector);
     free(hot->freed.id);
+    free(hot->cell);
     free(hot->live);
     free(hot->stage);
     free(hot);

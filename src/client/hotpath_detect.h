@@ -51,9 +51,11 @@ typedef struct gt_detector {
         gt_canonical canonical;
         uint32_t live, work; /* tensors alive before it; elements that it touches */
         bool separated;      /* something that cannot be part of a path came before it */
-        uint32_t run;      /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
-    } * past;              /* ring: the last GT_DETECTOR_PAST records */
-    uint32_t *last;        /* by shape: the position where it was seen last */
+        uint32_t run;  /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
+    } * past;          /* ring: the last `capacity` records; it grows with the stream, up to a limit */
+    uint32_t *last;    /* by shape, 1 << index_bits: the position where it was seen last, plus one */
+    uint64_t capacity; /* a power of 2, more than twice the longest period that is looked for */
+    unsigned index_bits;
     uint64_t position;     /* records seen */
     uint32_t period;       /* 0: none */
     uint64_t matched;      /* records that equal the one a period before */

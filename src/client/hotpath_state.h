@@ -45,7 +45,6 @@ typedef enum gt_hotpath_state {
 } gt_hotpath_state;
 
 struct gt_hotpath {
-    uint64_t cell[GT_CELLS]; /* of the records that are held back */
     gt_hotpath_state state;
     bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
     gt_detector detector;
@@ -56,9 +55,10 @@ struct gt_hotpath {
     gt_template *entry[GT_HOT_ENTRIES]; /* by the shape of their first record */
     gt_template *holding;
     gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
-    gt_slot *stage;     /* records that are learned, held back or drained */
-    uint32_t staged, drained, records;
+    uint64_t *cell; /* GT_CELLS, of the records that are held back. These three: NULL until a record is learned */
+    gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t *live; /* by record that is learned: tensors alive before it */
+    uint32_t staged, drained, records;
     int64_t work;   /* of the records that are learned or drained */
     gt_ids freed;   /* since the first of those that are learned */
     bool ending;    /* the last of these has come; what dies before the next record belongs to them */
@@ -76,7 +76,7 @@ void gt__hotpath_forget(gt_hotpath *hot, gt_template *template);
 
 /* Begin to collect records for a template. */
 void gt__hotpath_collect(gt_hotpath *hot);
-/* Add one. False: there are too many. */
+/* Add one. False: there are too many, or there is no memory. */
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work);
 /* Frees that wait in the client's queue are as good as sent. False: out of memory. */
 bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed);
