@@ -76,8 +76,10 @@ static bool stage_make(gt_hotpath *hot)
 {
     hot->cell = hot->cell ? hot->cell : calloc(GT_CELLS, sizeof *hot->cell);
     hot->live = hot->live ? hot->live : malloc(GT_HOT_STAGE * sizeof *hot->live);
-    hot->stage = hot->cell && hot->live ? malloc(GT_HOT_STAGE * sizeof *hot->stage) : NULL;
-    return hot->stage != NULL;
+    gt_slot *memory =
+        hot->cell && hot->live ? malloc((GT_HOT_HEADROOM + GT_HOT_STAGE) * sizeof *hot->stage) : NULL;
+    hot->stage = memory ? memory + GT_HOT_HEADROOM : NULL;
+    return memory != NULL;
 }
 
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work)

@@ -228,3 +228,19 @@ def test_a_worker_is_killed_while_a_path_runs(programs):
     assert client.wait() == 0, client.text()
     error, hot = client.output.read_text().splitlines()
     assert "worker" in error and hot == "True"
+
+
+def test_a_client_that_is_far_ahead_sends_every_run():
+    """Whether there is room in its link is a matter of time. Results must not be, and a sum may round in another way in a path."""
+    def alone(steps):
+        _, hotpath, _ = run("""
+x, h = gt.full((160, 160), 0.01), gt.zeros(160, 160)
+for turn in range(STEPS):
+    for k in range(10):
+        h = h * (turn + k) - turn * k
+    h = gt.tanh(h @ x)
+gt.synchronize()
+""".replace("STEPS", str(steps)), **HOT)
+        return hotpath["total_instructions"] - hotpath["hot_instructions"]
+
+    assert alone(5000) == alone(100)
