@@ -20,11 +20,9 @@ static gt_hotpath *hotpath_make(bool automatic)
     if (!hot)
         return NULL;
     hot->automatic = automatic;
-    hot->stage = malloc(GT_HOT_STAGE * sizeof *hot->stage);
-    hot->live = malloc(GT_HOT_STAGE * sizeof *hot->live);
     bool good = !automatic || gt__detector_init(&hot->detector, (unsigned)gt__setting(GT_SETTING_HOTPATH_WINDOW),
                                                 threshold, (unsigned)gt__setting(GT_SETTING_HOTPATH_MIN_SEQ));
-    if (!good || !hot->stage || !hot->live)
+    if (!good)
         gt__hotpath_free(&hot);
     else if (automatic)
         gt__log(GT_LOG_COMPILE, "[HotPath] Stream-based hot path detection enabled");
@@ -66,8 +64,9 @@ void gt__hotpath_free(gt_hotpath **where)
     gt__region_free_all(&hot->recording);
     gt__detector_free(&hot->detector);
     free(hot->freed.id);
+    free(hot->cell);
     free(hot->live);
-    free(hot->stage);
+    free(hot->stage ? hot->stage - GT_HOT_HEADROOM : NULL);
     free(hot);
     *where = NULL;
 }
@@ -113,23 +112,48 @@ static uint32_t fitted_now(const gt_client *client)
     return (uint32_t)(client->expected - client->hotpath->holding->expected);
 }
 
+/* Copy the record to the link; it is not published. False: there is no room. */
+static bool to_link(gt_client *client, const gt_slot *record, unsigned slots)
+{
+    gt_slot *out = gt__link_reserve(client->link, slots);
+    if (out)
+        memcpy(out, record, slots * sizeof *out);
+    return out != NULL;
+}
+
 bool gt__hotpath_drain(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
-    while (hot->drained < hot->staged) {
+    while (hot->drained < hot->drain_end) {
         const gt_slot *record = hot->stage + hot->drained;
         unsigned length = 1u + record->ins.tail;
-        gt_slot *out = gt__link_reserve(client->link, length);
-        if (!out)
+        if (!to_link(client, record, length))
             return false;
-        memcpy(out, record, length * sizeof *out);
         hot->drained += length;
-        gt__client_publish(client, length, hot->drained == hot->staged ? hot->work : 0);
+        gt__client_publish(client, length, hot->drained == hot->drain_end ? hot->drain_work : 0);
     }
+    unsigned fresh = hot->fresh;
+    if (fresh && !to_link(client, hot->stage + hot->drain_end, fresh))
+        return false;
+    hot->fresh = 0;
     hot->state = GT_HOT_WATCHING;
     client->draining = false;
+    if (fresh && !gt__hotpath_take(client, fresh, hot->fresh_work))
+        gt__client_publish(client, fresh, hot->fresh_work);
     gt__client_send_frees(client);
     return true;
+}
+
+/* What is in the stage from `begin` to `end` goes to the link before all else, now or when there is room. */
+static void drain(gt_client *client, int64_t begin, int64_t end, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    hot->drained = begin;
+    hot->drain_end = end;
+    hot->drain_work = work;
+    hot->state = GT_HOT_DRAINING;
+    client->draining = true;
+    gt__hotpath_drain(client);
 }
 
 /* ---- holding ------------------------------------------------------------------------------------------------ */
@@ -154,62 +178,37 @@ static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, const g
     return NULL;
 }
 
-/* Send a definition. False: there is no room for it now. */
-static bool send_definition(gt_client *client, uint32_t number, const gt_slot *definition, size_t slots)
+/* The pieces of a definition. Returns the slot after them. */
+static gt_slot *write_definition(gt_slot *out, uint32_t number, const gt_slot *definition, size_t slots)
 {
     for (size_t at = 0; at < slots;) {
         size_t length = slots - at < GT_PATH_PIECE ? slots - at : GT_PATH_PIECE;
-        gt_slot *out = gt__link_reserve(client->link, 1 + (unsigned)length);
-        if (!out)
-            return false;
-        memset(out, 0, sizeof *out);
-        out->ins.op = GT_OP_path;
-        out->ins.result = number;
+        out->ins = (gt_instruction){.op = GT_OP_path, .result = number, .tail = (uint16_t)length};
         out->ins.imm[0].u = at;
         out->ins.imm[1].u = slots;
-        out->ins.tail = (uint16_t)length;
         memcpy(out + 1, definition + at, length * sizeof *out);
+        out += 1 + length;
         at += length;
-        gt__client_publish(client, 1 + (unsigned)length, 0);
     }
-    return true;
+    return out;
 }
 
-/* Have the server know the template's path. Numbers are used in turn: the template that had it before gets another one. */
-static bool define(gt_client *client, gt_template *template)
+/* The template's path gets a number. Numbers are used in turn: the template that had it before gets another one. */
+static void number_path(gt_hotpath *hot, gt_template *template)
 {
-    gt_hotpath *hot = client->hotpath;
-    size_t slots;
-    gt_slot *definition = gt__template_define(template, &slots);
     uint32_t number = hot->next_number++ % GT_PATHS;
-    if (!definition)
-        return false;
     if (hot->named[number])
         hot->named[number]->number = 0;
-    hot->named[number] = NULL;
-    gt__path_mark(definition, template->at_leave || hot->recording.region);
-    bool sent = send_definition(client, number, definition, slots);
-    free(definition);
-    if (!sent)
-        return false;
     hot->named[number] = template;
     template->number = number + 1;
-    return true;
 }
 
-/* The run of a path that has fitted to its end. The stage is closed. False: there is no room for it. */
-static bool send_run(gt_client *client, gt_template *template)
+/* The run of a path that has fitted to its end, with the frees that wait. It has so many words. */
+static void write_run(gt_client *client, const gt_template *template, uint32_t words, gt_slot *out)
 {
     gt_hotpath *hot = client->hotpath;
-    uint32_t own = template->inputs + template->parameter_count, words = own;
-    for (size_t k = 0; k < template->frees; k++)
-        words += template->free[k].other;
-    if (words > GT_PATH_WORDS || (!template->number && !define(client, template)))
-        return false;
+    uint32_t own = template->inputs + template->parameter_count;
     unsigned tail = gt__slots_for(words * sizeof(uint64_t));
-    gt_slot *out = gt__link_reserve(client->link, 1 + tail);
-    if (!out)
-        return false;
     out->ins = (gt_instruction){.op = GT_OP_repeat,
                                 .tail = (uint16_t)tail,
                                 .result = template->number - 1,
@@ -224,9 +223,51 @@ static bool send_run(gt_client *client, gt_template *template)
     gt__slots_pad(out + 1, words * sizeof *word);
     client->free_count = 0;
     client->free_bytes = 0;
-    gt__client_publish(client, 1 + tail, (int64_t) template->work);
     if (template->slots > 1 + tail)
         hot->stats.bytes_saved += (template->slots - 1 - tail) * sizeof *out;
+}
+
+/*
+ * The same where the server does not know the path yet, or there is no room in the link: definition and run take the place of
+ * the path's records in the stage, and end where these do. Whether there is room is a matter of time, and results must not be:
+ * a sum may round in another way where its records run alone. False: there is no memory, or they are too long.
+ */
+static bool send_run_later(gt_client *client, gt_template *template, uint32_t words)
+{
+    gt_hotpath *hot = client->hotpath;
+    size_t slots = 0;
+    gt_slot *definition = template->number ? NULL : gt__template_define(template, &slots);
+    size_t all = slots + (slots + GT_PATH_PIECE - 1) / GT_PATH_PIECE + 1 + gt__slots_for(words * sizeof(uint64_t));
+    bool fits = (template->number || definition) && all <= GT_HOT_HEADROOM + (size_t)hot->staged;
+    if (fits) {
+        int64_t begin = (int64_t)hot->staged - (int64_t)all;
+        gt_slot *out = hot->stage + begin;
+        if (definition) {
+            gt__path_mark(definition, template->at_leave || hot->recording.region);
+            number_path(hot, template);
+            out = write_definition(out, template->number - 1, definition, slots);
+        }
+        write_run(client, template, words, out);
+        drain(client, begin, hot->staged, (int64_t) template->work);
+    }
+    free(definition);
+    return fits;
+}
+
+/* The stage is closed. False: the run cannot be sent. */
+static bool send_run(gt_client *client, gt_template *template)
+{
+    uint32_t words = template->inputs + template->parameter_count;
+    for (size_t k = 0; k < template->frees; k++)
+        words += template->free[k].other;
+    if (words > GT_PATH_WORDS)
+        return false;
+    unsigned slots = 1 + gt__slots_for(words * sizeof(uint64_t));
+    gt_slot *out = template->number ? gt__link_reserve(client->link, slots) : NULL;
+    if (!out)
+        return send_run_later(client, template, words);
+    write_run(client, template, words, out);
+    gt__client_publish(client, slots, (int64_t) template->work);
     return true;
 }
 
@@ -283,13 +324,10 @@ static void see_staged(const gt_client *client, const gt_template *template, uin
 static void give_up(gt_client *client, uint32_t fitted)
 {
     gt_hotpath *hot = client->hotpath;
+    int64_t work = (int64_t)hot->holding->work;
     see_staged(client, hot->holding, fitted);
-    hot->work = (int64_t)hot->holding->work;
     close_stage(client);
-    hot->drained = 0;
-    hot->state = GT_HOT_DRAINING;
-    client->draining = true;
-    gt__hotpath_drain(client);
+    drain(client, 0, hot->staged, work);
 }
 
 /* Something else is alive after the records than after those of the templates: that is another path. Where that
@@ -359,7 +397,8 @@ static void finish(gt_client *client)
     count_hit(hot, template);
     see_run(client, template);
     hot->ended = template;
-    if (template->follower && !template->follower->align && !template->follower->at_leave)
+    if (hot->state == GT_HOT_WATCHING && template->follower && !template->follower->align &&
+        !template->follower->at_leave)
         open_stage(client, template->follower, 0);
 }
 
@@ -504,41 +543,31 @@ static bool is_complete(const gt_client *client)
     return fitted_now(client) == client->hotpath->holding->count;
 }
 
-/* A path has ended. The record after it, of so many slots, is in the stage, and goes to the link. */
-static void drain_next(gt_client *client, uint32_t at, unsigned slots, int64_t work)
-{
-    gt_hotpath *hot = client->hotpath;
-    if (hot->state != GT_HOT_DRAINING) {
-        hot->drained = at;
-        hot->work = 0;
-    }
-    hot->staged = at + slots;
-    hot->work += work;
-    hot->state = GT_HOT_DRAINING;
-    client->draining = true;
-    gt__hotpath_drain(client);
-}
-
 /* A path is complete, and the record that the client waits for, of so many slots, is in the stage after those of the path. */
 static void finish_before(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
-    uint32_t at = hot->staged;
+    int64_t at = hot->staged;
     finish(client);
     if (hot->state == GT_HOT_HOLDING)
         close_stage(client);
-    drain_next(client, at, slots, 0);
+    if (hot->state == GT_HOT_DRAINING)
+        drain(client, hot->drained, at + slots, hot->drain_work);
+    else
+        drain(client, at, at + slots, 0);
 }
 
 /* The same for a computing record, which may begin another path. False: commit it. */
 static bool take_next(gt_client *client, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
-    uint32_t at = hot->staged;
+    int64_t at = hot->staged;
     finish(client);
     gt_slot *out = hot->state == GT_HOT_DRAINING ? NULL : gt__link_reserve(client->link, slots);
     if (!out) {
-        drain_next(client, at, slots, work);
+        hot->fresh = slots;
+        hot->fresh_work = work;
+        drain(client, hot->state == GT_HOT_DRAINING ? hot->drained : at, at, hot->drain_work);
         return true;
     }
     memmove(out, hot->stage + at,
@@ -591,7 +620,8 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
         return true;
     }
     uint32_t shape = gt__canonical_shape(record);
-    if (hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING && begin(client, record, slots, shape))
+    if (hot->stats.hot_sequences && hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING &&
+        begin(client, record, slots, shape))
         return true;
     hot->stats.instructions++;
     if (hot->recording.region)

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 
 enum {
-    PAST = GT_DETECTOR_PAST,
     TIES = 256, /* the longest period whose equal places are compared: takes the square of it */
-    INDEX_BITS = 13,
+    LEAST_PAST = 1 << 9,
+    MOST_PAST = 1 << 15,
+    MOST_INDEX_BITS = 13,
     MANY_RUNS = 6,          /* between two separators, of a period that becomes one path instead */
     UNROLLED = 64,          /* records of a path that is made of a short period, at most */
     UNROLLED_WORK = 1 << 15 /* and elements that it touches: more would keep the worker waiting */
@@ -40,25 +41,53 @@ gt_canonical gt__canonical(const gt_slot *record)
 
 /* ---- periods ------------------------------------------------------------------------------------------------- */
 
+static inline struct gt_past *past(const gt_detector *d, uint64_t position)
+{
+    return &d->past[position & (d->capacity - 1)];
+}
+
+/* A ring of so many records, none of which was overwritten so far. False: out of memory; all is as before. */
+static bool resize(gt_detector *d, uint64_t capacity)
+{
+    unsigned bits = (unsigned)__builtin_ctzll(capacity);
+    bits = bits < MOST_INDEX_BITS ? bits : MOST_INDEX_BITS;
+    uint32_t *last = calloc((size_t)1 << bits, sizeof *last);
+    struct gt_past *grown = last ? realloc(d->past, capacity * sizeof *grown) : NULL;
+    if (!grown) {
+        free(last);
+        return false;
+    }
+    free(d->last);
+    d->past = grown;
+    d->last = last;
+    d->capacity = capacity;
+    d->index_bits = bits;
+    for (uint64_t k = 0; k < d->position; k++)
+        last[past(d, k)->canonical.shape >> (32 - bits)] = (uint32_t)k + 1u;
+    return true;
+}
+
 bool gt__detector_init(gt_detector *d, unsigned window, unsigned threshold, unsigned shortest)
 {
-    *d = (gt_detector){.window = window < PAST / 2 - 1 ? window : PAST / 2 - 1,
+    *d = (gt_detector){.window = window < MOST_PAST / 2 - 1 ? window : MOST_PAST / 2 - 1,
                        .threshold = threshold < 2 ? 2 : threshold,
                        .shortest = shortest < 1 ? 1 : shortest};
-    d->past = calloc(PAST, sizeof *d->past);
-    d->last = calloc((size_t)1 << INDEX_BITS, sizeof *d->last);
-    return d->past && d->last;
+    return resize(d, LEAST_PAST);
+}
+
+/* The ring is full for the first time. Without memory for a larger one it stays, and longer periods are not found. */
+static void grow(gt_detector *d)
+{
+    if (d->capacity == MOST_PAST || resize(d, 2 * d->capacity))
+        return;
+    d->window = d->window < d->capacity / 2 - 1 ? d->window : (unsigned)(d->capacity / 2 - 1);
+    d->period = 0;
 }
 
 void gt__detector_free(gt_detector *d)
 {
     free(d->past);
     free(d->last);
-}
-
-static inline struct gt_past *past(const gt_detector *d, uint64_t position)
-{
-    return &d->past[position & (PAST - 1)];
 }
 
 bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
@@ -89,13 +118,15 @@ static bool runs_in_paths(const gt_detector *d)
 
 bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run)
 {
-    uint32_t *last = &d->last[canonical.shape >> (32 - INDEX_BITS)];
     uint64_t position = d->position;
+    if (__builtin_expect(position == d->capacity, 0))
+        grow(d);
+    uint32_t *last = &d->last[canonical.shape >> (32 - d->index_bits)];
     bool same = gt__detector_expects(d, canonical);
     if (same)
         d->matched++;
     else {
-        uint64_t distance = (uint32_t)position + 1u - *last; /* *last: the position plus one */
+        uint64_t distance = (uint32_t)position + 1u - *last;
         bool known = *last && distance && distance <= d->window && distance <= position &&
                      past(d, position - distance)->canonical.shape == canonical.shape;
         d->period = known ? (uint32_t)distance : 0;

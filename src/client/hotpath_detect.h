@@ -44,7 +44,7 @@ typedef struct gt_segment_plan {
     uint64_t begin, end; /* positions in the stream of computing records */
 } gt_segment_plan;
 
-enum { GT_HOT_SEGMENTS = 32, GT_DETECTOR_PAST = 1 << 15 };
+enum { GT_HOT_SEGMENTS = 32 };
 
 typedef struct gt_detector {
     struct gt_past {
@@ -52,9 +52,11 @@ typedef struct gt_detector {
         uint32_t live, work; /* tensors alive before it; elements that it touches */
         bool separated;      /* something that cannot be part of a path came before it */
         uint16_t reach;      /* results since its youngest operand was made; 0: unknown, or many */
-        uint32_t run;      /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
-    } * past;              /* ring: the last GT_DETECTOR_PAST records */
-    uint32_t *last;        /* by shape: the position where it was seen last */
+        uint32_t run;  /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
+    } * past;          /* ring: the last `capacity` records; it grows with the stream, up to a limit */
+    uint32_t *last;    /* by shape, 1 << index_bits: the position where it was seen last, plus one */
+    uint64_t capacity; /* a power of 2, more than twice the longest period that is looked for */
+    unsigned index_bits;
     uint64_t position;     /* records seen */
     uint32_t period;       /* 0: none */
     uint64_t matched;      /* records that equal the one a period before */
@@ -81,7 +83,7 @@ static inline void gt__detector_reach(gt_detector *detector, const gt_instructio
     for (unsigned k = 0; k < operands; k++)
         if (gt__literal(ins, k) == GT_LITERAL_NONE && ins->result - ins->operand[k] < least)
             least = ins->result - ins->operand[k];
-    detector->past[(detector->position - 1) & (GT_DETECTOR_PAST - 1)].reach = (uint16_t)least;
+    detector->past[(detector->position - 1) & (detector->capacity - 1)].reach = (uint16_t)least;
 }
 /* The last `count` records were a run of path `run`: rest if it ran at the same place of the last turn. */
 void gt__detector_rest(gt_detector *detector, uint32_t run, uint32_t count);

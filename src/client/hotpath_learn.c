@@ -1,4 +1,5 @@
 /* hotpath_learn.c: see hotpath_state.h: what is learned as a template, and when. Read next: hotpath_detect.c. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/hotpath_state.h"
@@ -70,10 +71,21 @@ void gt__hotpath_collect(gt_hotpath *hot)
     hot->work = 0;
 }
 
+/* Most clients of a server never repeat themselves, so the stage is made when there is something to learn. */
+static bool stage_make(gt_hotpath *hot)
+{
+    hot->cell = hot->cell ? hot->cell : calloc(GT_CELLS, sizeof *hot->cell);
+    hot->live = hot->live ? hot->live : malloc(GT_HOT_STAGE * sizeof *hot->live);
+    gt_slot *memory =
+        hot->cell && hot->live ? malloc((GT_HOT_HEADROOM + GT_HOT_STAGE) * sizeof *hot->stage) : NULL;
+    hot->stage = memory ? memory + GT_HOT_HEADROOM : NULL;
+    return memory != NULL;
+}
+
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
-    if (hot->staged + slots > GT_PATH_SLOTS / 4)
+    if (hot->staged + slots > GT_PATH_SLOTS / 4 || (!hot->stage && !stage_make(hot)))
         return false;
     memcpy(hot->stage + hot->staged, record, slots * sizeof *record);
     hot->staged += slots;

@@ -32,7 +32,8 @@ typedef struct gt_recording {
 enum {
     GT_HOT_ENTRIES = 256,
     GT_HOT_STAGE = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
-    GT_HOT_PATIENCE = 16, /* misses in a row after which a template is dropped */
+    GT_HOT_HEADROOM = 2 * GT_PATH_SLOTS, /* before it: a definition and a run that wait for room */
+    GT_HOT_PATIENCE = 16,                /* misses in a row after which a template is dropped */
     GT_HOT_TEMPLATES = 128,
     GT_HOT_ALIKE = 8, /* templates that begin with the same record */
 };
@@ -41,32 +42,36 @@ typedef enum gt_hotpath_state {
     GT_HOT_WATCHING,
     GT_HOT_LEARNING, /* the present records become a template */
     GT_HOT_HOLDING,  /* they have fitted a template so far, and are in the stage */
-    GT_HOT_DRAINING, /* they did not fit: the stage goes to the link */
+    GT_HOT_DRAINING, /* they did not fit, or there is no room for their run: what is in the stage goes to the link */
 } gt_hotpath_state;
 
+/* What every record touches comes first, and the tables come last: a client that waits for each value finds its caches cold. */
 struct gt_hotpath {
-    uint64_t cell[GT_CELLS]; /* of the records that are held back */
     gt_hotpath_state state;
     bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
+    bool ending; /* the last of the records that are learned has come; what dies before the next belongs to them */
+    uint32_t early;     /* deaths before it */
+    gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
+    gt_hotpath_stats stats;
     gt_detector detector;
     gt_recording recording;
-    gt_segment_plan segment[GT_HOT_SEGMENTS]; /* to be learned, in order */
-    unsigned segments, segment_next;
-    gt_template *replaced; /* by the one that is learned, which begins where the client waits; NULL: none */
-    gt_template *entry[GT_HOT_ENTRIES]; /* by the shape of their first record */
     gt_template *holding;
-    gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
-    gt_slot *stage;     /* records that are learned, held back or drained */
-    uint32_t staged, drained, records;
+    uint64_t *cell; /* GT_CELLS, of the records that are held back. These three: NULL until a record is learned */
+    gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t *live; /* by record that is learned: tensors alive before it */
-    int64_t work;   /* of the records that are learned or drained */
-    gt_ids freed;   /* since the first of those that are learned */
-    bool ending;    /* the last of these has come; what dies before the next record belongs to them */
-    uint32_t early; /* deaths before it */
-    gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
+    uint32_t staged, records;
+    int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
+    uint32_t fresh;             /* slots of the record behind them, which may begin a path; 0: there is none */
+    int64_t drain_work, fresh_work;
     uint32_t next_number, next_serial;
-    gt_template *named[GT_PATHS]; /* by path number */
-    gt_hotpath_stats stats;
+    int64_t work;                    /* of the records that are learned */
+    gt_ids freed;                    /* since the first of those that are learned */
+    gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
+    gt_template *replaced; /* by the one that is learned, which begins where the client waits; NULL: none */
+    unsigned segments, segment_next;
+    gt_segment_plan segment[GT_HOT_SEGMENTS]; /* to be learned, in order */
+    gt_template *entry[GT_HOT_ENTRIES];       /* by the shape of their first record */
+    gt_template *named[GT_PATHS];             /* by path number */
 };
 
 /* Forget a template, and the path's number if it has one. */
@@ -76,7 +81,7 @@ void gt__hotpath_forget(gt_hotpath *hot, gt_template *template);
 
 /* Begin to collect records for a template. */
 void gt__hotpath_collect(gt_hotpath *hot);
-/* Add one. False: there are too many. */
+/* Add one. False: there are too many, or there is no memory. */
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work);
 /* Frees that wait in the client's queue are as good as sent. False: out of memory. */
 bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed);
