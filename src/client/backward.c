@@ -16,6 +16,8 @@ struct gt_arrival {
     const struct pass *pass;
     gt_node *node;       /* retained */
     gt_tensor *gradient; /* the sum so far */
+    int axis;            /* it is zero but for [from, to) of this axis; -1: not known */
+    int64_t from, to;
 };
 
 typedef struct heap {
@@ -197,7 +199,7 @@ static gt_err arrive_first(pass *p, gt_node *node, gt_tensor *gradient)
         gt_tensor_release(gradient);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
-    *arrival = (gt_arrival){.next = node->arrivals, .pass = p, .node = node, .gradient = gradient};
+    *arrival = (gt_arrival){.next = node->arrivals, .pass = p, .node = node, .gradient = gradient, .axis = -1};
     gt_err err = heap_push(&p->queue, arrival);
     if (err != GT_OK) {
         free(arrival);
@@ -233,6 +235,7 @@ static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
     gt_tensor_release(gradient);
     GT_TRY(err);
     gt__replace(&arrival->gradient, sum);
+    arrival->axis = -1;
     return GT_OK;
 }
 
@@ -247,15 +250,63 @@ static bool adds_to_part(const pass *p, const gt_node *node, const gt_tensor *gr
            gt__meta_same_shape(&arrival->gradient->meta, &node->operands[0].meta);
 }
 
+/* The axis along which a slice is cut, if it is one, and without steps; -1: it is another kind of slice. */
+static int cut_axis(const gt_node *node)
+{
+    const gt_meta *whole = &node->operands[0].meta;
+    const int64_t *start = node->tail[0].i64, *step = node->tail[1].i64, *count = node->tail[2].i64;
+    int cut = -1;
+    for (int axis = 0; axis < whole->rank; axis++) {
+        if (start[axis] == 0 && count[axis] == whole->shape[axis] && step[axis] == 1)
+            continue;
+        if (cut >= 0 || step[axis] != 1)
+            return -1;
+        cut = axis;
+    }
+    return cut;
+}
+
+/* The first gradient of an operand is that of this slice: it is zero elsewhere. */
+static void note_part(const pass *p, const gt_node *node)
+{
+    gt_arrival *arrival = find_arrival(p, node->operands[0].node);
+    int axis = cut_axis(node);
+    if (!arrival || axis < 0)
+        return;
+    arrival->axis = axis;
+    arrival->from = node->tail[0].i64[axis];
+    arrival->to = arrival->from + node->tail[2].i64[axis];
+}
+
+/* Whether the part of the operand's gradient that a slice is cut from is zero so far. What was there before and this part are known
+ * as one stretch from now on. */
+static bool part_is_zero(gt_arrival *arrival, const gt_node *node)
+{
+    if (arrival->axis < 0 || cut_axis(node) != arrival->axis) {
+        arrival->axis = -1;
+        return false;
+    }
+    int64_t from = node->tail[0].i64[arrival->axis], to = from + node->tail[2].i64[arrival->axis];
+    bool zero = to <= arrival->from || from >= arrival->to;
+    arrival->from = from < arrival->from ? from : arrival->from;
+    arrival->to = to > arrival->to ? to : arrival->to;
+    return zero;
+}
+
 /* Add it there, in place. Zeros with the gradient in them would be as large as the operand, for each of its slices. */
 static gt_err add_to_part(const pass *p, const gt_node *node, gt_tensor *gradient)
 {
     gt_arrival *arrival = find_arrival(p, node->operands[0].node);
     const int64_t *start = node->tail[0].i64, *step = node->tail[1].i64, *count = node->tail[2].i64;
     gt_tensor *whole, *part, *sum = NULL;
-    GT_TRY(gt_slice(arrival->gradient, start, step, count, &part));
-    gt_err err = gt_add(part, gradient, &sum);
-    gt_tensor_release(part);
+    gt_err err = GT_OK;
+    if (part_is_zero(arrival, node)) {
+        sum = gt_tensor_retain(gradient);
+    } else {
+        GT_TRY(gt_slice(arrival->gradient, start, step, count, &part));
+        err = gt_add(part, gradient, &sum);
+        gt_tensor_release(part);
+    }
     if (err == GT_OK) /* the part is freed first: the worker writes into memory that nothing else reads */
         err = gt__client_prepare_update(gradient->client, 4);
     if (err == GT_OK)
@@ -514,10 +565,14 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
     bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
     gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
     GT_TRY(check_node(node));
-    if (__builtin_expect(node->op == GT_OP_slice, 0) && adds_to_part(p, node, gradient)) {
-        GT_TRY(add_to_part(p, node, gradient));
-        consume(p, node);
-        return GT_OK;
+    bool first_part = false;
+    if (__builtin_expect(node->op == GT_OP_slice, 0)) {
+        if (adds_to_part(p, node, gradient)) {
+            GT_TRY(add_to_part(p, node, gradient));
+            consume(p, node);
+            return GT_OK;
+        }
+        first_part = node->operands[0].node && !find_arrival(p, node->operands[0].node);
     }
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
@@ -551,6 +606,8 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         free(wanted);
         free(results);
     }
+    if (first_part && err == GT_OK)
+        note_part(p, node);
     if (err == GT_OK)
         consume(p, node);
     return err;

@@ -612,22 +612,30 @@ static void test_cross_entropy(const void *context)
     worker_close(&worker);
 }
 
-/* Attention, and its gradients: keys 2, values 3, the gradient of the result 9. */
-static void attention_sequence(program *p)
+/* Attention, and its gradients: keys 2, values 3, queries 1 and the gradient of the result 9; or copies of these two, which only
+ * attention needs. */
+static void attention_sequence(program *p, bool copies)
 {
-    gt_instruction *ins = add(p, GT_OP_attention, 20, 1, 2);
+    uint64_t q = copies ? 40 : 1, g = copies ? 41 : 9;
+    if (copies)
+        add_number(p, GT_OP_mul, q, 1, 1);
+    gt_instruction *ins = add(p, GT_OP_attention, 20, q, 2);
     ins->operand[2] = 3;
     ins->imm[0].f = 0.25;
     ins->imm[1].i = p->rows;
     add_number(p, GT_OP_mul, 21, 20, 2);
     add_free(p, 20);
+    if (copies)
+        add_number(p, GT_OP_mul, g, 9, 1);
     gt_slot *cat = append(p, GT_OP_cat, 1);
     cat->ins.result = 22;
     cat->ins.imm[0].i = 1;
     cat->ins.imm[1].i = 2;
-    cat[1].u64[0] = 1;
-    cat[1].u64[1] = 9;
+    cat[1].u64[0] = q;
+    cat[1].u64[1] = g;
     p->slots += 2;
+    if (copies)
+        free_all(p, (uint64_t[]){q, g}, 2);
     for (uint64_t id = 30; id < 36; id++) /* something that memory is needed for in between */
         add_number(p, GT_OP_add, id, 21, (double)id);
     ins = add(p, GT_OP_attention_backward, 23, 22, 2);
@@ -638,9 +646,9 @@ static void attention_sequence(program *p)
 }
 
 /* Runs several times, so that it is recorded where the engine records. In one run the scale differs: then it is no pair. */
-static void test_attention_pair(const void *unused)
+static void test_attention_pair(const void *context)
 {
-    (void)unused;
+    const bool *copies = context;
     static program p;
     gt_worker worker = {.name = "test"};
     gt_plan *plan;
@@ -649,15 +657,18 @@ static void test_attention_pair(const void *unused)
         return;
     p = (program){.rows = 90, .columns = 32, .next = FIRST, .smooth = true};
     p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_BFLOAT16;
-    attention_sequence(&p);
+    attention_sequence(&p, *copies);
     if (prepare(&worker, &p, &plan, &sequence)) {
+        for (uint32_t k = 0; k < plan->value_count && *copies && is_tested("cuda"); k++)
+            if (plan->values[k].id == 22)
+                CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
         for (int round = 0; round < 5; round++) {
             uint64_t from[INPUTS], to[16];
             for (uint32_t k = 0; k < plan->input_count; k++)
                 from[k] = plan->values[plan->inputs[k]].id;
             for (uint32_t k = 0; k < plan->output_count; k++)
                 to[k] = plan->values[plan->outputs[k]].id + SHIFT;
-            p.records[0].ins.imm[0].f = plan->records[0].ins.imm[0].f = round == 3 ? 0.5 : 0.25;
+            p.records[*copies].ins.imm[0].f = plan->records[*copies].ins.imm[0].f = round == 3 ? 0.5 : 0.25;
             CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
             run_directly(&worker, &p);
             CHECK(same_value(&worker, &p, 21, 21 + SHIFT));
@@ -694,7 +705,8 @@ int main(int argc, char **argv)
     if (!is_tested("cudahost"))
         check_run("other zeros", test_other_fill, NULL);
     if (!is_tested("cudahost")) {
-        check_run("attention and its gradients", test_attention_pair, NULL);
+        check_run("attention and its gradients", test_attention_pair, &(bool){false});
+        check_run("attention of copies", test_attention_pair, &(bool){true});
         check_run("cross entropy", test_cross_entropy, (int64_t[]){5, 40});
         check_run("cross entropy of long rows", test_cross_entropy, (int64_t[]){3, 9000});
     }

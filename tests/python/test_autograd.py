@@ -701,3 +701,36 @@ def test_an_mlp_learns_as_in_torch():
             losses[module].append(loss.item())
     np.testing.assert_allclose(losses[gt], losses[torch], rtol=1e-4)
     assert losses[gt][-1] < losses[gt][0] / 2
+
+
+def test_slices_of_one_tensor():
+    """Parts that overlap or do not, with steps, along several axes, and the whole: their gradients add up."""
+    rng = np.random.default_rng(7)
+    values = rng.standard_normal((5, 4, 3)).astype('f')
+    parts = [lambda h: h[0], lambda h: h[1:3], lambda h: h[3:], lambda h: h[2:4], lambda h: h[:, 1:3], lambda h: h[::2],
+             lambda h: h, lambda h: h[4], lambda h: h[:, :, 1], lambda h: h[1:2, 1:2]]
+    for _ in range(40):
+        chosen = [parts[k] for k in rng.integers(0, len(parts), rng.integers(2, 7))]
+        gradients = []
+        for library in (torch, gt):
+            x = library.tensor(values).requires_grad_()
+            h = x * 2
+            sum((cut(h) * cut(h) * (k + 1)).sum() for k, cut in enumerate(chosen)).backward()
+            gradients.append(x.grad.numpy())
+        np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
+
+
+def test_unbind_makes_no_sums():
+    """The gradients of parts that do not overlap are put together without additions."""
+    x = gt.randn(3, 4, 5, requires_grad=True)
+    h = x.exp()
+    q, k, v = h
+    y = q * k * v
+    before = gt.debug.get_worker_stats()
+    y.backward(gt.ones(4, 5))
+    x.grad.numpy()
+    after = gt.debug.get_worker_stats()
+
+    def adds(stats):
+        return sum(worker.get('ops', {}).get('add', {}).get('count', 0) for worker in stats.values() if isinstance(worker, dict))
+    assert adds(after) == adds(before)

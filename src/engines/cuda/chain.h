@@ -143,18 +143,22 @@ void gt__cuda_rows_settle(gt_plan *plan, const gt_cuda_rows *rows);
 /* ---- attention and its gradients: pair_form.c ------------------------------------------------------------------- */
 
 typedef struct gt_cuda_pair {
-    uint32_t forward, backward; /* steps */
-    size_t bytes;               /* of what the first keeps for the second: two float32 for each query */
-    uint64_t moments;           /* their address, which the caller sets */
+    uint32_t forward, cat,
+        backward;     /* steps; cat: puts the queries and the gradient side by side for the last one */
+    bool apart;       /* that does not run: the last step reads them where they are */
+    size_t bytes;     /* of what the first keeps for the second: two float32 for each query */
+    uint64_t moments; /* their address, which the caller sets */
 } gt_cuda_pair;
 
 /* Whether the plan has the step that a step computes the gradients of. */
 bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pair);
 /* It will run so: the first step's result lives until the second. */
 void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair);
-/* Change the call of one of its steps, with room for five operands: the fourth is what is kept, the fifth of the gradients is
- * the result of attention. False: with the numbers of this run they are no pair. */
-bool gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
+/* Whether they are a pair with the numbers of this run. */
+bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan);
+/* Change the call of one of its steps, with room for six operands: the fourth is what is kept, the fifth of the gradients is
+ * the result of attention, and the sixth the gradient of that if it is apart from the queries. */
+void gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
                           gt_view *in, const gt_view **views, gt_call *call);
 
 /* ---- log_softmax that is only picked from: pick_form.c ------------------------------------------------------------- */

@@ -62,15 +62,16 @@ typedef struct params {
     int64_t result;
     int64_t period;
     double scale;
-    int64_t row[3], step[3], leap[3];
+    int64_t row[4], step[4], leap[4];
     int64_t inner;
     void *kept;
+    uint64_t g;
 } params;
 
 typedef struct attention {
     gt_cuda_key key;
     params p;
-    gt_cuda_operand in[3], moments;
+    gt_cuda_operand in[4], moments; /* q, k, v, g */
     size_t size;
     int64_t tile;
 } attention;
@@ -118,6 +119,8 @@ static void launch_attention(gt_cuda_work *work, const attention *a, unsigned va
         gt__cuda_bind(launch, offsetof(params, in) + k * sizeof a->p.in[0], &a->in[k]);
     if (variant != FORWARD)
         gt__cuda_bind(launch, offsetof(params, moments), &a->moments);
+    if (a->key.option[3] && variant != FORWARD && variant != KEEP)
+        gt__cuda_bind(launch, offsetof(params, g), &a->in[3]);
 }
 
 /* Whether the kernels for tensor cores can read an operand where it lies: rows of 16-byte pieces, at most two axes before
@@ -149,7 +152,7 @@ static bool has_tensor_cores(const gt_call *call, const attention *a, const gt_c
 static void place_operand(gt_cuda_work *work, attention *a, const gt_view *view, unsigned k)
 {
     unsigned rank = view->meta.rank;
-    int64_t rows = k == 0 ? a->p.queries : a->p.keys, row = k == 0 ? a->p.q_row : a->p.width;
+    int64_t rows = k == 0 || k == 3 ? a->p.queries : a->p.keys, row = k == 0 ? a->p.q_row : a->p.width;
     a->p.inner = rank > 2 ? view->meta.shape[rank - 3] : 1;
     if (lies_well(view)) {
         a->in[k] = (gt_cuda_operand){.address = (uintptr_t)view->data};
@@ -164,9 +167,24 @@ static void place_operand(gt_cuda_work *work, attention *a, const gt_view *view,
     }
 }
 
+/* The gradient of the result for tensor cores: behind the queries in their rows, or by itself. */
+static void place_gradient(gt_cuda_work *work, attention *a, const gt_view *view)
+{
+    if (view) {
+        place_operand(work, a, view, 3);
+        return;
+    }
+    a->in[3] = a->in[0];
+    a->in[3].address += (uint64_t)a->p.width * 2;
+    a->p.row[3] = a->p.row[0];
+    a->p.step[3] = a->p.step[0];
+    a->p.leap[3] = a->p.leap[0];
+}
+
 gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     bool forward = call->op == GT_OP_attention, wide = call->compute == GT_FLOAT64;
+    bool paired = call->operands > 3, apart = call->operands > 5; /* pair_form.c */
     attention a = {.size = wide ? sizeof(double) : sizeof(float), .tile = wide ? 32 : 64};
     if (call->literals || gt__dtype_is_complex((gt_dtype)call->out->meta.dtype))
         return GT_CUDA_DECLINE;
@@ -177,7 +195,7 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
                    .keys = n.keys,
                    .width = n.width,
                    .value_width = n.value_width,
-                   .q_row = forward ? n.width : n.width + n.value_width,
+                   .q_row = forward || apart ? n.width : n.width + n.value_width,
                    .period = call->ins->imm[1].i,
                    .scale = call->ins->imm[0].f};
     a.p.result = forward ? n.queries * n.value_width : n.queries * n.width + n.keys * (n.width + n.value_width);
@@ -202,9 +220,10 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
         a.key.option[0] = a.key.option[1] = a.key.option[2] = 1; /* not used */
         a.key.option[3] = (uint32_t)n.width;
     }
-    bool paired = call->operands > 3; /* pair_form.c */
     if (paired && !tensor_cores)
         return GT_CUDA_DECLINE;
+    if (tensor_cores && !forward)
+        place_gradient(work, &a, apart ? call->in[5] : NULL);
     if (paired)
         a.moments = (gt_cuda_operand){.address = (uintptr_t)call->in[3]->data};
     if (forward) {

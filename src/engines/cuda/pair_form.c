@@ -1,7 +1,8 @@
 /*
  * pair_form.c: attention and its gradients in one plan. The gradients need the logarithm of each query's sum of exponentials, and the
  * product of its gradient with its result. Where the plan has both steps, the first keeps the logarithms and its result lives
- * on, so that the second need not compute attention again. Read chain.h first.
+ * on, so that the second need not compute attention again. The step that packs queries and gradient for it need not run, if nothing
+ * else reads its result. Read chain.h first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,35 @@ static uint32_t find_forward(const gt_plan *plan, uint32_t backward)
     return backward;
 }
 
+/* A buffer can be made to live until a later step: it is the plan's own. */
+static bool can_live(const gt_plan *plan, uint32_t buffer)
+{
+    return plan->buffers[buffer].role == GT_PLAN_INNER || plan->buffers[buffer].role == GT_PLAN_OUTPUT;
+}
+
+/* Whether the step `backward` can read what the step `cat` packs for it where it is. */
+static bool is_apart(const gt_plan *plan, uint32_t cat, uint32_t backward)
+{
+    const gt_plan_step *step = &plan->steps[cat];
+    uint32_t packed = buffer_of(plan, step->result);
+    if (plan->buffers[packed].role != GT_PLAN_INNER || plan->buffers[packed].last_use != backward)
+        return false;
+    for (unsigned k = 0; k < 2; k++) {
+        uint32_t value = step->operand[k];
+        if (value == GT_PLAN_LITERAL || !can_live(plan, buffer_of(plan, value)) ||
+            plan->values[value].view.meta.dtype != plan->values[step->result].view.meta.dtype ||
+            is_overwritten(plan, buffer_of(plan, value), cat, backward))
+            return false;
+    }
+    for (uint32_t k = cat + 1; k < backward; k++)
+        for (unsigned operand = 0; plan->steps[k].kind != GT_STEP_VIEW && operand < plan->steps[k].operands;
+             operand++)
+            if (plan->steps[k].operand[operand] != GT_PLAN_LITERAL &&
+                buffer_of(plan, plan->steps[k].operand[operand]) == packed)
+                return false;
+    return true;
+}
+
 bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pair)
 {
     const gt_plan_step *step = &plan->steps[backward];
@@ -90,32 +120,54 @@ bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pa
     if (result->numel == 0)
         return false;
     int64_t queries = result->numel / result->shape[result->rank - 1];
-    *pair = (gt_cuda_pair){.forward = forward, .backward = backward, .bytes = (size_t)queries * 2 * sizeof(float)};
+    uint32_t cat = find_cat(plan, backward);
+    *pair = (gt_cuda_pair){.forward = forward,
+                           .cat = cat,
+                           .backward = backward,
+                           .apart = is_apart(plan, cat, backward),
+                           .bytes = (size_t)queries * 2 * sizeof(float)};
     return true;
+}
+
+static void live_until(gt_plan *plan, uint32_t buffer, uint32_t step)
+{
+    if (plan->buffers[buffer].last_use < step) /* GT_PLAN_LIVES is the largest number */
+        plan->buffers[buffer].last_use = step;
 }
 
 void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair)
 {
-    gt_plan_buffer *kept = &plan->buffers[buffer_of(plan, plan->steps[pair->forward].result)];
-    if (kept->last_use < pair->backward) /* GT_PLAN_LIVES is the largest number */
-        kept->last_use = pair->backward;
+    const gt_plan_step *cat = &plan->steps[pair->cat];
+    live_until(plan, buffer_of(plan, plan->steps[pair->forward].result), pair->backward);
+    if (!pair->apart)
+        return;
+    for (unsigned k = 0; k < 2; k++)
+        live_until(plan, buffer_of(plan, cat->operand[k]), pair->backward);
+    plan->buffers[buffer_of(plan, cat->result)].role = GT_PLAN_NONE;
 }
 
-bool gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
-                          gt_view *in, const gt_view **views, gt_call *call)
+bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan)
 {
     const gt_instruction *forward = &plan->steps[pair->forward].record->ins,
                          *backward = &plan->steps[pair->backward].record->ins;
-    if (memcmp(forward->imm, backward->imm, sizeof forward->imm) != 0)
-        return false;
+    return memcmp(forward->imm, backward->imm, sizeof forward->imm) == 0;
+}
+
+void gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
+                          gt_view *in, const gt_view **views, gt_call *call)
+{
     in[3] = (gt_view){.data = (void *)(uintptr_t)pair->moments, .contiguous = true};
     in[3].meta.dtype = GT_FLOAT32;
-    views[3] = &in[3];
     call->operands = 4;
     if (step == pair->backward) {
         in[4] = gt__plan_view(plan, plan->steps[pair->forward].result, buffer);
-        views[4] = &in[4];
         call->operands = 5;
     }
-    return true;
+    if (step == pair->backward && pair->apart) {
+        in[0] = gt__plan_view(plan, plan->steps[pair->cat].operand[0], buffer);
+        in[5] = gt__plan_view(plan, plan->steps[pair->cat].operand[1], buffer);
+        call->operands = 6;
+    }
+    for (unsigned k = 3; k < call->operands; k++)
+        views[k] = &in[k];
 }

@@ -174,15 +174,29 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
 
+static const gt_cuda_pair *pair_of(const gt_program *program, unsigned step)
+{
+    return program->pair_of[step] ? &program->pairs[program->pair_of[step] - 1] : NULL;
+}
+
+/* What it makes is read where it comes from. */
+static bool is_left_out(const gt_program *program, unsigned step)
+{
+    const gt_cuda_pair *pair = pair_of(program, step);
+    return pair && pair->apart && step == pair->cat;
+}
+
 /* The call of a step, in the program's room for one. True: it is for launches only. */
 static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned number, void *const *buffer,
                      gt_view *out, gt_call *call)
 {
     const gt_plan *plan = program->plan;
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
-    if (program->pair_of[number])
-        return gt__cuda_pair_change(&program->pairs[program->pair_of[number] - 1], plan, number, buffer,
-                                    program->in, program->views, call);
+    const gt_cuda_pair *pair = pair_of(program, number);
+    if (pair && gt__cuda_pair_holds(pair, plan)) {
+        gt__cuda_pair_change(pair, plan, number, buffer, program->in, program->views, call);
+        return true;
+    }
     bool changed = part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
                                                       program->views, out, call);
     if (!program->picks_of[number])
@@ -192,11 +206,41 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
     return true;
 }
 
+/* The last step of a pair that is none in this run, after the step before it that was left out. */
+static gt_err run_packed(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
+{
+    const gt_plan *plan = program->plan;
+    const uint32_t steps[] = {pair->cat, pair->backward};
+    uint32_t packed = plan->values[plan->steps[pair->cat].result].buffer;
+    void **patched = malloc(plan->buffer_count * sizeof *patched);
+    CUdeviceptr taken;
+    if (!patched)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    memcpy(patched, buffer, plan->buffer_count * sizeof *patched);
+    gt_err err = gt__cuda_scratch_take(cuda, plan->buffers[packed].bytes, &taken);
+    if (err == GT_OK) {
+        patched[packed] = (void *)(uintptr_t)taken;
+        for (unsigned k = 0; k < 2 && err == GT_OK; k++) {
+            gt_view out;
+            gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], patched, program->in, program->views, &out);
+            err = gt__cuda_execute(cuda, &call, steps[k]);
+        }
+        gt__cuda_scratch_release(cuda, taken);
+    }
+    free(patched);
+    return err;
+}
+
 static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, unsigned number,
                        void *const *buffer)
 {
     gt_view out;
     gt_call call;
+    const gt_cuda_pair *pair = pair_of(program, number);
+    if (is_left_out(program, number))
+        return GT_OK;
+    if (pair && pair->apart && number == pair->backward && !gt__cuda_pair_holds(pair, program->plan))
+        return run_packed(cuda, program, pair, buffer);
     bool launches = set_call(program, part, number, buffer, &out, &call);
     return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
 }
@@ -416,6 +460,11 @@ static gt_err update_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part
     gt_call call;
     gt_cuda_work *work = &cuda->work;
     size_t at = r->node_of[step];
+    const gt_cuda_pair *pair = pair_of(program, step);
+    if (pair && !gt__cuda_pair_holds(pair, program->plan))
+        return gt__fail(GT_ERR_UNSUPPORTED, "with other numbers there is no pair");
+    if (is_left_out(program, step))
+        return GT_OK;
     set_call(program, part, step, buffer, &out, &call);
     work->more = 0;
     do {
@@ -607,8 +656,9 @@ static gt_err make_pair(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *
     for (unsigned k = 0; k < 2; k++) {
         gt_view out;
         gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], buffer, program->in, program->views, &out);
-        if (!gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &call))
+        if (!gt__cuda_pair_holds(pair, plan))
             return GT_ERR_UNSUPPORTED;
+        gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &call);
         cuda->work.more = 0;
         GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
         GT_TRY(make_kernels(cuda));
@@ -635,6 +685,8 @@ static void make_pairs(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *
         }
         more[program->pair_count++] = pair;
         program->pair_of[pair.forward] = program->pair_of[pair.backward] = program->pair_count;
+        if (pair.apart)
+            program->pair_of[pair.cat] = program->pair_count;
         gt__cuda_pair_settle(plan, &pair);
     }
 }
@@ -740,7 +792,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    program->most_operands = GT_MAX_OPERANDS + 2; /* a pair's steps have more */
+    program->most_operands = GT_MAX_OPERANDS + 3; /* a pair's steps have more */
     for (unsigned k = 0; k < plan->step_count; k++)
         if (plan->steps[k].operands > program->most_operands)
             program->most_operands = plan->steps[k].operands;

@@ -19,10 +19,11 @@ struct gt_attention_params {
     int64_t result; /* elements of a batch's result */
     int64_t period;
     double scale;
-    /* For tensor cores, of q, k and v in elements: from row to row, from batch to batch, and after `inner` batches. */
-    int64_t row[3], step[3], leap[3];
+    /* For tensor cores, of q, k, v and g in elements: from row to row, from batch to batch, and after `inner` batches. */
+    int64_t row[4], step[4], leap[4];
     int64_t inner;
     const void *kept; /* delta: the result of attention */
+    const void *g;    /* gradients for tensor cores: behind q in its rows, or elsewhere */
 };
 
 /* A tile of B rows of `columns` elements in shared memory, each row one element longer so that columns are in different

@@ -342,7 +342,8 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
 #pragma unroll
             for (int i = 0; i < 2 * MR; i++) {
                 int query = row + g + 8 * i;
-                const uint16_t *gradient = from_q + (query < sizes.queries ? query * p.row[0] : 0) + HD + 2 * t;
+                const uint16_t *gradient =
+                    gt_batch_of(p, 3, p.g, batch) + (query < sizes.queries ? query * p.row[3] : 0) + 2 * t;
                 float product = 0;
 #pragma unroll
                 for (int n = 0; n < HD / 8; n++) {
@@ -384,7 +385,7 @@ template <class K> GT_F void gt_attention_mma_delta(const gt_attention_params &p
     for (int64_t first = (int64_t)blockIdx.x * (GT_MMA_THREADS / 4); first < all;
          first += (int64_t)gridDim.x * (GT_MMA_THREADS / 4)) {
         int64_t query = first + threadIdx.x / 4, inside = query < all ? query : all - 1;
-        const uint16_t *gradient = gt_batch_of(p, 0, p.q, inside / p.queries) + inside % p.queries * p.row[0] + HD;
+        const uint16_t *gradient = gt_batch_of(p, 3, p.g, inside / p.queries) + inside % p.queries * p.row[3];
         const uint16_t *result = (const uint16_t *)p.kept + inside * HD;
         float product = 0;
 #pragma unroll
@@ -422,7 +423,7 @@ template <class K> GT_F void gt_attention_mma_queries(const gt_attention_params 
         const float *moments = (const float *)p.moments + 2 * batch * p.queries;
         __syncthreads();
         gt_copy_tile<HD, ROWS>(shared, from_q, first, sizes.queries, (int)p.row[0]);
-        gt_copy_tile<HD, ROWS>(g_tile, from_q + HD, first, sizes.queries, (int)p.row[0]);
+        gt_copy_tile<HD, ROWS>(g_tile, gt_batch_of(p, 3, p.g, batch), first, sizes.queries, (int)p.row[3]);
         gt_copy_commit();
         gt_copy_tile<HD, GT_TILE>(stages, from_k, 0, sizes.keys, (int)p.row[1]);
         gt_copy_tile<HD, GT_TILE>(stages + ROOM, from_v, 0, sizes.keys, (int)p.row[2]);
@@ -499,10 +500,11 @@ GT_F int gt_next_queries(const gt_mma_sizes &sizes, int first, int key)
 
 /* A tile of queries, of gradients, and the moments of the queries. */
 template <int HD>
-GT_F void gt_copy_queries(uint16_t *stage, const uint16_t *from_q, const float *moments, const gt_attention_params &p, int first)
+GT_F void gt_copy_queries(uint16_t *stage, const uint16_t *from_q, const uint16_t *from_g, const float *moments,
+                          const gt_attention_params &p, int first)
 {
     gt_copy_tile<HD, GT_TILE>(stage, from_q, first, (int)p.queries, (int)p.row[0]);
-    gt_copy_tile<HD, GT_TILE>(stage + GT_TILE * (HD + 8), from_q + HD, first, (int)p.queries, (int)p.row[0]);
+    gt_copy_tile<HD, GT_TILE>(stage + GT_TILE * (HD + 8), from_g, first, (int)p.queries, (int)p.row[3]);
     if (threadIdx.x < GT_TILE) {
         int query = first + threadIdx.x;
         bool inside = query < (int)p.queries;
@@ -525,14 +527,14 @@ template <class K> GT_F void gt_attention_mma_keys(const gt_attention_params &p)
     for (int64_t work = blockIdx.x; work < tiles * p.batches; work += gridDim.x) {
         int64_t batch = work % p.batches;
         int first_key = (int)(work / p.batches) * ROWS, row = first_key + warp * 16 * MR; /* the longest first */
-        const uint16_t *from_q = gt_batch_of(p, 0, p.q, batch);
+        const uint16_t *from_q = gt_batch_of(p, 0, p.q, batch), *from_g = gt_batch_of(p, 3, p.g, batch);
         const float *moments = (const float *)p.moments + 2 * batch * p.queries;
         int first = gt_next_queries(sizes, 0, first_key);
         __syncthreads();
         gt_copy_tile<HD, ROWS>(shared, gt_batch_of(p, 1, p.k, batch), first_key, sizes.keys, (int)p.row[1]);
         gt_copy_tile<HD, ROWS>(v_tile, gt_batch_of(p, 2, p.v, batch), first_key, sizes.keys, (int)p.row[2]);
         gt_copy_commit();
-        gt_copy_queries<HD>(stages, from_q, moments, p, first);
+        gt_copy_queries<HD>(stages, from_q, from_g, moments, p, first);
         float of_keys[MR][HD / 8][4], of_values[MR][HD / 8][4];
 #pragma unroll
         for (int m = 0; m < MR; m++) {
@@ -551,7 +553,7 @@ template <class K> GT_F void gt_attention_mma_keys(const gt_attention_params &p)
             __syncthreads();
             after = gt_next_queries(sizes, first + GT_TILE, first_key);
             if (after < sizes.queries)
-                gt_copy_queries<HD>(stages + (stage ^ 1) * STAGE, from_q, moments, p, after);
+                gt_copy_queries<HD>(stages + (stage ^ 1) * STAGE, from_q, from_g, moments, p, after);
 #pragma unroll 1
             for (int part = 0; part < GT_TILE; part += 8 * N) {
                 if (sizes.most_seen(first + part, first + part + 8 * N) <= row)
