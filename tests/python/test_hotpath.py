@@ -697,6 +697,6 @@ x = gt.ones(5)
 for k in range(60):
     x = (x * 0.5) + 1
 keep(x)
-""", **HOT)
+""", XDG_RUNTIME_DIR=str(programs.runtime), **HOT)
     numpy.testing.assert_allclose(results[0], [2.0] * 5)
     assert hotpath["hot_instructions"] > 50, hotpath
