@@ -280,6 +280,7 @@ static void leave_peers(gt_worker *worker)
         worker->collective->ops->close(worker->collective);
     if (!worker->exchange)
         return;
+    worker->exchange->ops->leave(worker->exchange);
     gt__peers_reclaim(worker);
     worker->exchange->ops->close(worker->exchange);
 }

@@ -668,6 +668,33 @@ static void test_stop(const void *argument)
     CHECK(!dispatcher);
 }
 
+/* A peer that does not know the server's secret is no worker, though it is a process of the same user. */
+static void test_worker_without_secret(const void *argument)
+{
+    server s;
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    server_start(&s);
+    gt_link *bad = server_connect(&s, argument), *good = server_connect(&s, argument);
+    bad->port = 0; /* it does not look for the secret */
+    CHECK_EQ(gt__hello_send(bad, GT_ROLE_WORKER, "stranger", "raw"), GT_OK);
+    expect_goodbye(bad, "needs a key");
+    gt__link_close(bad);
+    bad = server_connect(&s, argument);
+    bad->port = 0;
+    gt_slot hello[1 + GT_HELLO_TAIL] = {
+        {.ins = {.op = GT_OP_hello, .tail = GT_HELLO_TAIL, .flags = GT_ROLE_WORKER}}};
+    hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
+    hello->ins.imm[1].u = gt__op_table_hash();
+    memset(hello[4].bytes, '0', sizeof hello[4].bytes);
+    send_slots(bad, hello, 1 + GT_HELLO_TAIL);
+    expect_goodbye(bad, "needs a key");
+    gt__link_close(bad);
+    CHECK(join_client(good));
+    gt__link_close(good);
+    server_stop(&s);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -684,6 +711,8 @@ int main(int argc, char **argv)
     check_run("a worker is replaced by tcp", test_worker_replaced, "tcp");
     check_run("a worker leaves during an upload", test_worker_leaves_upload, NULL);
     check_run("bad workers", test_bad_worker, NULL);
+    check_run("a worker without the secret, by memory", test_worker_without_secret, "memory");
+    check_run("a worker without the secret, by tcp", test_worker_without_secret, "tcp");
     check_run("a bad report", test_bad_report, NULL);
     check_run("transports", test_transports, NULL);
     check_run("stop", test_stop, NULL);

@@ -67,6 +67,29 @@ static void test_unintroduced(const void *argument)
     one->ops->close(one);
 }
 
+/* Memory that was lent for a message nobody took is handed back at the end. */
+static void test_lent_at_the_end(const void *argument)
+{
+    const bool links = *(const bool *)argument;
+    gt_board *board = gt__board_new();
+    gt_exchange *one = NULL;
+    int mine;
+    if (links)
+        one = mesh_new();
+    else
+        CHECK_EQ(gt__exchange_local(board, &stop, &one), GT_OK);
+    one->ops->join(one, 0, 1, 99);
+    for (int k = 0; k < 3; k++)
+        CHECK_EQ(gt__exchange_post(one, 1, 5, (uint32_t)k, "lost", 4, &mine), GT_OK);
+    CHECK(!one->ops->reclaim(one));
+    one->ops->leave(one);
+    for (int k = 0; k < 3; k++)
+        CHECK(one->ops->reclaim(one) == &mine);
+    CHECK(!one->ops->reclaim(one));
+    one->ops->close(one);
+    gt__board_free(board);
+}
+
 static void test_wrong_key(const void *argument)
 {
     (void)argument;
@@ -466,6 +489,8 @@ int main(int argc, char **argv)
     check_run("a worker that is gone when we hear of it", test_brief_visit, NULL);
     check_run("a worker that is stopped", test_stopped_worker, NULL);
     check_run("a message that is too large", test_too_large, NULL);
+    check_run("lent memory at the end", test_lent_at_the_end, &(bool){false});
+    check_run("lent memory at the end, by links", test_lent_at_the_end, &(bool){true});
     for (int links = 0; links < 2; links++) {
         bool by_links = links;
         check_run(links ? "a party that cannot take part, by links" : "a party that cannot take part",

@@ -14,6 +14,7 @@ static gt_link *monitor_join(server *s, const char *transport)
     gt_welcome welcome;
     CHECK_EQ(gt__hello_send(link, GT_ROLE_MONITOR, "looker", ""), GT_OK);
     CHECK_EQ(gt__hello_wait(link, PATIENCE_MS, &welcome), GT_OK);
+    CHECK(!welcome.key && !welcome.life); /* what workers tell each other is not for monitors */
     return link;
 }
 

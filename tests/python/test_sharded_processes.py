@@ -244,11 +244,19 @@ def namespaces():
 
 def test_workers_on_two_hosts(programs, namespaces):
     near, far = (["ip", "netns", "exec", name] for name in namespaces)
-    port_file = programs.directory / "port"
-    programs.start([*near, GT_BINARY, "server", "-p", 0, "--host", "0.0.0.0", "--insecure", "--port-file", port_file], "server")
+    port_file, server_key, far_key, allowed = (programs.directory / name for name in ("port", "server.key", "far.key", "allowed"))
+
+    def keygen(*arguments):
+        return subprocess.run([GT_BINARY, "keygen", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    public = keygen(server_key)
+    allowed.write_text(f"worker {keygen(far_key, '--server', public)} far\n")
+    programs.start([*near, GT_BINARY, "server", "-p", 0, "--host", "0.0.0.0", "--key-file", server_key,
+                    "--allow-keys", allowed, "--port-file", port_file], "server")
     port = until(lambda: port_file.exists() and port_file.read_text().strip(), "the server's port")
     for place, host in ((near, "localhost"), (near, "localhost"), (far, "10.77.0.1"), (far, "10.77.0.1")):
-        programs.start([*place, GT_BINARY, "worker", "--host", host, "-p", port, "--threads", 1], "worker")
+        keys = ["--key-file", far_key] if place is far else []
+        programs.start([*place, GT_BINARY, "worker", "--host", host, "-p", port, "--threads", 1, *keys], "worker")
     path = programs.directory / "program.py"
     path.write_text(textwrap.dedent(PROGRAM))
     client = programs.start([*near, sys.executable, path, f"localhost:{port}", "4"], "client")

@@ -44,12 +44,7 @@ class Client:
 
 
 def connect(address, timeout=None, key_file=None):
-    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default).
-
-    key_file: the keys that a server on another host asks for, made with `gt keygen` (default: GT_KEY_FILE).
-
-        gt.connect('gpu7.example.org:12345', key_file='me.key')
-    """
+    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default)."""
     client = Client(timeout=timeout, key_file=key_file)
     client.address = address
     return client.connect()

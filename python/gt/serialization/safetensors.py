@@ -9,6 +9,7 @@ state, a checkpoint of several parts) are stored with joined names, and their st
 readers see a flat dictionary.
 """
 
+import itertools
 import json
 
 from gt import _gt
@@ -127,12 +128,22 @@ class _Bad(Exception):
     """Why a file is malformed."""
 
 
-def _no_duplicates(pairs):
+def _object(pairs):
+    """A JSON object: no name twice, and only text that UTF-8 can express (JSON can escape half a surrogate pair)."""
     found = dict(pairs)
+    for text in itertools.chain(found, found.values()):
+        if isinstance(text, str) and any('\ud800' <= character <= '\udfff' for character in text):
+            raise _Bad(f'{text!r} in the header is not text')
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         raise _Bad(f'{next(name for name in names if names.count(name) > 1)!r} occurs twice in the header')
     return found
+
+
+def _integer(text):
+    if text == '-0':  # a float to other readers
+        raise _Bad('-0 in the header is not a size')
+    return int(text)
 
 
 def _read_header(data):
@@ -145,14 +156,16 @@ def _read_header(data):
     if length > len(data) - 8:
         raise _Bad(f'the header has {length} bytes, but only {len(data) - 8} follow: the file is truncated')
     try:
-        header = json.loads(bytes(data[8:8 + length]).decode(), object_pairs_hook=_no_duplicates)
+        header = json.loads(bytes(data[8:8 + length]).decode(), object_pairs_hook=_object,
+                            parse_int=_integer)
     except UnicodeDecodeError:
         raise _Bad('the header is not UTF-8') from None
     except (ValueError, RecursionError) as error:
         raise _Bad(f'the header is not JSON: {error}') from None
     if not isinstance(header, dict):
         raise _Bad('the header is not a JSON object')
-    metadata = header.pop('__metadata__', {})
+    metadata = header.pop('__metadata__', None)
+    metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _Bad('__metadata__ is not text by text')
     return header, metadata, 8 + length

@@ -60,8 +60,10 @@ typedef struct gt_exchange_ops {
     const char *(*address)(gt_exchange *exchange);
     /* The dispatcher has given us an index, a generation, and the key that all its workers share. */
     gt_err (*join)(gt_exchange *exchange, int32_t self, gt_life life, uint64_t key);
-    /* After the last reclaim. Memory that is still lent must stay valid until this returns. */
-    void (*close)(gt_exchange *exchange);
+    /* Before close: exchange nothing more. Memory that is lent must stay valid until this returns; then reclaim hands all of
+     * it back. Once. */
+    void (*leave)(gt_exchange *exchange);
+    void (*close)(gt_exchange *exchange); /* after the last reclaim; leaves first if that was not done */
 } gt_exchange_ops;
 
 struct gt_exchange {

@@ -25,6 +25,7 @@ typedef struct local {
     gt_exchange base;
     gt_board *board;
     void *sent; /* gt_messages that the receiver may still use */
+    bool left;
 } local;
 
 gt_board *gt__board_new(void)
@@ -149,7 +150,7 @@ static void send_back(box *one, int32_t from)
 }
 
 /* Return all messages that will not be taken: those in our box, and ours in other boxes. */
-static void close_local(gt_exchange *exchange)
+static void leave(gt_exchange *exchange)
 {
     local *l = (local *)exchange;
     box *own = box_of(l->board, exchange->self);
@@ -161,10 +162,19 @@ static void close_local(gt_exchange *exchange)
         pthread_cond_broadcast(&one->arrived);
     }
     pthread_mutex_unlock(&l->board->mutex);
-    while (l->sent) { /* a receiver may still read one: wait for it */
-        gt_message *message = l->sent;
+    for (gt_message *message = l->sent; message; message = message->owner)
         while (!atomic_load_explicit(&message->returned, memory_order_acquire))
-            poll(NULL, 0, 1);
+            poll(NULL, 0, 1); /* a receiver may still read it */
+    l->left = true;
+}
+
+static void close_local(gt_exchange *exchange)
+{
+    local *l = (local *)exchange;
+    if (!l->left)
+        leave(exchange);
+    while (l->sent) {
+        gt_message *message = l->sent;
         l->sent = message->owner;
         gt__message_free(exchange, message);
     }
@@ -181,6 +191,7 @@ static const gt_exchange_ops local_ops = {
     .introduce = introduce,
     .address = address,
     .join = join,
+    .leave = leave,
     .close = close_local,
 };
 

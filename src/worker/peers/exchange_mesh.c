@@ -473,7 +473,8 @@ static void free_returned(gt_exchange *exchange, gt_message *message)
     }
 }
 
-static void close_mesh(gt_exchange *exchange)
+/* Messages that were not sent are returned. */
+static void leave(gt_exchange *exchange)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
     atomic_store(&mesh->ending, true);
@@ -489,10 +490,21 @@ static void close_mesh(gt_exchange *exchange)
         gt__mesh_link_free(mesh, mesh->links);
         mesh->links = next;
     }
+    pthread_mutex_lock(&mesh->mutex);
+    for (int32_t worker = 0; worker < mesh->peer_count; worker++)
+        return_queue(mesh, mesh->peers[worker]);
+    pthread_mutex_unlock(&mesh->mutex);
+    mesh->left = true;
+}
+
+static void close_mesh(gt_exchange *exchange)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    if (!mesh->left)
+        leave(exchange);
     for (unsigned k = 0; k < mesh->acceptor_count; k++)
         mesh->acceptors[k]->ops->close(mesh->acceptors[k]);
     for (int32_t worker = 0; worker < mesh->peer_count; worker++) {
-        free_returned(exchange, mesh->peers[worker]->queue);
         if (mesh->peers[worker]->fresh)
             gt__link_close(mesh->peers[worker]->fresh);
         free(mesh->peers[worker]);
@@ -517,6 +529,7 @@ static const gt_exchange_ops mesh_ops = {
     .introduce = introduce,
     .address = address,
     .join = join,
+    .leave = leave,
     .close = close_mesh,
 };
 

@@ -47,7 +47,7 @@ typedef struct gt_mesh_peer {
 typedef struct gt_mesh {
     gt_exchange base;
     pthread_t thread;
-    bool running;
+    bool running, left;
     atomic_bool ending;
     int bell; /* eventfd: wakes the thread */
     gt_acceptor *acceptors[2];
