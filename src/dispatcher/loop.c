@@ -341,7 +341,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
         gt__monitors_turn(dispatcher);
     flush_links(dispatcher);
-    rotate(dispatcher);
+    if (progress)
+        rotate(dispatcher);
     return progress;
 }
 

@@ -110,6 +110,7 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     if (!result)
         return false;
     gt_slot *out = worker->link->write_next;
+    int64_t elements = like->numel;
     uint32_t slot = worker->slots.free[--worker->slots.free_count];
     out[0] = record[0];
     out->ins.result = slot;
@@ -120,8 +121,8 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     gt__meta_copy(&result->meta, like);
     gt__worker_commit(worker, 1);
     worker->instructions++;
-    if (__builtin_expect(result->meta.numel >= GT_SHARE_SMALL, 0))
-        gt__share_pass(session, worker, row->form, result->meta.numel);
+    if (__builtin_expect(elements >= GT_SHARE_SMALL, 0))
+        gt__share_pass(session, worker, row->form, elements);
     return true;
 }
 
@@ -285,7 +286,7 @@ gt_err gt__place(gt_session *session, const gt_slot *record)
 static inline bool is_open(const gt_session *session)
 {
     const gt_dispatch_worker *home = session->home;
-    return !gt__output_waits(&session->output) && !session->spreading && home && !home->share.closed &&
+    return !gt__output_waits(&session->output) && !session->spreading && home && !home->closed &&
            gt__slot_queue_empty(&home->backlog.outbox) && home->link->write_end > home->link->write_next;
 }
 

@@ -284,7 +284,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     session->link = peer->link;
     session->number = peer->dispatcher->next_session++;
     gt__answers_init(session);
-    session->account.weight = 1;
+    session->account.weight = session->account.inverse = 1;
     session->settled = true;
     gt__output_init(&session->output);
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);

@@ -33,8 +33,6 @@ struct gt_session {
     gt_output output;         /* records that wait between the modifiers and placement */
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
-    gt_account account;       /* its share of the workers' time */
-    gt_counted counted;
     gt_handles handles;
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */
@@ -49,6 +47,8 @@ struct gt_session {
     gt_relays relays;
     gt_download *downloads; /* in the order asked for; the first gets its parts */
     gt_slot_queue unread;   /* answers the client has not made room for yet: answers.h */
+    gt_account account;     /* its share of the workers' time */
+    gt_counted counted;
 };
 
 gt_err gt__session_new(gt_peer *peer, const gt_slot *hello);

@@ -10,8 +10,9 @@
 #include "dispatcher/worker_stream.h"
 
 enum {
-    /* Long enough for the dispatcher to wake up and refill it, with the other processes of the machine at work. */
-    WINDOW_NS = 2000000,
+    /* Of one session alone: long enough for the dispatcher to wake up and refill it, with the other processes of the
+     * machine at work. A link full of small records is less, so that it limits their stream as before. */
+    WINDOW_NS = 4000000,
     /* The time that a session waits behind the records of the others: while there are others, shorter. */
     SHARED_WINDOW_NS = 500000,
     MARKS_A_WINDOW = 4,
@@ -45,10 +46,11 @@ static bool is_full(const gt_share *share)
 }
 
 /* After any change. */
-static void decide(gt_share *share)
+static void decide(gt_dispatch_worker *worker)
 {
-    share->closed = is_full(share) || (share->first && !share->serving) ||
-                    (share->reserved && share->reserved != share->serving);
+    const gt_share *share = &worker->share;
+    worker->closed = is_full(share) || (share->first && !share->serving) ||
+                     (share->reserved && share->reserved != share->serving);
 }
 
 static gt_charge *charge_at(const gt_share *share, uint32_t k)
@@ -88,11 +90,16 @@ static void note(gt_share *share, gt_session *session, unsigned work, float part
     share->charge_unmarked++;
 }
 
-/* A mark behind what was placed, if enough was. */
+/* Was enough placed for a mark? */
+static bool is_due(const gt_share *share)
+{
+    return share->unmarked_ns >= window_ns(share) / MARKS_A_WINDOW;
+}
+
 static void mark(gt_dispatch_worker *worker)
 {
     gt_share *share = &worker->share;
-    if (share->unmarked_ns < window_ns(share) / MARKS_A_WINDOW)
+    if (!is_due(share))
         return;
     gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
     gt_pending pending = {.op = GT_OP_mark, .placed_ns = share->placed_ns, .charges = share->charge_unmarked};
@@ -108,8 +115,10 @@ static void mark(gt_dispatch_worker *worker)
 
 void gt__share_retry(gt_dispatch_worker *worker)
 {
-    if (__builtin_expect(worker->share.unmarked_ns >= SHARED_WINDOW_NS / MARKS_A_WINDOW, 0))
+    if (is_due(&worker->share)) {
         mark(worker);
+        decide(worker);
+    }
 }
 
 /* ---- costs -------------------------------------------------------------------------------------------------- */
@@ -164,11 +173,10 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
 }
 
 /* Time that a session has used; negative: less than was estimated. */
-static void use(gt_account *account, double ns)
+static inline void use(gt_account *account, double ns)
 {
-    double used = (double)account->used_ns + ns / account->weight, total = (double)account->total_ns + ns;
-    account->used_ns = used > 0 ? (uint64_t)used : 0;
-    account->total_ns = total > 0 ? (uint64_t)total : 0;
+    account->used_ns += ns * account->inverse;
+    account->total_ns += ns;
 }
 
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
@@ -181,7 +189,7 @@ void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned 
     use(&session->account, (double)whole / workers);
     note(share, session, work, 1 / (float)workers, whole);
     mark(worker);
-    decide(share);
+    decide(worker);
 }
 
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
@@ -199,7 +207,17 @@ void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned fo
 
 void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records)
 {
-    gt__share_charge(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1);
+    gt_share *share = &worker->share;
+    gt_charge *charge = share->charge_unmarked ? charge_at(share, share->charge_count - 1) : NULL;
+    if (!charge || charge->session != session || charge->work != GT_WORK_SMALL || is_due(share)) {
+        gt__share_charge(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1);
+        return;
+    }
+    double ns = (double)records * RECORD_NS * share->factor[GT_WORK_SMALL];
+    charge->ns += (uint64_t)ns;
+    share->placed_ns += (uint64_t)ns;
+    share->unmarked_ns += (uint64_t)ns;
+    use(&session->account, ns);
 }
 
 void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, unsigned workers)
@@ -253,7 +271,7 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;
-    decide(share);
+    decide(worker);
 }
 
 /* ---- turns -------------------------------------------------------------------------------------------------- */
@@ -262,7 +280,7 @@ bool gt__share_open(const gt_session *session)
 {
     const gt_dispatch_worker *home = session->home;
     const gt_spreading *spreading = session->spreading;
-    if (home && home->share.closed && home->share.reserved != session)
+    if (home && home->closed && home->share.reserved != session)
         return false;
     for (int32_t index = 0; spreading && index < spreading->reached_capacity; index++) {
         const gt_share *share = &session->dispatcher->workers[index]->share;
@@ -289,19 +307,20 @@ void gt__share_wait(gt_session *session)
     account->next = before ? before->account.next : share->first;
     *(before ? &before->account.next : &share->first) = session;
     *(account->next ? &account->next->account.previous : &share->last) = session;
-    decide(share);
+    decide(worker);
 }
 
 void gt__share_stop_waiting(gt_session *session)
 {
     gt_account *account = &session->account;
-    gt_share *share = account->waits_at ? &account->waits_at->share : NULL;
-    if (!share)
+    gt_dispatch_worker *worker = account->waits_at;
+    if (!worker)
         return;
+    gt_share *share = &worker->share;
     *(account->previous ? &account->previous->account.next : &share->first) = account->next;
     *(account->next ? &account->next->account.previous : &share->last) = account->previous;
     account->waits_at = NULL;
-    decide(share);
+    decide(worker);
 }
 
 /* Keep the workers of the session for it, or give them back. */
@@ -319,7 +338,7 @@ static void reserve(gt_session *session, bool wanted)
         if (wanted &&
             (worker == session->home || (index < spreading->reached_capacity && spreading->reached[index])))
             worker->share.reserved = session;
-        decide(&worker->share);
+        decide(worker);
     }
 }
 
@@ -330,7 +349,7 @@ gt_session *gt__share_next(gt_dispatch_worker *worker)
     if (!session || session->account.turn == session->dispatcher->turns + 1)
         return NULL;
     share->serving = session;
-    decide(share);
+    decide(worker);
     if (!gt__output_has_room(session)) {
         if (session->spreading)
             reserve(session, true);
@@ -348,7 +367,7 @@ gt_session *gt__share_next(gt_dispatch_worker *worker)
 void gt__share_served(gt_dispatch_worker *worker)
 {
     worker->share.serving = NULL;
-    decide(&worker->share);
+    decide(worker);
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -364,6 +383,7 @@ void gt__share_free(gt_dispatch_worker *worker)
 {
     free(worker->share.charges);
     worker->share = (gt_share){0};
+    worker->closed = false;
 }
 
 void gt__share_leave(gt_dispatch_worker *worker)

@@ -47,9 +47,9 @@ typedef struct gt_charge {
 
 /* A session's part of the division. */
 typedef struct gt_account {
-    uint64_t used_ns;  /* time used, divided by the weight, on the scale of gt_share.clock_ns */
-    uint64_t total_ns; /* time used since it connected, for the statistics */
-    double weight;
+    double used_ns;  /* time used, divided by the weight, on the scale of gt_share.clock_ns */
+    double total_ns; /* time used since it connected, for the statistics */
+    double weight, inverse;
     gt_session *previous, *next; /* in the waiting list of its home worker */
     gt_dispatch_worker *waits_at;
     uint64_t turn; /* of the loop in which it was last served from that list */
@@ -57,12 +57,11 @@ typedef struct gt_account {
 
 /* A worker's part. */
 typedef struct gt_share {
-    bool closed;                 /* sessions must wait for their turn */
     bool shared;                 /* several sessions used it lately: the window is smaller */
     unsigned alone;              /* marks in a row with work of one session only */
     uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
     uint64_t unmarked_ns;        /* of those behind the last mark */
-    uint64_t clock_ns;           /* used_ns of the session that was served last, when it was */
+    double clock_ns;             /* used_ns of the session that was served last, when it was */
     uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
     gt_session *first, *last;    /* sessions that wait, least used_ns first */
     const gt_session *serving;   /* the one of them that is being served */

@@ -119,7 +119,7 @@ static void write_client(FILE *json, gt_session *session)
     fprintf(json,
             "\", \"instructions\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, \"bytes\": %llu, "
             "\"link\": \"%s\", \"modifiers\": ",
-            (unsigned long long)session->instructions, seconds(session->account.total_ns), session->account.weight,
+            (unsigned long long)session->instructions, session->account.total_ns * 1e-9, session->account.weight,
             session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);

@@ -31,11 +31,11 @@ typedef struct gt_traffic {
 struct gt_dispatch_worker {
     int32_t index;
     bool observed; /* each of its records is reported to the observer */
+    bool closed;   /* sessions must wait for their turn: share.h. Here because every record asks */
     gt_peer *peer; /* NULL: gone; the entry may be reused */
     gt_link *link;
     uint64_t instructions, sessions;
     uint64_t records; /* in its stream since it joined: the number of the last one */
-    gt_share share;
     gt_backlog backlog;
     gt_slot_numbers slots;
     gt_pendings pendings;
@@ -48,6 +48,7 @@ struct gt_dispatch_worker {
     gt_traffic traffic;
     gt_watched watched;
     gt_reported reported;
+    gt_share share;
 };
 
 /* `peer` has said hello as a worker. May replace another worker; its peer is freed in a later turn. */
