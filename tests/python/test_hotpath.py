@@ -303,8 +303,9 @@ def test_a_tape_of_paths_replays_record_by_record(tmp_path):
         run(ELEMENTWISE, GT_TAPE=str(tape), **variables)
         done = subprocess.run(["build/gt", "replay", str(tape)], cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
-        return int(done.stdout.split()[1])  # with frees, of which there may be more
-    assert records("hot", **HOT) >= records("cold", GT_AUTO_COMPILE="0") > 200
+        return int(done.stdout.split()[1])  # with frees: six tensors to a record, and some less at the end of a run
+    hot, cold = records("hot", **HOT), records("cold", GT_AUTO_COMPILE="0")
+    assert 200 < cold <= hot < 1.2 * cold
 
 
 LATE = """

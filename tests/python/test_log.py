@@ -197,6 +197,7 @@ def test_the_log_is_rotated_by_size(programs, size):
         """,
         GT_INSTRUCTION_LOG=log,
         GT_INSTRUCTION_LOG_SIZE=size,
+        GT_AUTO_COMPILE=0,  # for a long log: the worker's lines of each instruction
     )
     files = sorted(path.name for path in programs.directory.iterdir() if path.name.startswith("instructions.log"))
     assert files == ["instructions.log", *(f"instructions.log.{k}" for k in range(1, 5))], "four old ones are kept"

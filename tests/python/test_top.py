@@ -14,7 +14,7 @@ from terminal import Terminal
 
 # Works until a file appears, and checks its results.
 LOAD = """
-    import os, sys, time
+    import math, os, sys, time
     import gt
     if sys.argv[2] != "embedded":
         gt.connect(f"localhost:{sys.argv[2]}")
@@ -22,21 +22,21 @@ LOAD = """
     expected = ((a @ b).relu() + 1).sum().item()
     while not os.path.exists(sys.argv[1]):
         results = [((a @ b).relu() + 1).sum() for _ in range(8)]
-        assert all(result.item() == expected for result in results)
+        assert all(math.isclose(result.item(), expected, rel_tol=1e-6) for result in results)
         time.sleep(0.001)
 """
 
 
 class Busy:
-    """A server with workers and clients that keep them busy."""
+    """A server with workers and clients that keep them busy: with single instructions, whose times are shown, or with hot paths."""
 
-    def __init__(self, programs, workers=2, clients=2):
+    def __init__(self, programs, workers=2, clients=2, hot=0):
         self.programs = programs
         self.server = programs.server()
         self.port = self.server.port
         self.workers = [programs.worker(self.port, "--name", f"worker_{index}") for index in range(workers)]
         self.flag = programs.directory / f"end-{self.port}"
-        self.clients = [programs.python(LOAD, self.flag, self.port, name="load") for _ in range(clients)]
+        self.clients = [programs.python(LOAD, self.flag, self.port, name="load", GT_AUTO_COMPILE=hot) for _ in range(clients)]
 
     def finish(self):
         """End the clients; all of them must have correct results."""
@@ -121,6 +121,20 @@ def test_json_tells_what_workers_and_clients_do(programs, busy):
     for client in said["clients"]:
         assert client["tensors"] >= 2 and client["bytes"] >= 2 * 192 * 192 * 4
         assert re.fullmatch(r"\d+-\w+\.py:\d+", client["name"]), "the program, and its process"
+    busy.finish()
+
+
+def test_json_tells_of_hot_paths(programs):
+    """Their time is a kind of activity, and their instructions count."""
+    busy = Busy(programs, workers=1, clients=1, hot=1)
+    said = settled(
+        programs,
+        condition=lambda said: said["clients"] and all(worker["activity"].get("HotPath", 0) > 0 for worker in said["workers"]),
+        what="a worker that runs a hot path",
+    )
+    (worker,) = said["workers"]
+    assert sum(worker["activity"].values()) + worker["idle"] == pytest.approx(1, abs=0.02)
+    assert worker["ops_per_second"] > 0 and said["clients"][0]["instructions_per_second"] > 0
     busy.finish()
 
 
