@@ -335,4 +335,20 @@ static inline void cross_entropy_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 22, 25, 27, 28}, 6);
 }
 
+/* Two updates of 3 and 9 by a gradient in halves, which is cast to float32: 21 is only read by elementwise steps, 23 is not. */
+static inline void half_gradients_sequence(program *p)
+{
+    add_number(p, GT_OP_mul, 20, 1, 2);
+    add_cast(p, 21, 20, GT_FLOAT32);
+    add(p, GT_OP_softmax, 22, 2, 0)->imm[0].i = 1;
+    add_cast(p, 23, 20, GT_FLOAT32);
+    add(p, GT_OP_softmax, 24, 23, 0)->imm[0].i = 1;
+    add_number(p, GT_OP_mul, 25, 21, 0.5);
+    add(p, GT_OP_sub, 26, 3, 25);
+    add(p, GT_OP_add, 27, 23, 9);
+    add(p, GT_OP_sum, 28, 2, 0)->imm[0].u = 2;
+    add(p, GT_OP_mul, 29, 9, 21);
+    free_all(p, (uint64_t[]){20, 21, 23, 25}, 4);
+}
+
 #endif

@@ -547,6 +547,40 @@ static bool prepare(gt_worker *worker, program *p, gt_plan **plan, gt_sequence *
            CHECK_EQ(gt__sequence_new(worker, *plan, sequence), GT_OK);
 }
 
+/* A cast of halves that only elementwise steps read need not run. */
+static void test_half_gradients(const void *unused)
+{
+    (void)unused;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    if (!worker_open(&worker, tested_engine()))
+        return;
+    p = (program){.rows = 30, .columns = 41, .next = FIRST, .smooth = true};
+    p.dtypes[0] = p.dtypes[2] = GT_FLOAT32;
+    p.dtypes[1] = GT_BFLOAT16;
+    half_gradients_sequence(&p);
+    if (prepare(&worker, &p, &plan, &sequence)) {
+        for (uint32_t k = 0; k < plan->value_count && !is_tested("cpu"); k++)
+            if (plan->values[k].id == 21)
+                CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
+        for (int round = 0; round < 4; round++) {
+            uint64_t from[INPUTS], to[16];
+            for (uint32_t k = 0; k < plan->input_count; k++)
+                from[k] = plan->values[plan->inputs[k]].id;
+            for (uint32_t k = 0; k < plan->output_count; k++)
+                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
+            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
+            run_directly(&worker, &p);
+            for (uint64_t id = 26; id < 30; id++)
+                CHECK(same_value(&worker, &p, id, id + SHIFT));
+        }
+    }
+    gt__sequence_free(&worker, &sequence);
+    worker_close(&worker);
+}
+
 /* Zeros that an engine relied on become ones. */
 static void test_other_fill(const void *unused)
 {
@@ -704,6 +738,8 @@ int main(int argc, char **argv)
               &(expected){sparse_sequence, cpu ? 4 : 2, cpu ? 1 : 2, false});
     if (!is_tested("cudahost"))
         check_run("other zeros", test_other_fill, NULL);
+    if (!is_tested("cudahost"))
+        check_run("gradients in halves", test_half_gradients, NULL);
     if (!is_tested("cudahost")) {
         check_run("attention and its gradients", test_attention_pair, &(bool){false});
         check_run("attention of copies", test_attention_pair, &(bool){true});

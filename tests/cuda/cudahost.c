@@ -272,6 +272,7 @@ static gt_err cudahost_run(gt_engine *engine, const gt_call *call, gt_token *tok
 
 struct gt_program {
     const gt_plan *plan;
+    gt_cuda_casts casts;
     gt_cuda_part *parts;
     unsigned count;
 };
@@ -280,6 +281,7 @@ static void cudahost_free_program(gt_engine *engine, gt_program *program)
 {
     (void)engine;
     gt__cuda_parts_free(program->parts, program->count);
+    gt__cuda_casts_free(&program->casts);
     free(program);
 }
 
@@ -303,15 +305,19 @@ static gt_err run_launches(cudahost *h, const gt_call *call)
 }
 
 /* A step; `rows`: its part leaves steps out. */
-static gt_err run_plan_step(cudahost *h, const gt_plan *plan, const gt_cuda_rows *rows, uint32_t step,
+static gt_err run_plan_step(cudahost *h, const gt_program *program, const gt_cuda_rows *rows, uint32_t step,
                             void *const *buffer)
 {
+    const gt_plan *plan = program->plan;
     gt_view in[GT_MAX_CAT], out;
     const gt_view *views[GT_MAX_CAT];
     gt_token token = 0;
-    if (plan->steps[step].kind == GT_STEP_VIEW || (rows && gt__cuda_rows_skip(rows, step)))
+    if (plan->steps[step].kind == GT_STEP_VIEW || (rows && gt__cuda_rows_skip(rows, step)) ||
+        (h->library && program->casts.left_out[step]))
         return GT_OK;
     gt_call call = gt__plan_call(plan, &plan->steps[step], buffer, in, views, &out);
+    if (h->library)
+        gt__cuda_casts_change(&program->casts, plan, &plan->steps[step], buffer, in);
     if (rows && gt__cuda_rows_change(rows, plan, &plan->steps[step], buffer, in, views, &out, &call)) {
         h->rows++;
         return run_launches(h, &call);
@@ -351,7 +357,12 @@ static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **ou
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     program->plan = plan;
-    GT_TRY(gt__cuda_parts_new(plan, &program->parts, &program->count));
+    GT_TRY(gt__cuda_casts_find(plan, &program->casts));
+    gt__cuda_casts_settle(plan, &program->casts);
+    GT_TRY(gt__cuda_parts_new(plan, &program->casts, &program->parts, &program->count));
+    for (uint32_t k = 0; k < plan->step_count && !h->library; k++)
+        if (program->casts.left_out[k])
+            plan->buffers[plan->values[plan->steps[k].result].buffer].role = GT_PLAN_INNER;
     for (unsigned k = 0; k < program->count; k++) {
         gt_cuda_part *part = &program->parts[k];
         if (h->library)
@@ -362,12 +373,13 @@ static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **ou
     return GT_OK;
 }
 
-static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, void *const *buffer)
+static gt_err run_chains(cudahost *h, const gt_program *program, const gt_cuda_part *part, unsigned count,
+                         void *const *buffer)
 {
     static gt_cuda_work work;
     const gt_cuda_chain *chain = part->chain;
     for (unsigned k = 0; k < chain->before_count; k++)
-        GT_TRY(run_plan_step(h, chain->plan, NULL, chain->before[k], buffer));
+        GT_TRY(run_plan_step(h, program, NULL, chain->before[k], buffer));
     GT_TRY(gt__cuda_lower_chains(part, count, buffer, &work));
     for (unsigned k = 0; k < work.count; k++)
         if (!find_kernel(h, &work.launch[k]))
@@ -376,7 +388,7 @@ static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, 
     h->chains += count;
     h->chain_launches++;
     for (unsigned k = 0; k < chain->after_count; k++)
-        GT_TRY(run_plan_step(h, chain->plan, NULL, chain->after[k], buffer));
+        GT_TRY(run_plan_step(h, program, NULL, chain->after[k], buffer));
     return GT_OK;
 }
 
@@ -391,11 +403,11 @@ static gt_err cudahost_run_program(gt_engine *engine, gt_program *program, void 
         count = h->library ? gt__cuda_chain_batch(part, program->count - k, buffer) : 0;
         *step = part->first;
         if (count) {
-            GT_TRY(run_chains(h, part, count, buffer));
+            GT_TRY(run_chains(h, program, part, count, buffer));
             continue;
         }
         for (; *step <= part->last; ++*step)
-            GT_TRY(run_plan_step(h, program->plan, h->library ? part->rows : NULL, *step, buffer));
+            GT_TRY(run_plan_step(h, program, h->library ? part->rows : NULL, *step, buffer));
         count = 1;
     }
     return GT_OK;

@@ -16,6 +16,7 @@
  * below); otherwise they may be of several sequences (batch.c).
  *
  *     chain_form.c       which steps of a plan are chains
+ *     cast_form.c        casts that need not run
  *     row_form.c         steps around operations on rows that need not run
  *     pair_form.c        attention and its gradients
  *     pick_form.c        log_softmax and what is picked from it
@@ -106,6 +107,24 @@ struct gt_cuda_chain {
     uint32_t before[GT_CHAIN_OTHERS], after[GT_CHAIN_OTHERS]; /* steps of other kinds, in order */
 };
 
+/* ---- casts: cast_form.c -------------------------------------------------------------------------------------------- */
+
+#define GT_CAST_NONE UINT32_MAX
+
+typedef struct gt_cuda_casts {
+    bool *left_out;    /* by step */
+    uint32_t *instead; /* by value: that which is read instead of it; or GT_CAST_NONE */
+} gt_cuda_casts;
+
+/* GT_ERR_MEMORY. Free it in any case. */
+gt_err gt__cuda_casts_find(const gt_plan *plan, gt_cuda_casts *casts);
+void gt__cuda_casts_free(gt_cuda_casts *casts);
+/* They will not run: what is read instead lives as long. Before the parts of the plan are found. */
+void gt__cuda_casts_settle(gt_plan *plan, const gt_cuda_casts *casts);
+/* Let the operands of a step's call, which gt__plan_call made, be read elsewhere. */
+void gt__cuda_casts_change(const gt_cuda_casts *casts, const gt_plan *plan, const gt_plan_step *step,
+                           void *const *buffer, gt_view *in);
+
 /* ---- operations on rows: row_form.c ---------------------------------------------------------------------------- */
 
 enum { GT_ROW_CHANGES = 8 };
@@ -193,9 +212,9 @@ typedef struct gt_cuda_part {
     gt_cuda_rows *rows;   /* owned; NULL: all of them */
 } gt_cuda_part;
 
-/* Divide a plan into parts, in order. The plan stays as it is: gt__cuda_part_drop gives up a part whose kernel cannot be made, and
+/* Divide a plan into parts, in order, without the casts that are left out. The plan stays as it is: gt__cuda_part_drop gives up a part whose kernel cannot be made, and
  * then its steps run one by one. */
-gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count);
+gt_err gt__cuda_parts_new(const gt_plan *plan, const gt_cuda_casts *casts, gt_cuda_part **parts, unsigned *count);
 void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count);
 void gt__cuda_part_drop(gt_cuda_part *part);
 /* It will run as it is: its steps become a group, and buffers that it does without are dropped. */

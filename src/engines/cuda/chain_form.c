@@ -26,6 +26,7 @@ enum {
 
 typedef struct forming {
     const gt_plan *plan;
+    const gt_cuda_casts *casts;
     gt_cuda_chain *chain;
     uint16_t
         *member; /* by buffer: the member that makes it, GT_CHAIN_NONE, or LATER: a step after the chain does */
@@ -33,6 +34,18 @@ typedef struct forming {
     uint16_t component_of[GT_CHAIN_MEMBERS];
     uint16_t reader[GT_CHAIN_INPUTS]; /* the first member that reads an input */
 } forming;
+
+/* Views, and casts that are left out, compute nothing. */
+static bool computes(const forming *f, uint32_t step)
+{
+    return f->plan->steps[step].kind != GT_STEP_VIEW && !f->casts->left_out[step];
+}
+
+/* What is read instead of a value, or itself. */
+static uint32_t read_value(const forming *f, uint32_t value)
+{
+    return f->casts->instead[value] != GT_CAST_NONE ? f->casts->instead[value] : value;
+}
 
 static uint32_t result_buffer(const gt_plan *plan, uint32_t step)
 {
@@ -158,12 +171,15 @@ static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
         gt_dtype dtype = gt__number_dtype(step->op, k, true, m->compute);
         return number_add(f, m->step, k, gt__dtype_real(dtype), &operand->number);
     }
-    const gt_plan_value *value = &f->plan->values[step->operand[k]];
+    uint32_t number = step->operand[k];
+    const gt_plan_value *value = &f->plan->values[number];
     const gt_meta *over = m->kind == GT_CHAIN_MOVE ? &value->view.meta : &f->plan->values[step->result].view.meta;
-    operand->dtype = (gt_dtype)value->view.meta.dtype;
     operand->rounds =
         m->kind == GT_CHAIN_EXPRESSION && gt__cuda_rounds(step->op, k, &value->view.meta, m->compute);
     gt__access_find(&value->view, over, &access);
+    number = read_value(f, number);
+    value = &f->plan->values[number];
+    operand->dtype = (gt_dtype)value->view.meta.dtype;
     uint16_t made = f->member[value->buffer];
     if (made == LATER)
         return false;
@@ -178,7 +194,7 @@ static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
     if (m->scalar)
         return false;
     operand->source = GT_CHAIN_READ;
-    operand->number = input_add(f, step->operand[k], &access);
+    operand->number = input_add(f, number, &access);
     if (operand->number == GT_CHAIN_NONE)
         return false;
     if (f->reader[operand->number] == GT_CHAIN_NONE)
@@ -245,6 +261,12 @@ static bool is_elementwise(const gt_plan_step *step)
     return form == GT_FORM_UNARY || form == GT_FORM_BINARY || form == GT_FORM_TERNARY;
 }
 
+/* The member that makes an operand; GT_CHAIN_NONE or LATER. */
+static uint16_t made_by(const forming *f, uint32_t operand)
+{
+    return operand == GT_PLAN_LITERAL ? GT_CHAIN_NONE : f->member[f->plan->values[read_value(f, operand)].buffer];
+}
+
 /* Leave out a step that did not join. False: the chain ends before it. */
 static bool pass_by(forming *f, uint32_t number)
 {
@@ -256,8 +278,7 @@ static bool pass_by(forming *f, uint32_t number)
         chain->before_count + chain->after_count == GT_CHAIN_OTHERS)
         return false;
     for (unsigned k = 0; k < step->operands; k++)
-        depends |= step->operand[k] != GT_PLAN_LITERAL &&
-                   f->member[plan->values[step->operand[k]].buffer] != GT_CHAIN_NONE;
+        depends |= made_by(f, step->operand[k]) != GT_CHAIN_NONE;
     int64_t numel = plan->values[step->result].view.meta.numel;
     if (numel > (chain->count > SMALL ? chain->count : SMALL) ||
         (is_elementwise(step) && (depends || numel == chain->count)))
@@ -267,8 +288,7 @@ static bool pass_by(forming *f, uint32_t number)
         return true;
     }
     for (unsigned k = 0; k < step->operands; k++) {
-        uint16_t made =
-            step->operand[k] == GT_PLAN_LITERAL ? GT_CHAIN_NONE : f->member[plan->values[step->operand[k]].buffer];
+        uint16_t made = made_by(f, step->operand[k]);
         if (made < chain->members)
             chain->member[made].needed = true;
     }
@@ -300,7 +320,7 @@ static void form(forming *f, uint32_t first, unsigned most)
     for (uint32_t k = first; k < f->plan->step_count && f->chain->members < most; k++) {
         unsigned inputs = f->chain->inputs, numbers = f->chain->numbers;
         memcpy(before, f->component_of, sizeof before);
-        if (f->plan->steps[k].kind == GT_STEP_VIEW || join(f, k))
+        if (!computes(f, k) || join(f, k))
             continue;
         memcpy(f->component_of, before, sizeof before);
         f->chain->inputs = inputs;
@@ -395,7 +415,7 @@ static void find_reduction(forming *f)
         memmove(chain->after + at, chain->after + at + 1, (--chain->after_count - at) * sizeof chain->after[0]);
     } else {
         number = chain->member[chain->members - 1].step + 1;
-        while (number < plan->step_count && plan->steps[number].kind == GT_STEP_VIEW)
+        while (number < plan->step_count && !computes(f, number))
             number++;
         if (number == plan->step_count || !is_reduction(f, number))
             return;
@@ -592,7 +612,7 @@ static gt_err rows_form(const gt_plan *plan, gt_cuda_part *part)
 static gt_err add_parts(forming *f, gt_cuda_part *parts, unsigned *count)
 {
     for (uint32_t k = 0; k < f->plan->step_count; k++) {
-        if (f->plan->steps[k].kind == GT_STEP_VIEW)
+        if (!computes(f, k))
             continue;
         gt_cuda_part *part = &parts[(*count)++];
         *part = (gt_cuda_part){.first = k, .last = k};
@@ -606,9 +626,9 @@ static gt_err add_parts(forming *f, gt_cuda_part *parts, unsigned *count)
     return find_neighbours(parts, *count);
 }
 
-gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count)
+gt_err gt__cuda_parts_new(const gt_plan *plan, const gt_cuda_casts *casts, gt_cuda_part **parts, unsigned *count)
 {
-    forming f = {.plan = plan, .chain = calloc(1, sizeof *f.chain)};
+    forming f = {.plan = plan, .casts = casts, .chain = calloc(1, sizeof *f.chain)};
     f.member = malloc((plan->buffer_count + 1) * sizeof *f.member);
     *count = 0;
     *parts = calloc(plan->step_count + 1, sizeof **parts);

@@ -57,6 +57,7 @@ typedef struct recording {
 
 struct gt_program {
     const gt_plan *plan;
+    gt_cuda_casts casts;
     gt_cuda_part *parts;
     unsigned part_count;
     unsigned most_operands;
@@ -183,6 +184,8 @@ static const gt_cuda_pair *pair_of(const gt_program *program, unsigned step)
 static bool is_left_out(const gt_program *program, unsigned step)
 {
     const gt_cuda_pair *pair = pair_of(program, step);
+    if (program->casts.left_out[step])
+        return true;
     return pair && pair->apart && step == pair->cat;
 }
 
@@ -192,6 +195,7 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
 {
     const gt_plan *plan = program->plan;
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
+    gt__cuda_casts_change(&program->casts, plan, &plan->steps[number], buffer, program->in);
     const gt_cuda_pair *pair = pair_of(program, number);
     if (pair && gt__cuda_pair_holds(pair, plan)) {
         gt__cuda_pair_change(pair, plan, number, buffer, program->in, program->views, call);
@@ -610,6 +614,7 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     free(program->picks);
     free(program->picks_of);
     gt__cuda_parts_free(program->parts, program->part_count);
+    gt__cuda_casts_free(&program->casts);
     free(program->in);
     free(program->views);
     free(program->inputs);
@@ -751,7 +756,11 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
     for (uint32_t k = 0; k < plan->buffer_count; k++) /* addresses that stand for others */
         buffer[k] = (void *)((uintptr_t)1 << 20);
-    err = gt__cuda_parts_new(plan, &program->parts, &program->part_count);
+    err = gt__cuda_casts_find(plan, &program->casts);
+    if (err == GT_OK) {
+        gt__cuda_casts_settle(plan, &program->casts);
+        err = gt__cuda_parts_new(plan, &program->casts, &program->parts, &program->part_count);
+    }
     for (unsigned k = 0; k < program->part_count && err == GT_OK; k++) {
         gt_cuda_part *part = &program->parts[k];
         if (!part->chain && !part->rows)

@@ -14,8 +14,6 @@ R"cuda(
 
 enum { GT_TILE = 64, GT_MMA_THREADS = 128 };
 
-#define GT_LOG2_E 1.44269504088896340736f
-
 #ifdef __CUDACC_RTC__
 GT_F void gt_mma(gt_bf16, float *c, const uint32_t *a, uint32_t b0, uint32_t b1)
 {
@@ -54,12 +52,6 @@ template <bool TURNED> GT_F void gt_load_matrices(uint32_t m[4], const uint16_t 
                      : "r"(gt_shared_address(row))
                      : "memory");
 }
-GT_F float gt_exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 #else
 template <class D> void gt_mma(D, float *c, const uint32_t *a, uint32_t b0, uint32_t b1)
 {
@@ -70,7 +62,6 @@ template <class D> uint32_t gt_pack(D, float low, float high)
     return (uint32_t)D::store(low) | (uint32_t)D::store(high) << 16;
 }
 template <bool TURNED> void gt_load_matrices(uint32_t m[4], const uint16_t *row) { shim_load_matrices(m, row, TURNED); }
-inline float gt_exp2_fast(float x) { return exp2f(x); }
 #endif
 
 /* The first row of a batch of operand k. */

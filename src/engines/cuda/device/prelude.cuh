@@ -62,6 +62,13 @@ GT_F uint16_t gt_float_to_bfloat16(float f)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
     return h;
 }
+/* Two units in the last place. */
+GT_F float gt_exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 GT_F uint32_t gt_bits(float f) { return __float_as_uint(f); }
 GT_F float gt_from_bits(uint32_t u) { return __uint_as_float(u); }
 GT_F uint64_t gt_bits(double f) { return (uint64_t)__double_as_longlong(f); }
@@ -78,7 +85,10 @@ GT_F int32_t gt_to_int32(float x) { return x != x ? 0 : __float2int_rz(x); }
 GT_F int32_t gt_to_int32(double x) { return x != x ? 0 : __double2int_rz(x); }
 GT_F int64_t gt_to_int64(float x) { return x != x ? 0 : (int64_t)__float2ll_rz(x); }
 GT_F int64_t gt_to_int64(double x) { return x != x ? 0 : (int64_t)__double2ll_rz(x); }
+#else
+GT_F float gt_exp2_fast(float x) { return exp2f(x); }
 #endif
+#define GT_LOG2_E 1.44269504088896340736f
 GT_F float gt_bfloat16_to_float(uint16_t h) { return gt_from_bits((uint32_t)h << 16); }
 
 /* ---- numbers in registers ----------------------------------------------------------------------------------- */

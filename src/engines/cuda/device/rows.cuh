@@ -358,39 +358,49 @@ template <int COUNT, class T> GT_F void gt_softmax_more(T *most, T *sum, const T
     *most = largest;
 }
 
-/* Keep the maximum of each line and the logarithm of its sum of exponentials. A thread reads AHEAD vectors before it uses the
- * first of them. */
+/* Keep the maximum of each line and the logarithm of its sum of exponentials, in float32. A thread reads AHEAD vectors before it uses
+ * the first of them. A NaN makes the sum one. */
 template <class K> GT_F void gt_log_softmax_moments(const gt_rows_params &p)
 {
-    typedef typename K::T T;
     typedef typename K::D0 D;
     typedef gt_vector<typename D::raw, K::V> vector;
     enum { STEP = K::WIDTH * K::V, AHEAD = 4 };
+    const float least = gt_traits<float>::least();
     GT_EACH_LINE(p, number)
     {
         const typename D::raw *from = (const typename D::raw *)p.in[0] + number * p.n;
         int64_t n = number < p.lines ? p.n : 0;
-        T most = gt_traits<T>::least(), sum = 0;
+        float most = least, sum = 0;
         for (int64_t at = threadIdx.x % K::WIDTH * K::V; at < n; at += AHEAD * STEP) {
             vector v[AHEAD];
-            T x[AHEAD * K::V];
+            float largest = most;
 #pragma unroll
             for (int u = 0; u < AHEAD; u++)
                 if (at + u * STEP < n)
                     v[u] = *(const vector *)(from + at + u * STEP);
 #pragma unroll
             for (int u = 0; u < AHEAD; u++)
+                if (at + u * STEP < n) {
 #pragma unroll
-                for (int j = 0; j < K::V; j++)
-                    x[u * K::V + j] =
-                        at + u * STEP < n ? gt_convert<T>::from(D::load(v[u].at[j])) : gt_traits<T>::least();
-            gt_softmax_more<AHEAD * K::V, T>(&most, &sum, x);
+                    for (int j = 0; j < K::V; j++)
+                        largest = fmaxf(largest, (float)D::load(v[u].at[j]));
+                }
+            float base = largest == least ? 0.0f : largest;
+            sum *= gt_exp2_fast((most - base) * GT_LOG2_E);
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+                if (at + u * STEP < n) {
+#pragma unroll
+                    for (int j = 0; j < K::V; j++)
+                        sum += gt_exp2_fast(((float)D::load(v[u].at[j]) - base) * GT_LOG2_E);
+                }
+            most = largest;
         }
-        T total = gt_combine<gt_larger, K::WIDTH, T>(most, gt_traits<T>::least());
-        sum = gt_sum_threads<K::WIDTH, T>(sum == 0 ? (T)0 : sum * gt_exp(most - total));
+        float total = gt_combine<gt_larger, K::WIDTH, float>(most, least);
+        sum = gt_sum_threads<K::WIDTH, float>(sum == 0 ? 0.0f : sum * gt_exp2_fast((most - total) * GT_LOG2_E));
         if (threadIdx.x % K::WIDTH == 0 && number < p.lines) {
-            ((T *)p.scratch)[2 * number] = total;
-            ((T *)p.scratch)[2 * number + 1] = gt_log(sum);
+            ((float *)p.scratch)[2 * number] = total;
+            ((float *)p.scratch)[2 * number + 1] = gt_log(sum);
         }
     }
 }
