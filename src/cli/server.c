@@ -12,6 +12,7 @@ typedef struct server_arguments {
     const char *host, *port_file, *config;
     gt_observer_options observer;
     int port;
+    double max_weight;
     bool insecure, quiet;
 } server_arguments;
 
@@ -55,6 +56,13 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .target = &arguments->observer.tape,
          .value = "FILE",
          .help = "record everything that clients send in FILE, for `gt replay` (also GT_TAPE)"},
+        {.name = "max-weight",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->max_weight,
+         .least = 1.0 / GT_MOST_WEIGHT,
+         .most = GT_MOST_WEIGHT,
+         .value = "W",
+         .help = "the largest share that a client may ask for, in shares of a usual one (default %)"},
         {.name = "port-file",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->port_file,
@@ -91,7 +99,7 @@ static void stop(void *dispatcher)
 
 int gt__command_server(int argc, char **argv)
 {
-    server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT};
+    server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
@@ -106,6 +114,7 @@ int gt__command_server(int argc, char **argv)
     gt_dispatcher *dispatcher;
     gt_dispatcher_options options = {.host = arguments.host, .port = arguments.port, .listen = true};
     options.observer = arguments.observer;
+    options.max_weight = arguments.max_weight;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());

@@ -20,6 +20,7 @@ typedef struct gt_dispatcher_options {
     bool listen;      /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
     gt_observer_options observer;
+    double max_weight;  /* that a client may ask for (share.h); 0: 1 */
     const char *config; /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 

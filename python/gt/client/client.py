@@ -6,15 +6,16 @@ from gt import _gt
 class Client:
     """A connection to a dispatcher: Client(dispatcher_host='localhost', dispatcher_port=12345).connect()."""
 
-    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None):
+    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None, weight=None):
         self.address = f'{dispatcher_host}:{dispatcher_port}'
         self.timeout = timeout
+        self.weight = weight
         self._connection = None
 
     def connect(self):
         """Connect, and make this the calling thread's client; waits at most `timeout` seconds."""
         if not self.connected:
-            self._connection = _gt.open(self.address, self.timeout)
+            self._connection = _gt.open(self.address, self.timeout, self.weight)
         _gt.use(self._connection)
         return self
 
@@ -42,9 +43,15 @@ class Client:
         return f'<gt.Client {where}>'
 
 
-def connect(address, timeout=None):
-    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default)."""
-    client = Client(timeout=timeout)
+def connect(address, timeout=None, weight=None):
+    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default).
+
+    `weight` is the share of the workers' time that the client asks for while others use them too, in shares of a usual
+    client: with 0.5 it gets half as much as they do. The server limits it: `gt server --max-weight`, 1 by default.
+
+        gt.connect('localhost:12345', weight=0.1)  # in the background
+    """
+    client = Client(timeout=timeout, weight=weight)
     client.address = address
     return client.connect()
 
