@@ -14,20 +14,21 @@ import time
 import gt
 from gt.client.client import Client
 
-BATCH = 16     # products between two questions: more than a worker's own queue holds
-STREAM = 1000  # additions between two looks at the clock
+FLOPS = 1 << 29  # of the products between two questions: more than a worker's own queue holds
+STREAM = 1000    # additions between two looks at the clock
 
 
 def products(size, seconds):
-    a = gt.ones(int(size), int(size))
+    size = int(size)
+    a, batch = gt.ones(size, size), max(1, FLOPS // (2 * size ** 3))
     (a @ a).sum().item()
     yield
     end, count = time.monotonic() + float(seconds), 0
     while time.monotonic() < end:
-        for _ in range(BATCH):
+        for _ in range(batch):
             b = a @ a
         b[0, 0].item()
-        count += BATCH
+        count += batch
     yield count
 
 
