@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 
+import fairness  # noqa: F401: its figures join those of figures.py
 import figures
 import hot  # noqa: F401: its figures join those of figures.py
 import monitoring  # noqa: F401: its figures join those of figures.py

@@ -101,6 +101,10 @@ GT_API void gt_client_close(gt_client **client);
 /* "embedded server, 1 worker" or "memory://localhost:12345"; lives as long as the client. */
 GT_API const char *gt_client_description(const gt_client *client);
 
+/* Ask for a share of the workers' time in proportion to `weight`, which is 1 at first. The server limits it
+ * (`gt server --max-weight`, 1 by default: a client can only ask for less). */
+GT_API gt_err gt_client_set_weight(gt_client *client, double weight);
+
 /* Wait until everything emitted so far has been executed. */
 GT_API gt_err gt_synchronize(gt_client *client);
 /* Make random numbers repeat from here. */

@@ -413,9 +413,9 @@ gt_client *gt__py_client(void)
 static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"address", "timeout", "key_file"};
-    PyObject *values[3];
-    if (gt__py_parse("open", args, nargs, kwnames, names, 3, 3, values) < 0)
+    static const char *const names[] = {"address", "timeout", "key_file", "weight"};
+    PyObject *values[4];
+    if (gt__py_parse("open", args, nargs, kwnames, names, 4, 4, values) < 0)
         return NULL;
     if (!values[0] || !PyUnicode_Check(values[0]))
         return PyErr_Format(PyExc_TypeError, "connect() needs an address, 'host:port', not %s",
@@ -430,6 +430,14 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         PyErr_SetString(PyExc_ValueError, "timeout must be a number of seconds, not negative");
         return NULL;
     }
+    bool weighs = values[3] && values[3] != Py_None;
+    double weight = weighs ? PyFloat_AsDouble(values[3]) : 1;
+    if (weight == -1 && PyErr_Occurred())
+        return NULL;
+    if (!(weight > 0 && weight <= 1e6)) {
+        PyErr_SetString(PyExc_ValueError, "weight must be a number above 0 and up to 1000000");
+        return NULL;
+    }
     int timeout_ms = seconds > 0 && seconds < 0.001 ? 1 : (int)(seconds * 1000);
     PyObject *key_file = NULL; /* bytes */
     if (values[2] && values[2] != Py_None && !PyUnicode_FSConverter(values[2], &key_file))
@@ -438,6 +446,12 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     Py_XDECREF(key_file);
     if (!client)
         return NULL;
+    gt_err err = weighs ? gt_client_set_weight(client, weight) : GT_OK;
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        close_client(client);
+        return NULL;
+    }
     reap_orphans();
     return (PyObject *)connection_new(client);
 }
@@ -627,7 +641,7 @@ static PyObject *py_site(PyObject *module, PyObject *number)
 }
 
 PyMethodDef gt__py_connect_functions[] = {
-    FAST("open", py_open, "open(address, timeout=None): a Connection to the server at host:port."),
+    FAST("open", py_open, "open(address, timeout=None, weight=None): a Connection to the server at host:port."),
     {.ml_name = "open_embedded",
      .ml_meth = py_open_embedded,
      .ml_flags = METH_O,

@@ -11,6 +11,7 @@ typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
+    double max_weight;
     bool insecure, quiet;
 } server_arguments;
 
@@ -64,6 +65,13 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .target = &arguments->observer.tape,
          .value = "FILE",
          .help = "record everything that clients send in FILE, for `gt replay` (also GT_TAPE)"},
+        {.name = "max-weight",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->max_weight,
+         .least = 1.0 / GT_MOST_WEIGHT,
+         .most = GT_MOST_WEIGHT,
+         .value = "W",
+         .help = "the largest share that a client may ask for, in shares of a usual one (default %)"},
         {.name = "port-file",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->port_file,
@@ -100,7 +108,7 @@ static void stop(void *dispatcher)
 
 int gt__command_server(int argc, char **argv)
 {
-    server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT};
+    server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
@@ -111,6 +119,7 @@ int gt__command_server(int argc, char **argv)
     options.allow_keys = arguments.allow_keys;
     options.insecure = arguments.insecure;
     options.observer = arguments.observer;
+    options.max_weight = arguments.max_weight;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());

@@ -129,6 +129,19 @@ gt_err gt_client_connect_key(const char *address, const char *key_file, int time
     return GT_OK;
 }
 
+gt_err gt_client_set_weight(gt_client *client, double weight)
+{
+    gt_slot *record;
+    GT_REQUIRE(client);
+    if (!(weight > 0 && weight <= GT_MOST_WEIGHT))
+        return gt__fail(GT_ERR_VALUE, "a weight is a number above 0 and up to %d, not %g", GT_MOST_WEIGHT, weight);
+    GT_TRY(gt__client_reserve(client, 1, &record));
+    record->ins = (gt_instruction){.op = GT_OP_share};
+    record->ins.imm[0].f = weight;
+    gt__client_commit(client, 1, 0);
+    return GT_OK;
+}
+
 gt_err gt_client_open_embedded(int workers, gt_client **out)
 {
     GT_CLEAR(out);

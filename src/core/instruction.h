@@ -98,12 +98,13 @@ enum {
     GT_HELLO_TAIL = 4, /* slots: the names of a peer, where a worker listens, its right to join */
     GT_NAME_SLOTS = 2, /* slots: the name of a signal */
     GT_MAX_NAME = GT_NAME_SLOTS * (int)sizeof(gt_slot) - 1,
-    GT_MAX_PARTIES = 256,   /* workers that one tensor is spread over */
-    GT_GOODBYE_TAIL = 2,    /* slots: a reason */
-    GT_SITE_TAIL = 2,       /* slots: file:line */
-    GT_MAX_SITES = 1 << 16, /* of a client that are named */
-    GT_MAX_TIMINGS = 256,   /* instructions one timing record tells of */
-    GT_PATH_PIECE = 256,    /* slots of a path's definition that one record has */
+    GT_MAX_PARTIES = 256,     /* workers that one tensor is spread over */
+    GT_GOODBYE_TAIL = 2,      /* slots: a reason */
+    GT_SITE_TAIL = 2,         /* slots: file:line */
+    GT_MAX_SITES = 1 << 16,   /* of a client that are named */
+    GT_MAX_TIMINGS = 256,     /* instructions one timing record tells of */
+    GT_MOST_WEIGHT = 1000000, /* of a client; the least is 1 / GT_MOST_WEIGHT */
+    GT_PATH_PIECE = 256,      /* slots of a path's definition that one record has */
 };
 
 /*
@@ -155,7 +156,7 @@ enum {
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
  *                                operand[1] the group of its engine's collectives, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
- *   share    disp. -> worker     imm[0] how many workers draw on the memory that this one does, itself included
+ *   share    disp. -> worker     imm[0] how many workers draw on the memory of this one. client -> disp.: imm[0] its weight
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

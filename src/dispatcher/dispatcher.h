@@ -23,6 +23,7 @@ typedef struct gt_dispatcher_options {
     const char *key_file;   /* the server's keys (link/keys.h); NULL: none */
     const char *allow_keys; /* list of keys that may connect; set together with key_file */
     bool insecure;          /* without keys: everyone who reaches the port may be a client */
+    double max_weight;      /* that a client may ask for (share.h); 0: 1 */
     const char *config;     /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 

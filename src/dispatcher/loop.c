@@ -502,6 +502,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->next_session = dispatcher->next_segment = dispatcher->next_tag = 1;
     dispatcher->started_ns = gt__now_ns();
     dispatcher->secrets_file.lock = -1;
+    dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0

@@ -82,6 +82,8 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
         return gt__spread_scope(session, record);
     case GT_OP_site:
         return learn_site(session, record);
+    case GT_OP_share:
+        return gt__share_weigh(session, record->ins.imm[0].f);
     case GT_OP_mark:
         return GT_OK; /* only for the log, which has it */
     case GT_OP_goodbye:
@@ -284,7 +286,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     session->link = peer->link;
     session->number = peer->dispatcher->next_session++;
     gt__answers_init(session);
-    session->account.weight = session->account.inverse = 1;
+    gt__share_weigh(session, 1);
     session->settled = true;
     gt__output_init(&session->output);
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);

@@ -398,6 +398,16 @@ void gt__share_leave(gt_dispatch_worker *worker)
         reserve(worker->peer->dispatcher->reserving, false);
 }
 
+gt_err gt__share_weigh(gt_session *session, double weight)
+{
+    if (!(weight > 0))
+        return gt__fail(GT_ERR_PROTOCOL, "a weight of %g", weight);
+    weight = fmax(fmin(weight, session->dispatcher->max_weight), 1.0 / GT_MOST_WEIGHT);
+    session->account.weight = weight;
+    session->account.inverse = 1 / weight;
+    return GT_OK;
+}
+
 void gt__share_forget(gt_session *session)
 {
     gt_dispatcher *dispatcher = session->dispatcher;

@@ -77,6 +77,8 @@ void gt__share_reset(gt_dispatch_worker *worker);
 void gt__share_free(gt_dispatch_worker *worker);
 /* The worker is gone: the sessions that wait for it wait no more. */
 void gt__share_leave(gt_dispatch_worker *worker);
+/* The session asks for this weight; it gets no more than the server allows. */
+gt_err gt__share_weigh(gt_session *session, double weight);
 /* The session is gone. */
 void gt__share_forget(gt_session *session);
 

@@ -45,6 +45,7 @@ struct gt_dispatcher {
     uint64_t next_tag; /* of moves and collectives */
 
     /* share.c */
+    double max_weight;     /* of a session */
     gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
 
     /* observe/ */

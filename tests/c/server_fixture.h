@@ -129,21 +129,29 @@ static inline void answer_mark(gt_link *link)
     gt__link_flush(link);
 }
 
-/* The next record, copied; false when the link died first. Not those between the dispatcher and a worker only. */
-static inline bool receive(gt_link *link, gt_slot *record)
+/* The next record, copied; false when the link died first. */
+static inline bool receive_any(gt_link *link, gt_slot *record)
 {
     const gt_slot *slots;
     size_t available;
     unsigned length;
     gt__link_flush(link);
-    do {
-        while (!(slots = gt__link_peek(link, &available)))
-            if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
-                return false;
-        if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
+    while (!(slots = gt__link_peek(link, &available)))
+        if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
             return false;
-        memcpy(record, slots, length * sizeof *record);
-        gt__link_consume(link, length);
+    if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
+        return false;
+    memcpy(record, slots, length * sizeof *record);
+    gt__link_consume(link, length);
+    return true;
+}
+
+/* The same, without records between the dispatcher and a worker only; marks are answered. */
+static inline bool receive(gt_link *link, gt_slot *record)
+{
+    do {
+        if (!receive_any(link, record))
+            return false;
         if (record->ins.op == GT_OP_mark)
             answer_mark(link);
     } while (record->ins.op == GT_OP_peer || record->ins.op == GT_OP_share || record->ins.op == GT_OP_mark);

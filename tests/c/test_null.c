@@ -16,6 +16,7 @@
     F(client_connect_key, "s?so", p[0], p[1], 1, p[2])                                                            \
     F(client_open_embedded, "o", 1, p[0])                                                                         \
     F(synchronize, "c", p[0])                                                                                     \
+    F(client_set_weight, "c", p[0], 1)                                                                            \
     F(fetch, "td", p[0], p[1], 24)                                                                                \
     F(item, "td", p[0], p[1])                                                                                     \
     F(from_data, "cndo", p[0], GT_FLOAT32, 2, p[1], p[2], p[3])                                                   \

@@ -9,13 +9,13 @@ from support import until
 LINKS = ("memory", "ipc", "tcp")
 PRODUCTS = 1500
 
-# Queues many products, says so, and waits for them. With a file: not before the file is there.
+# Queues many products, says so, and waits for them. With a file: not before the file is there. With a weight: asks for it.
 HEAVY = """
     import os
     import sys
     import time
     import gt
-    gt.connect(sys.argv[1])
+    gt.connect(sys.argv[1], weight=float(sys.argv[5]) if len(sys.argv) > 5 else None)
     size = int(sys.argv[2])
     a = gt.ones(size, size)
     a.sum().item()
@@ -87,16 +87,77 @@ WATCH = """
 """
 
 
+def least_part(programs, address, products, weights):
+    """What the client that got least time got, in parts of the one that got most, while all of them worked."""
+    watcher = programs.python(WATCH, address, len(weights), name="watcher")
+    begin = programs.directory / "begin"
+    heavy = [programs.python(HEAVY, address, 256, products, begin, weight, name="heavy") for weight in weights]
+    until(lambda: all("ready" in process.text() or not process.alive for process in heavy), "the clients")
+    begin.touch()
+    assert watcher.wait() == 0, watcher.text()
+    for process in heavy:
+        assert process.wait() == 0, process.text()
+    return float(watcher.output.read_text())
+
+
 @pytest.mark.parametrize("link", LINKS)
 def test_equal_clients_get_equal_shares(programs, link):
     server = programs.cluster()
     address = f"{link}://localhost:{server.port}"
-    watcher = programs.python(WATCH, address, 3, name="watcher")
-    begin = programs.directory / "begin"
-    heavy = [programs.python(HEAVY, address, 256, PRODUCTS // 3, begin, name="heavy") for _ in range(3)]
-    until(lambda: all("ready" in process.text() or not process.alive for process in heavy), "the clients")
-    begin.touch()
-    assert watcher.wait() == 0, watcher.text()
-    assert float(watcher.output.read_text()) > 0.8, watcher.text()
-    for process in heavy:
+    assert least_part(programs, address, PRODUCTS // 5, [1, 1, 1]) > 0.8
+
+
+def test_a_client_gets_time_in_proportion_to_its_weight(programs):
+    server = programs.server("--max-weight", 4)
+    programs.worker(server.port)
+    address = f"localhost:{server.port}"
+    assert 0.2 < least_part(programs, address, PRODUCTS // 5, [1, 3]) < 0.45
+
+
+def test_the_server_limits_weights(programs):
+    server = programs.cluster()
+    program = """
+        import sys
+        import gt
+        gt.connect(sys.argv[1], weight=float(sys.argv[2]))
+        gt.ones(2).sum().item()
+        print([client["weight"] for client in gt.debug.dispatcher_stats()["clients"]])
+    """
+    assert programs.run(program, f"localhost:{server.port}", 5) == "[1]\n"
+    assert programs.run(program, f"localhost:{server.port}", 0.25) == "[0.25]\n"
+    for wrong in (0, -1, "nan"):
+        assert "ValueError: weight must be" in failure(programs, program, server, wrong)
+
+
+def failure(programs, program, server, *arguments):
+    process = programs.python(program, f"localhost:{server.port}", *arguments)
+    assert process.wait() == 1
+    return process.text()
+
+
+SHARDED = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    while len(gt.debug.get_worker_stats()) < 2:
+        pass
+    gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0)))
+    x = gt.signal.tensor(gt.ones(256, 256), name="rows")
+    for _ in range(int(sys.argv[2])):
+        y = x.T @ x  # each worker's part of the sum, and then the sum of the parts
+        z = y.sum()
+    print(z.item())
+"""
+
+
+def test_sharded_programs_get_their_turn_among_others(programs):
+    server = programs.cluster(workers=2)
+    address = f"localhost:{server.port}"
+    heavy = [programs.python(HEAVY, address, 256, PRODUCTS, name="heavy") for _ in range(2)]
+    until(lambda: all("queued" in process.text() or not process.alive for process in heavy), "their backlogs")
+    sharded = [programs.python(SHARDED, address, 40, name="sharded") for _ in range(2)]
+    for process in sharded:
         assert process.wait() == 0, process.text()
+        assert process.output.read_text() == f"{256.0 ** 3}\n"
+    for process in heavy:
+        assert process.alive or "done" in process.text(), process.text()

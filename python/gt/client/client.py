@@ -6,16 +6,17 @@ from gt import _gt
 class Client:
     """A connection to a dispatcher: Client(dispatcher_host='localhost', dispatcher_port=12345).connect()."""
 
-    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None, key_file=None):
+    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None, key_file=None, weight=None):
         self.address = f'{dispatcher_host}:{dispatcher_port}'
         self.timeout = timeout
         self.key_file = key_file
+        self.weight = weight
         self._connection = None
 
     def connect(self):
         """Connect, and make this the calling thread's client; waits at most `timeout` seconds."""
         if not self.connected:
-            self._connection = _gt.open(self.address, self.timeout, self.key_file)
+            self._connection = _gt.open(self.address, self.timeout, self.key_file, self.weight)
         _gt.use(self._connection)
         return self
 
@@ -43,9 +44,16 @@ class Client:
         return f'<gt.Client {where}>'
 
 
-def connect(address, timeout=None, key_file=None):
-    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default)."""
-    client = Client(timeout=timeout, key_file=key_file)
+def connect(address, timeout=None, key_file=None, weight=None):
+    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default).
+
+    `key_file` has the keys for a server on another host (`gt keygen`).
+    `weight` is the share of the workers' time that the client asks for while others use them too, in shares of a usual
+    client: with 0.5 it gets half as much as they do. The server limits it: `gt server --max-weight`, 1 by default.
+
+        gt.connect('localhost:12345', weight=0.1)  # in the background
+    """
+    client = Client(timeout=timeout, key_file=key_file, weight=weight)
     client.address = address
     return client.connect()
 
