@@ -15,6 +15,9 @@ enum {
     WINDOW_NS = 4000000,
     /* The time that a session waits behind the records of the others: while there are others, shorter. */
     SHARED_WINDOW_NS = 500000,
+    /* Of an asynchronous engine, whose worker looks every millisecond what is complete. */
+    LATE_WINDOW_NS = 20000000,
+    LATE_SHARED_WINDOW_NS = 5000000,
     MARKS_A_WINDOW = 4,
     ALONE_MARKS = 64, /* with work of one session only, until the worker is not shared any more */
     FIRST_CHARGES = 64,
@@ -31,12 +34,14 @@ enum {
 /* What a measurement may change, and how far. */
 #define LEARNING 0.25
 #define MOST_RATIO 8.0
-#define MOST_FACTOR 4096.0
+#define MOST_FACTOR 65536.0 /* a GPU's halves are 15,000 times as fast as the estimate for a core */
 
 /* ---- the window --------------------------------------------------------------------------------------------- */
 
 static uint64_t window_ns(const gt_share *share)
 {
+    if (share->late)
+        return share->shared ? LATE_SHARED_WINDOW_NS : LATE_WINDOW_NS;
     return share->shared ? SHARED_WINDOW_NS : WINDOW_NS;
 }
 

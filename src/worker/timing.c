@@ -247,12 +247,15 @@ uint64_t gt__timing_wait_begin(gt_worker *worker)
 
 void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns)
 {
-    worker->timing.idle_ns += gt__now_ns() - began_ns;
+    uint64_t waited_ns = gt__now_ns() - began_ns;
+    worker->timing.idle_ns += waited_ns;
+    if (!gt__late_busy(&worker->late))
+        worker->timing.free_ns += waited_ns;
 }
 
 uint64_t gt__timing_busy_ns(const gt_timing *timing)
 {
-    return gt__now_ns() - timing->joined_ns - timing->idle_ns;
+    return gt__now_ns() - timing->joined_ns - timing->free_ns;
 }
 
 size_t gt__timing_report(gt_worker *worker, void *to)

@@ -31,7 +31,9 @@ typedef struct gt_timing {
     uint32_t random;
     uint64_t records; /* taken from the stream: the number of the one being executed */
     gt_tick_clock clock;
-    uint64_t joined_ns, idle_ns;
+    uint64_t joined_ns;
+    uint64_t idle_ns;       /* it waited for records; */
+    uint64_t free_ns;       /* of that, while the engine had nothing to do */
     uint64_t reading_ticks; /* the cost of a reading */
     uint64_t last_ticks;    /* watched: the end of the previous record; 0 after a wait */
     uint64_t start_ticks;   /* of the current record; 0: it is not timed */
