@@ -28,7 +28,7 @@ class Row:
     name: str
     work: str
     bound: float
-    link: str = "embedded"
+    link: str = "embedded"  # "eager": the same, without hot paths
     count: int = 0         # repetitions per round; 0: calibrate
     of_memcpy: bool = False
     training: bool = False  # no NumPy column
@@ -41,16 +41,16 @@ ROWS = [
     Row("async a + b, 8x8, other processes, tcp", "small_add", 0.15, "tcp", count=100_000),
     Row("async a + 1.0, 8x8, embedded", "small_add_scalar", 0.03, count=100_000),
     Row("(a + b).sum().item(), 8x8, embedded", "small_item", 1.0, count=5_000),
-    Row("matmul 1000x1000", "matmul", 1.05),
-    Row("matmul 32x128x128, batched", "batched_matmul", 1.05),
-    Row("a + b, 4 M floats", "large_add", 1.0),
-    Row("exp, 4 M floats", "large_exp", 0.5),
-    Row("tanh, 4 M floats", "large_tanh", 0.3),
-    Row("sigmoid, 4 M floats", "large_sigmoid", 0.5),
-    Row("sum, 4 M floats", "large_sum", 1.0),
-    Row("row sums, 2048x2048", "row_sums", 1.0),
-    Row("column sums, 2048x2048", "column_sums", 1.0),
-    Row("max, sub, exp, sum, div, 4096x1024", "softmax_chain", 1.0),
+    Row("matmul 1000x1000", "matmul", 1.05, "eager"),
+    Row("matmul 32x128x128, batched", "batched_matmul", 1.05, "eager"),
+    Row("a + b, 4 M floats", "large_add", 1.0, "eager"),
+    Row("exp, 4 M floats", "large_exp", 0.5, "eager"),
+    Row("tanh, 4 M floats", "large_tanh", 0.3, "eager"),
+    Row("sigmoid, 4 M floats", "large_sigmoid", 0.5, "eager"),
+    Row("sum, 4 M floats", "large_sum", 1.0, "eager"),
+    Row("row sums, 2048x2048", "row_sums", 1.0, "eager"),
+    Row("column sums, 2048x2048", "column_sums", 1.0, "eager"),
+    Row("max, sub, exp, sum, div, 4096x1024", "softmax_chain", 1.0, "eager"),
     Row("relu(x * 2 + 1) * x, 4 M floats", "relu_chain", 0.6, training=True),
     Row("gelu(x @ W + b), 512x1024", "gelu_block", 1.0, training=True),
     Row("layer norm, gelu, residual, 4096x1024, forward and backward", "norm_chain", 0.6, training=True),
@@ -76,7 +76,7 @@ class Pace:
     settle_seconds: float  # rest between two rounds: idle threads of the last one spin for a while
 
 
-UNTIL_HOT = 24  # repetitions of a loop after which it runs as a hot path, where these are on
+UNTIL_HOT = 24  # repetitions of a loop after which it runs as a hot path
 
 FULL = Pace(rounds=7, round_seconds=0.1, row_seconds=5, settle_seconds=0.08)
 QUICK = Pace(rounds=3, round_seconds=0.03, row_seconds=0.6, settle_seconds=0.02)
@@ -99,6 +99,8 @@ class Children:
     def gt(self, link):
         if link == "embedded":
             return self.get("gt", lambda: Child("gt"))
+        if link == "eager":
+            return self.get(link, lambda: Child("gt", GT_AUTO_COMPILE="0"))
         return self.get(link, lambda: Child("gt", self.server(link).address()))
 
     def get(self, key, start):

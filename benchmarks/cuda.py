@@ -1,8 +1,8 @@
 """GT's CUDA engine beside PyTorch, on one card, in one run: `make bench-cuda`, or python benchmarks/cuda.py [--only TEXT]. With
 --ops: where the time of those rows goes in GT, by op.
 
-Each side runs in a process of its own: PyTorch eager, PyTorch compiled, GT as the program is written, and GT with hot paths
-(GT_AUTO_COMPILE=1). The programs are the same. A row that fails or takes too long says so, and the others go on. The results
+Each side runs in a process of its own: PyTorch eager, PyTorch compiled, GT without hot paths (GT_AUTO_COMPILE=0), and
+GT with them. The programs are the same. A row that fails or takes too long says so, and the others go on. The results
 are also written as JSON, to build/bench-cuda.json or --json.
 """
 import argparse

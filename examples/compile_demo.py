@@ -1,13 +1,10 @@
 """A training loop, written eagerly, that GT finds in the instruction stream and runs as one.
 
-    GT_AUTO_COMPILE=1 python examples/compile_demo.py
+    python examples/compile_demo.py
     GT_AUTO_COMPILE=0 python examples/compile_demo.py     # the same, instruction by instruction
 """
 
-import os
 import time
-
-os.environ.setdefault('GT_AUTO_COMPILE', '1')
 
 import gt
 from gt import nn

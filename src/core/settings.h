@@ -10,7 +10,7 @@
 
 /* X(name, variable, what it is, least, most, default). The kinds: seconds, a whole number, bytes (with K, M, G, T). */
 #define GT_SETTINGS(X)                                                                                            \
-    X(AUTO_COMPILE, "GT_AUTO_COMPILE", COUNT, 0, 1, 0)                                                            \
+    X(AUTO_COMPILE, "GT_AUTO_COMPILE", COUNT, 0, 1, 1)                                                            \
     X(AUTO_SHARD, "GT_AUTO_SHARD", COUNT, 0, 1, 0)                                                                \
     X(COMPILE, "GT_COMPILE", COUNT, 0, 1, 0)                                                                      \
     X(DEBUG_CLIENT, "GT_DEBUG_CLIENT", COUNT, 0, 1, 0)                                                            \

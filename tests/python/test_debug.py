@@ -56,7 +56,7 @@ COUNTED = """
 
 
 def test_worker_statistics_are_what_was_done(facts):
-    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats())")
+    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats())", GT_AUTO_COMPILE=0)
     worker = stats["auto_worker"]
     assert {op: row["count"] for op, row in worker["ops"].items() if op in ("full", "matmul", "relu", "sum")} == {
         "full": 1,
@@ -71,6 +71,8 @@ def test_worker_statistics_are_what_was_done(facts):
     assert worker["memory"]["used"] >= 3 * 40000 and worker["memory"]["limit"] > worker["memory"]["used"]
     for key in ("hot_instructions", "unique_sequences", "hot_sequences"):
         assert worker[key] is None, "not counted, which differs from 0"
+    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats())")
+    assert all(stats["auto_worker"][key] == 0 for key in ("hot_instructions", "unique_sequences", "hot_sequences"))
 
 
 def test_statistics_are_by_worker_and_by_client(programs, facts):
