@@ -26,10 +26,10 @@
 #include "link/zmq_guard.h"
 
 enum {
-    BUDGET = 1024,       /* slots one peer may have handled in one turn */
-    POLL_TURNS = 64,     /* between looks at epoll while busy: so many turns */
-    POLL_RECORDS = 4096, /* or so many records of clients */
-    QUIET_TURNS = 512,   /* after so many turns without anything a peer is armed, even while others are busy */
+    BUDGET = 1024,        /* slots one peer may have handled in one turn */
+    POLL_TURNS = 64,      /* between looks at epoll while busy: so many turns */
+    POLL_RECORDS = 16384, /* or so many records of clients */
+    QUIET_TURNS = 512,    /* after so many turns without anything a peer is armed, even while others are busy */
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,

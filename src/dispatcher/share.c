@@ -18,7 +18,9 @@ enum {
     /* Of an asynchronous engine, whose worker looks every millisecond what is complete. */
     LATE_WINDOW_NS = 20000000,
     LATE_SHARED_WINDOW_NS = 5000000,
-    MARKS_A_WINDOW = 4,
+    /* In a window. Each answer may wake the dispatcher, which a session alone does not need often. */
+    MARKS = 2,
+    SHARED_MARKS = 4,
     ALONE_MARKS = 64, /* with work of one session only, until the worker is not shared any more */
     FIRST_CHARGES = 64,
     MERGE_WITHIN = 4, /* charges to look through for one of the same session and work */
@@ -35,6 +37,8 @@ enum {
 #define LEARNING 0.25
 #define MOST_RATIO 8.0
 #define MOST_FACTOR 65536.0 /* a GPU's halves are 15,000 times as fast as the estimate for a core */
+/* Of small records. On a busy machine they seem to take longer than they do; a link full of them must fit into a window. */
+#define MOST_SMALL_FACTOR 4.0
 
 /* ---- the window --------------------------------------------------------------------------------------------- */
 
@@ -98,7 +102,7 @@ static void note(gt_share *share, gt_session *session, unsigned work, float part
 /* Was enough placed for a mark? */
 static bool is_due(const gt_share *share)
 {
-    return share->unmarked_ns >= window_ns(share) / MARKS_A_WINDOW;
+    return share->unmarked_ns >= window_ns(share) / (share->shared || share->late ? SHARED_MARKS : MARKS);
 }
 
 static void mark(gt_dispatch_worker *worker)
@@ -271,7 +275,8 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     }
     for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++) {
         double factor = share->factor[work] * (1 + LEARNING * (ratio - 1) * by_work[work] / estimate);
-        share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), MOST_FACTOR);
+        double most = work == GT_WORK_SMALL ? MOST_SMALL_FACTOR : MOST_FACTOR;
+        share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), most);
     }
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;

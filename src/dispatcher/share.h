@@ -8,7 +8,7 @@
  * Sessions that wait are served in the order of the time that they have used, divided by their weight: start-time fair
  * queueing. A session that was idle starts at the time of those that are served now, so that idle time cannot be saved up.
  *
- * What a record costs is estimated from its form and the sizes of its operands. Behind every quarter of a window the
+ * What a record costs is estimated from its form and the sizes of its operands. Behind each part of a window the
  * worker gets a `mark`, and answers with how long it has worked: that corrects the accounts of the sessions whose records
  * came before the mark, and the estimates of the forms. Small records are counted in batches and cost nothing each.
  *
