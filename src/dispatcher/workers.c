@@ -138,12 +138,16 @@ static void replace_worker(gt_dispatch_worker *worker)
     peer->active = true;
 }
 
+/* The entry of a worker of that name: one that is there, else one that was. */
 static gt_dispatch_worker *find_name(const gt_dispatcher *dispatcher, const char *name)
 {
-    for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (!strcmp(dispatcher->workers[index]->name, name))
-            return dispatcher->workers[index];
-    return NULL;
+    gt_dispatch_worker *found = NULL;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!strcmp(worker->name, name) && (!found || (worker->peer && !found->peer)))
+            found = worker;
+    }
+    return found;
 }
 
 static gt_dispatch_worker *find_free(const gt_dispatcher *dispatcher)

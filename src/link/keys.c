@@ -223,25 +223,30 @@ bool gt__secret_equal(const char *a, const char *b)
 
 gt_err gt__secrets_publish(int port, const gt_secrets *secrets, gt_secrets_file *file)
 {
-    char path[GT_ADDRESS_MAX], text[512];
+    char path[GT_ADDRESS_MAX], fresh[GT_ADDRESS_MAX + 4], text[512];
     int lock;
     GT_TRY(gt__address_path(port, "keys", path));
     GT_TRY(gt__address_lock(&lock));
     snprintf(text, sizeof text, "endpoint %s\n%s%s%sworker %s\n", secrets->endpoint,
              *secrets->password ? "password " : "", secrets->password, *secrets->password ? "\n" : "",
              secrets->worker);
-    unlink(path); /* of a server that was killed: the port is ours now */
-    int fd = write_private(path, text);
+    /* Locked before it has its name: a client's look at the lock cannot come in between. What has the name is of a server
+     * that was killed: the port is ours now. */
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    unlink(fresh);
+    int fd = write_private(fresh, text);
     explicit_bzero(text, sizeof text);
     gt_err err = GT_OK;
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB))
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) || rename(fresh, path))
         err = gt__fail(GT_ERR_CONNECTION, "cannot write %s: %s", path, strerror(errno));
     else {
         gt__address_own(&file->file, path);
         file->lock = fd;
     }
-    if (err != GT_OK && fd >= 0)
+    if (err != GT_OK && fd >= 0) {
+        unlink(fresh);
         close(fd);
+    }
     close(lock);
     return err;
 }

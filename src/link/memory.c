@@ -196,7 +196,7 @@ static void segment_put(memory_link *m, uint64_t id, int fd)
     gt_segment *segment, **grown;
     if (m->segment_count >= MAX_SEGMENTS) {
         if (fd >= 0)
-            close(fd);
+            gt__descriptor_discard(fd);
         gt__link_kill(&m->base, "protocol error: %s shared more than %d segments", m->base.peer, MAX_SEGMENTS);
         return;
     }
@@ -232,7 +232,7 @@ static void socket_drain(memory_link *m)
             segment_put(m, message.value, fd);
         } else {
             if (fd >= 0)
-                close(fd);
+                gt__descriptor_discard(fd);
             gt__link_kill(&m->base, "protocol error: %s sent a malformed message", m->base.peer);
         }
     }
@@ -528,8 +528,11 @@ static void memory_abandon(gt_link *link)
 
 static void memory_close(gt_link *link)
 {
+    memory_link *m = (memory_link *)link;
     gt__link_flush(link);
-    memory_abandon(link); /* closing the socket tells the peer, which can still read the ring */
+    gt__memory_hang_up(m->socket); /* this tells the peer, which can still read the ring */
+    m->socket = -1;
+    memory_abandon(link);
 }
 
 static const gt_link_ops memory_ops = {

@@ -54,5 +54,8 @@ typedef enum gt_memory_received {
  * full. */
 gt_err gt__memory_send(int socket, gt_memory_kind kind, uint64_t value, const int *fds, int count);
 gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, int *fds, int count);
+/* Close a connection to a peer. Descriptors that it sent and we did not take would be closed by the kernel in our thread,
+ * which may block (segment.h): takes them first. */
+void gt__memory_hang_up(int socket);
 
 #endif

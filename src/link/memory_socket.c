@@ -98,7 +98,7 @@ static void take_descriptors(struct msghdr *header, int *fds, int count)
             if (taken < count)
                 fds[taken++] = fd;
             else
-                close(fd);
+                gt__descriptor_discard(fd);
         }
     }
 }
@@ -127,6 +127,20 @@ gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, in
     bool ours = got == (ssize_t)sizeof *message && !(header.msg_flags & MSG_TRUNC) &&
                 message->magic == MESSAGE_MAGIC && message->version == MESSAGE_VERSION;
     return ours ? GT_MEMORY_RECEIVED : GT_MEMORY_GARBAGE;
+}
+
+void gt__memory_hang_up(int socket)
+{
+    gt_memory_message message;
+    gt_memory_received got;
+    shutdown(socket, SHUT_RD);
+    do {
+        int fd = -1;
+        got = gt__memory_receive(socket, &message, &fd, 1);
+        if (fd >= 0)
+            gt__descriptor_discard(fd);
+    } while (got == GT_MEMORY_RECEIVED || got == GT_MEMORY_GARBAGE);
+    close(socket);
 }
 
 /* Does the process at the other end belong to this user? Returns its pid too. */
@@ -232,7 +246,7 @@ static void pending_drop(memory_acceptor *a, unsigned k)
 
 static void pending_close(memory_acceptor *a, unsigned k)
 {
-    close(a->pending[k].fd);
+    gt__memory_hang_up(a->pending[k].fd);
     pending_drop(a, k);
 }
 
@@ -299,7 +313,7 @@ static gt_link *welcome(memory_acceptor *a, int fd)
     int pid;
     epoll_ctl(a->base.fd, EPOLL_CTL_DEL, fd, NULL);
     if (!same_user(fd, &pid) || gt__memory_parts_new(parts) != GT_OK) {
-        close(fd);
+        gt__memory_hang_up(fd);
         return NULL;
     }
     const int fds[GT_MEMORY_PARTS] = {parts[0].rings, parts[0].ring, parts[0].watch};
@@ -307,7 +321,7 @@ static gt_link *welcome(memory_acceptor *a, int fd)
     gt__memory_parts_close(&parts[0]);
     if (err != GT_OK) {
         gt__memory_parts_close(&parts[1]);
-        close(fd);
+        gt__memory_hang_up(fd);
         return NULL;
     }
     char peer[64];
@@ -325,13 +339,13 @@ static gt_link *pending_heard(memory_acceptor *a, int fd)
         k++;
     gt_memory_received got = gt__memory_receive(fd, &message, &stray, 1);
     if (stray >= 0)
-        close(stray);
+        gt__descriptor_discard(stray);
     if (got == GT_MEMORY_NOTHING)
         return NULL;
     pending_drop(a, k);
     if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_HELLO)
         return welcome(a, fd);
-    close(fd);
+    gt__memory_hang_up(fd);
     return NULL;
 }
 
@@ -363,7 +377,7 @@ static void acceptor_close(gt_acceptor *acceptor)
     memory_acceptor *a = (memory_acceptor *)acceptor;
     gt__address_remove(&a->file);
     for (unsigned k = 0; k < a->pending_count; k++)
-        close(a->pending[k].fd);
+        gt__memory_hang_up(a->pending[k].fd);
     free(a->pending);
     int fds[] = {a->base.fd, a->listener, a->spare};
     for (size_t k = 0; k < sizeof fds / sizeof *fds; k++)

@@ -104,6 +104,29 @@ gt_err gt__segment_new(size_t bytes, gt_segment **out)
     return GT_OK;
 }
 
+/* Is it a memfd of ordinary pages? Huge ones may be missing when they are touched, which ends the process. */
+static bool is_plain_memory(int fd)
+{
+    struct statfs where;
+    return fcntl(fd, F_GET_SEALS) >= 0 && !fstatfs(fd, &where) && where.f_type == TMPFS_MAGIC;
+}
+
+static void *close_main(void *fd)
+{
+    close((int)(intptr_t)fd);
+    return NULL;
+}
+
+void gt__descriptor_discard(int fd)
+{
+    pthread_t thread;
+    if (is_plain_memory(fd))
+        close(fd);
+    else if (!pthread_create(&thread, NULL, close_main,
+                             (void *)(intptr_t)fd)) /* if that fails, the descriptor is lost */
+        pthread_detach(thread);
+}
+
 gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **out)
 {
     struct stat info;
@@ -111,11 +134,10 @@ gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **out)
         return handle_new(id, fd, 0, out);
     int seals = fcntl(fd, F_GET_SEALS);
     int needed = F_SEAL_SHRINK | F_SEAL_GROW; /* the mapping is found by inode: its size must never change */
-    struct statfs where; /* huge pages may be missing when they are touched, which ends a process */
     if (seals < 0 || (seals & needed) != needed || fstat(fd, &info) || !S_ISREG(info.st_mode) ||
-        fstatfs(fd, &where) || where.f_type != TMPFS_MAGIC || info.st_size <= SEGMENT_HEADER ||
+        !is_plain_memory(fd) || info.st_size <= SEGMENT_HEADER ||
         (size_t)info.st_size > SEGMENT_MAX_BYTES + SEGMENT_HEADER) {
-        close(fd);
+        gt__descriptor_discard(fd);
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu is not sealed shared memory", (unsigned long long)id);
     }
     gt_segment *segment = NULL;

@@ -238,6 +238,13 @@ bool gt__zmq_has(gt_link *base, gt_wait what)
            link->credit - base->unflushed >= (link->wanted ? link->wanted : 1);
 }
 
+bool gt__zmq_readable(void *socket)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
+}
+
 gt_wait gt__zmq_interest(const gt_link *base)
 {
     return ((const gt_zmq_link *)base)->wanted ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ;

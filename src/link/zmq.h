@@ -76,6 +76,9 @@ bool gt__zmq_refill(gt_link *link);
 bool gt__zmq_has(gt_link *link, gt_wait what);
 gt_wait gt__zmq_interest(const gt_link *link);
 
+/* Whether a socket has something to read. On error (a signal arrived): true, and the caller checks. */
+bool gt__zmq_readable(void *socket);
+
 /* The options of both ends' sockets. */
 void gt__zmq_socket_options(void *socket);
 

@@ -106,14 +106,6 @@ static const gt_zmq_side dealer_side = {.send = dealer_send, .pump = dealer_pump
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
-/* On error (a signal arrived): true, and the caller checks. */
-static bool readable(void *socket)
-{
-    int events = 0;
-    size_t size = sizeof events;
-    return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
-}
-
 static bool dealer_ready(gt_link *link, gt_wait what)
 {
     if (gt__zmq_has(link, what))
@@ -126,7 +118,7 @@ static bool dealer_ready(gt_link *link, gt_wait what)
 static bool quiet(dealer_link *dealer)
 {
     monitor_drain(dealer);
-    return !dealer->base.base.gone && !readable(dealer->monitor) && !readable(dealer->socket);
+    return !dealer->base.base.gone && !gt__zmq_readable(dealer->monitor) && !gt__zmq_readable(dealer->socket);
 }
 
 static bool arm_for(gt_link *link, gt_wait what)

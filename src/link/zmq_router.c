@@ -132,17 +132,9 @@ static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
-/* On error (a signal arrived): true, and the caller checks. */
-static bool socket_readable(void *socket)
-{
-    int events = 0;
-    size_t size = sizeof events;
-    return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
-}
-
 static bool readable(const router *r)
 {
-    return socket_readable(r->socket) || (r->door.socket && socket_readable(r->door.socket));
+    return gt__zmq_readable(r->socket) || (r->door.socket && gt__zmq_readable(r->door.socket));
 }
 
 static bool router_ready(gt_link *link, gt_wait what)

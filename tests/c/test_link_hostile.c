@@ -267,6 +267,49 @@ static void test_full_bells(const void *argument)
     acceptor->ops->close(acceptor);
 }
 
+/* A socket with data that its receiver never takes, and whose close waits for that. */
+static int lingering_socket(int *receiver)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct linger forever = {.l_onoff = 1, .l_linger = 1000};
+    socklen_t size = sizeof address;
+    static char data[1 << 16];
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(!bind(listener, (struct sockaddr *)&address, size) && !listen(listener, 1));
+    CHECK(!getsockname(listener, (struct sockaddr *)&address, &size));
+    CHECK(!connect(fd, (struct sockaddr *)&address, size));
+    *receiver = accept(listener, NULL, NULL);
+    close(listener);
+    while (send(fd, data, sizeof data, MSG_DONTWAIT) > 0)
+        continue;
+    CHECK(!setsockopt(fd, SOL_SOCKET, SO_LINGER, &forever, sizeof forever));
+    return fd;
+}
+
+/* Descriptors that take long to close, taken and not taken: ending the connection does not wait for them. */
+static void test_lingering_descriptors(const void *argument)
+{
+    ends e;
+    int receivers[3];
+    if (!ends_open(&e, argument))
+        return;
+    for (int k = 0; k < 3; k++) {
+        gt_segment bad = {.id = 70 + (uint64_t)k, .fd = lingering_socket(&receivers[k])};
+        CHECK_EQ(e.client->ops->share(e.client, &bad), GT_OK);
+        close(bad.fd);
+    }
+    uint64_t start = gt__now_ns();
+    CHECK(!e.server->ops->segment(e.server, 70));
+    CHECK(e.server->dead && strstr(e.server->reason, "protocol error"));
+    gt__link_close(e.server);
+    e.server = NULL;
+    CHECK(gt__now_ns() - start < 100000000000u);
+    for (int k = 0; k < 3; k++)
+        close(receivers[k]);
+    ends_close(&e);
+}
+
 /* Many connect at once and say hello only later: all of them get a link. */
 static void test_crowd(const void *argument)
 {
@@ -309,6 +352,7 @@ int main(int argc, char **argv)
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
         {.name = "full bells", .run = test_full_bells, .which = MEMORY},
+        {.name = "lingering descriptors", .run = test_lingering_descriptors, .which = MEMORY},
         {.name = "a crowd", .run = test_crowd, .which = MEMORY},
     };
     check_begin(argc, argv);

@@ -180,6 +180,33 @@ def test_a_replacement_takes_over_the_number(programs):
     assert programs.run(WORK, address) == "right\n"
 
 
+def test_many_connect_at_once_by_shared_memory(programs):
+    """None falls back to a slower transport because the server is busy."""
+    server = programs.cluster()
+    assert programs.run("""
+        import collections, os, sys, threading
+        from gt import _gt
+        _gt.open(sys.argv[1], 30).close()
+        count = 150
+        barrier, kinds = threading.Barrier(count), collections.Counter()
+        connections = []
+
+        def connect():
+            barrier.wait()
+            connections.append(_gt.open(sys.argv[1], 30))
+            kinds[connections[-1].description.partition(":")[0]] += 1
+
+        threads = [threading.Thread(target=connect) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(dict(kinds), flush=True)
+        os._exit(0)
+    """, f"localhost:{server.port}") == "{'memory': 150}\n"
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+
+
 def test_silent_connections_are_ended(programs):
     server = programs.cluster()
     path = str(programs.runtime / "gt" / f"{server.port}.memory")

@@ -129,6 +129,7 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
         *client = (gt_top_client){.number = number, .instructions = top->samples ? 0 : instructions};
         copy_text(client->name, sizeof client->name, gt__json_text(from, "name"));
         copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
+        copy_text(client->user, sizeof client->user, gt__json_text(from, "user"));
     }
     client->present = true;
     client->tensors = gt__json_number(from, "tensors");

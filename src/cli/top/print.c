@@ -74,6 +74,8 @@ void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
         gt__json_string(out, client->name);
         fputs(", \"link\": ", out);
         gt__json_string(out, client->link);
+        fputs(", \"user\": ", out);
+        gt__json_string(out, client->user);
         fprintf(out,
                 ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
                 "\"instructions_per_second\": %.1f}",

@@ -38,7 +38,7 @@ typedef struct gt_top_worker {
 } gt_top_worker;
 
 typedef struct gt_top_client {
-    char name[64], link[16];
+    char name[64], link[16], user[48];
     double number; /* its number at the dispatcher */
     bool present;
     double share; /* of all instructions */

@@ -194,11 +194,20 @@ typedef struct attempt {
 /* Without a key only by shared memory: another program may have taken the tcp port of a worker that is gone. */
 static gt_err connect_attempt(const attempt *a, gt_link **link)
 {
-    char address[sizeof "memory://" + sizeof a->address];
-    if (!*a->address)
+    char address[sizeof "memory://localhost" + sizeof a->address];
+    const char *port = strrchr(a->address, ':'), *own_port = strrchr(a->mesh->place, ':');
+    if (!port)
         return GT_ERR_CONNECTION;
-    snprintf(address, sizeof address, "%s%s", *a->keys.server ? "" : "memory://", a->address);
-    return gt__address_connect_with(address, &a->keys, ATTEMPT_MS, link);
+    /* A worker with our own address is on this host, though the name does not say so. */
+    bool beside = port - a->address == own_port - a->mesh->place &&
+                  !strncmp(a->address, a->mesh->place, (size_t)(port - a->address));
+    gt_err err = GT_ERR_CONNECTION;
+    if (beside || !*a->keys.server) {
+        snprintf(address, sizeof address, "memory://%s%s", beside ? "localhost" : a->address, beside ? port : "");
+        err = gt__address_connect_with(address, NULL, ATTEMPT_MS, link);
+    }
+    return err != GT_OK && *a->keys.server ? gt__address_connect_with(a->address, &a->keys, ATTEMPT_MS, link)
+                                           : err;
 }
 
 static void *connect_main(void *argument)
@@ -429,7 +438,8 @@ static gt_err listen_for_peers(gt_mesh *mesh, const char *host, bool network)
     }
     GT_TRY(gt__transport_memory.listen(host, port, &acceptor, &port));
     mesh->acceptors[mesh->acceptor_count++] = acceptor;
-    snprintf(mesh->address, sizeof mesh->address, "%s:%d%s%s", host, port, network ? " " : "",
+    snprintf(mesh->place, sizeof mesh->place, "%s:%d", host, port);
+    snprintf(mesh->address, sizeof mesh->address, "%s%s%s", mesh->place, network ? " " : "",
              network ? mesh->keys.public_key : "");
     return GT_OK;
 }

@@ -52,7 +52,9 @@ typedef struct gt_mesh {
     int bell; /* eventfd: wakes the thread */
     gt_acceptor *acceptors[2];
     unsigned acceptor_count;
-    char address[128], server_host[128];
+    char place[80];    /* where we listen, "host:port" */
+    char address[128]; /* the same, with the key of the tcp port if there is one */
+    char server_host[128];
     gt_keys keys;          /* of our tcp port, and by which we connect to those of others */
     gt_mesh_link *links;   /* the thread's */
     pthread_mutex_t mutex; /* guards all below */
