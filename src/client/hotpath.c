@@ -262,7 +262,8 @@ static void see_staged(const gt_client *client, const gt_template *template, uin
 {
     gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
-    uint32_t more = more_alive(client, template, fitted);
+    /* What was freed since, as by zero_grad() behind the last of them, was alive before them. */
+    uint32_t more = more_alive(client, template, fitted) + (uint32_t)client->free_count;
     bool told = detector->told;
     if (hot->recording.region)
         gt__region_skip(hot, fitted, true);
