@@ -262,8 +262,7 @@ static void see_staged(const gt_client *client, const gt_template *template, uin
 {
     gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
-    /* What was freed since, as by zero_grad() behind the last of them, was alive before them. */
-    uint32_t more = more_alive(client, template, fitted) + (uint32_t)client->free_count;
+    uint32_t more = more_alive(client, template, fitted);
     bool told = detector->told;
     if (hot->recording.region)
         gt__region_skip(hot, fitted, true);
