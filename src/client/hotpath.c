@@ -298,12 +298,21 @@ static void see_run(const gt_client *client, const gt_template *template)
     gt__detector_rest(detector, template->serial, template->count);
 }
 
+/* Tensors older than the staged records that were freed since, as by zero_grad() behind them: they were alive before. */
+static uint32_t older_frees(const gt_client *client)
+{
+    uint32_t count = 0;
+    for (size_t k = 0; k < client->free_count; k++)
+        count += client->frees[k] < client->hotpath->stage[0].ins.result;
+    return count;
+}
+
 /* The same for staged records that were not a path. */
 static void see_staged(const gt_client *client, const gt_template *template, uint32_t fitted)
 {
     gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
-    uint32_t more = more_alive(client, template, fitted);
+    uint32_t more = more_alive(client, template, fitted) + older_frees(client);
     bool told = detector->told;
     if (hot->recording.region)
         gt__region_skip(hot, fitted, true);
@@ -315,7 +324,8 @@ static void see_staged(const gt_client *client, const gt_template *template, uin
             break; /* the last one */
         gt_canonical canonical = k < fitted ? template->canonical[k] : gt__canonical(record);
         if (!gt__detector_follow_record(detector, canonical.shape))
-            told &= !gt__detector_see(detector, canonical, template->live[k] + more, 0, 0);
+            told &=
+                !gt__detector_see(detector, canonical, k < fitted ? template->live[k] + more : client->live, 0, 0);
     }
     detector->told &= told;
 }

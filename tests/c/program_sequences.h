@@ -351,4 +351,86 @@ static inline void half_gradients_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 23, 25}, 4);
 }
 
+static inline void add_reshape(program *p, uint64_t result, uint64_t a, unsigned rank, const int64_t *shape)
+{
+    gt_slot *record = append(p, GT_OP_reshape, 1);
+    record->ins.result = result;
+    record->ins.operand[0] = a;
+    record->ins.rank = (uint8_t)rank;
+    memcpy(record[1].i64, shape, rank * sizeof *shape);
+    p->slots += 2;
+}
+
+static inline void add_permute(program *p, uint64_t result, uint64_t a, unsigned rank, const unsigned *axes)
+{
+    gt_instruction *ins = add(p, GT_OP_permute, result, a, 0);
+    for (unsigned k = 0; k < rank; k++)
+        ins->imm[0].u |= (uint64_t)axes[k] << 8 * k;
+}
+
+/* A slice of a, or the assignment of src to it: `count` elements of an axis. */
+static inline void add_part(program *p, uint64_t result, uint64_t a, uint64_t src, unsigned rank,
+                            const int64_t *shape, unsigned axis, int64_t start, int64_t count)
+{
+    gt_slot *record = append(p, src ? GT_OP_assign : GT_OP_slice, 3);
+    record->ins.result = result;
+    record->ins.operand[0] = a;
+    record->ins.operand[1] = src;
+    record->ins.flags = src ? GT_FLAG_CONSUMES : 0;
+    for (unsigned k = 0; k < rank; k++) {
+        record[1].i64[k] = k == axis ? start : 0;
+        record[2].i64[k] = 1;
+        record[3].i64[k] = k == axis ? count : shape[k];
+    }
+    p->slots += 4;
+}
+
+/* Queries, keys and values are three parts of one tensor, 20, and their gradients are put together in the same order, 65. */
+static inline void heads_sequence(program *p)
+{
+    enum { BATCH = 2, HEADS = 2, WIDTH = 16 };
+    const int64_t length = p->rows / BATCH, one = length * WIDTH;
+    const int64_t layer[] = {BATCH, length, 3, HEADS, WIDTH}, parts[] = {3, BATCH, HEADS, length, WIDTH},
+                  part[] = {1, BATCH, HEADS, length, WIDTH}, packed[] = {BATCH, HEADS, 3 * one};
+    add_number(p, GT_OP_mul, 20, 1, 1);
+    add_reshape(p, 21, 20, 5, layer);
+    add_permute(p, 22, 21, 5, (unsigned[]){2, 0, 3, 1, 4});
+    for (uint64_t k = 0; k < 3; k++) {
+        add_part(p, 30 + k, 22, 0, 5, parts, 0, (int64_t)k, 1);
+        add_reshape(p, 33 + k, 30 + k, 4, part + 1);
+    }
+    gt_instruction *forward = add(p, GT_OP_attention, 40, 33, 34);
+    forward->operand[2] = 35;
+    forward->imm[0].f = 0.25;
+    add_number(p, GT_OP_mul, 41, 40, 0.5);
+    gt_slot *cat = append(p, GT_OP_cat, 1);
+    cat->ins.result = 42;
+    cat->ins.imm[0].i = 3;
+    cat->ins.imm[1].i = 2;
+    cat[1].u64[0] = 33;
+    cat[1].u64[1] = 41;
+    p->slots += 2;
+    gt_instruction *backward = add(p, GT_OP_attention_backward, 43, 42, 34);
+    backward->operand[2] = 35;
+    backward->imm[0].f = 0.25;
+    for (uint64_t k = 0; k < 3; k++) {
+        add_part(p, 50 + k, 43, 0, 3, packed, 2, (int64_t)k * one, one);
+        add_reshape(p, 53 + k, 50 + k, 5, part);
+    }
+    gt_slot *zeros = append(p, GT_OP_full, 1);
+    zeros->ins.result = 60;
+    zeros->ins.dtype = GT_BFLOAT16;
+    zeros->ins.rank = 5;
+    memcpy(zeros[1].i64, parts, sizeof parts);
+    p->slots += 2;
+    for (uint64_t k = 0; k < 3; k++)
+        add_part(p, 61 + k, 60 + k, 55 - k, 5, parts, 0, 2 - (int64_t)k, 1);
+    add_permute(p, 64, 63, 5, (unsigned[]){1, 3, 0, 2, 4});
+    add_reshape(p, 65, 64, 2, (int64_t[]){p->rows, p->columns});
+    for (uint64_t id = 20; id < 65; id++)
+        if (id < 23 || (id >= 30 && id < 36) || (id >= 40 && id < 44) || (id >= 50 && id < 56) || id == 63 ||
+            id == 64)
+            add_free(p, id);
+}
+
 #endif

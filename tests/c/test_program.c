@@ -713,6 +713,43 @@ static void test_attention_pair(const void *context)
     worker_close(&worker);
 }
 
+/* The gradients of three parts of one tensor are stored where they belong. In one run the scale differs. */
+static void test_heads(const void *unused)
+{
+    (void)unused;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    size_t forward = 0;
+    if (!worker_open(&worker, tested_engine()))
+        return;
+    p = (program){.rows = 140, .columns = 96, .next = FIRST, .smooth = true};
+    p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_BFLOAT16;
+    heads_sequence(&p);
+    while (p.records[forward].ins.op != GT_OP_attention)
+        forward += 1u + p.records[forward].ins.tail;
+    if (prepare(&worker, &p, &plan, &sequence)) {
+        for (uint32_t k = 0; k < plan->value_count && is_tested("cuda"); k++)
+            if (plan->values[k].id == 43 || plan->values[k].id == 60 || plan->values[k].id == 42)
+                CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
+        for (int round = 0; round < 5; round++) {
+            uint64_t from[INPUTS], to[16];
+            for (uint32_t k = 0; k < plan->input_count; k++)
+                from[k] = plan->values[plan->inputs[k]].id;
+            for (uint32_t k = 0; k < plan->output_count; k++)
+                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
+            CHECK_EQ(plan->output_count, 1);
+            p.records[forward].ins.imm[0].f = plan->records[forward].ins.imm[0].f = round == 3 ? 0.5 : 0.25;
+            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
+            run_directly(&worker, &p);
+            CHECK(same_value(&worker, &p, 65, 65 + SHIFT));
+        }
+    }
+    gt__sequence_free(&worker, &sequence);
+    worker_close(&worker);
+}
+
 int main(int argc, char **argv)
 {
     static const variant variants[] = {{1, false}, {1, true}, {3, false}, {3, true}};
@@ -743,6 +780,7 @@ int main(int argc, char **argv)
     if (!is_tested("cudahost")) {
         check_run("attention and its gradients", test_attention_pair, &(bool){false});
         check_run("attention of copies", test_attention_pair, &(bool){true});
+        check_run("attention of three parts", test_heads, NULL);
         check_run("cross entropy", test_cross_entropy, (int64_t[]){5, 40});
         check_run("cross entropy of long rows", test_cross_entropy, (int64_t[]){3, 9000});
     }

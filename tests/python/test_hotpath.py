@@ -193,6 +193,28 @@ def test_a_step_of_equal_layers_becomes_one_path():
 
 
 
+ZERO_GRAD_LAST = """
+parameters = [gt.randn(20000).requires_grad_() for _ in range(32)]
+x = gt.randn(20000)
+optimizer = gt.optim.SGD(parameters, lr=0.1)
+for _ in range(60):
+    h = x
+    for k, p in enumerate(parameters):
+        h = (h * p).tanh() if k % 3 else (h + p).sin()
+    h.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+keep(*(p[:20] for p in parameters))
+path = max(gt.debug.get_hot_paths(), key=lambda path: path["instructions"], default=None)
+assert not path or path["instructions"] - path["intermediates"] == 32, path
+"""
+
+
+def test_gradients_do_not_outlive_a_step():
+    """The path begins where the step does, although the last updates, which are no whole path, are followed by zero_grad()."""
+    check(ZERO_GRAD_LAST, least=0.5, exact=False, GT_HOTPATH_THRESHOLD="10", GT_HOTPATH_MIN_SEQ="5")
+
+
 @pytest.mark.parametrize("program", [ELEMENTWISE, CARRIED, CHANGING_LITERALS, DROPOUT, KEPT, DETOURS, ALTERNATING, SMALLER_BATCH, IN_PLACE,
                                      SHARED, BOOLS, SYNCED],
                          ids=["elementwise", "carried", "literals", "dropout", "kept", "detours", "alternating", "smaller_batch", "in_place",

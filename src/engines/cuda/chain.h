@@ -19,6 +19,7 @@
  *     cast_form.c        casts that need not run
  *     row_form.c         steps around operations on rows that need not run
  *     pair_form.c        attention and its gradients
+ *     spread_form.c      where the gradients of attention go
  *     pick_form.c        log_softmax and what is picked from it
  *     generate_chain.c   source and launches
  */
@@ -161,10 +162,24 @@ void gt__cuda_rows_settle(gt_plan *plan, const gt_cuda_rows *rows);
 
 /* ---- attention and its gradients: pair_form.c ------------------------------------------------------------------- */
 
+/* spread_form.c: steps that put the gradients of attention together, and do not run. */
+typedef struct gt_cuda_spread {
+    uint32_t end;      /* the last of them */
+    uint32_t result;   /* its value, which is stored at once: */
+    int64_t at[3];     /* where the gradients of queries, keys and values begin, in elements */
+    int64_t stride[4]; /* of each: batch, head, row, column, which is 1 */
+} gt_cuda_spread;
+
+bool gt__cuda_spread_find(const gt_plan *plan, uint32_t backward, gt_cuda_spread *spread);
+/* The steps are one group from now on. */
+void gt__cuda_spread_settle(gt_plan *plan, uint32_t backward, const gt_cuda_spread *spread);
+
 typedef struct gt_cuda_pair {
     uint32_t forward, cat,
-        backward;     /* steps; cat: puts the queries and the gradient side by side for the last one */
-    bool apart;       /* that does not run: the last step reads them where they are */
+        backward; /* steps; cat: puts the queries and the gradient side by side for the last one */
+    bool apart;   /* that does not run: the last step reads them where they are */
+    bool spreads; /* the steps behind it do not run: it stores the gradients where they belong */
+    gt_cuda_spread spread;
     size_t bytes;     /* of what the first keeps for the second: two float32 for each query */
     uint64_t moments; /* their address, which the caller sets */
 } gt_cuda_pair;
@@ -175,10 +190,11 @@ bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pa
 void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair);
 /* Whether they are a pair with the numbers of this run. */
 bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan);
-/* Change the call of one of its steps, with room for six operands: the fourth is what is kept, the fifth of the gradients is
- * the result of attention, and the sixth the gradient of that if it is apart from the queries. */
+/* Change the call of one of its steps, with room for seven operands: the fourth is what is kept. The gradients have three more: the
+ * result of attention, its gradient, without data if that is packed behind the queries, and where the result goes, without data if
+ * that is as usual: `at` of a gt_cuda_spread in its shape, and the strides. */
 void gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
-                          gt_view *in, const gt_view **views, gt_call *call);
+                          gt_view *in, const gt_view **views, gt_view *out, gt_call *call);
 
 /* ---- log_softmax that is only picked from: pick_form.c ------------------------------------------------------------- */
 

@@ -66,6 +66,7 @@ typedef struct params {
     int64_t inner;
     void *kept;
     uint64_t g;
+    int64_t out_at[3], out_row, out_step, out_leap;
 } params;
 
 typedef struct attention {
@@ -181,10 +182,22 @@ static void place_gradient(gt_cuda_work *work, attention *a, const gt_view *view
     a->p.leap[3] = a->p.leap[0];
 }
 
+/* Where results go, of tensor cores: one after the other, or as spread_form.c says. */
+static void place_result(attention *a, const gt_view *spread)
+{
+    params *p = &a->p;
+    p->out_row = spread ? spread->stride[2] : p->width;
+    p->out_step = spread ? spread->stride[1] : p->result;
+    p->out_leap = spread ? spread->stride[0] : p->inner * p->result;
+    for (int k = 0; k < 3; k++)
+        p->out_at[k] = spread ? spread->meta.shape[k] : k == 0 ? 0 : (p->queries + (k - 1) * p->keys) * p->width;
+}
+
 gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     bool forward = call->op == GT_OP_attention, wide = call->compute == GT_FLOAT64;
-    bool paired = call->operands > 3, apart = call->operands > 5; /* pair_form.c */
+    bool paired = call->operands > 3, apart = call->operands > 5 && call->in[5]->data; /* pair_form.c */
+    const gt_view *spread = call->operands > 6 && call->in[6]->data ? call->in[6] : NULL;
     attention a = {.size = wide ? sizeof(double) : sizeof(float), .tile = wide ? 32 : 64};
     if (call->literals || gt__dtype_is_complex((gt_dtype)call->out->meta.dtype))
         return GT_CUDA_DECLINE;
@@ -224,6 +237,7 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
         return GT_CUDA_DECLINE;
     if (tensor_cores && !forward)
         place_gradient(work, &a, apart ? call->in[5] : NULL);
+    place_result(&a, spread);
     if (paired)
         a.moments = (gt_cuda_operand){.address = (uintptr_t)call->in[3]->data};
     if (forward) {

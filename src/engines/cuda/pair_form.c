@@ -126,6 +126,7 @@ bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pa
                            .backward = backward,
                            .apart = is_apart(plan, cat, backward),
                            .bytes = (size_t)queries * 2 * sizeof(float)};
+    pair->spreads = gt__cuda_spread_find(plan, backward, &pair->spread);
     return true;
 }
 
@@ -139,6 +140,8 @@ void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair)
 {
     const gt_plan_step *cat = &plan->steps[pair->cat];
     live_until(plan, buffer_of(plan, plan->steps[pair->forward].result), pair->backward);
+    if (pair->spreads)
+        gt__cuda_spread_settle(plan, pair->backward, &pair->spread);
     if (!pair->apart)
         return;
     for (unsigned k = 0; k < 2; k++)
@@ -154,19 +157,25 @@ bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan)
 }
 
 void gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,
-                          gt_view *in, const gt_view **views, gt_call *call)
+                          gt_view *in, const gt_view **views, gt_view *out, gt_call *call)
 {
     in[3] = (gt_view){.data = (void *)(uintptr_t)pair->moments, .contiguous = true};
     in[3].meta.dtype = GT_FLOAT32;
     call->operands = 4;
     if (step == pair->backward) {
         in[4] = gt__plan_view(plan, plan->steps[pair->forward].result, buffer);
-        call->operands = 5;
+        in[5] = in[6] = (gt_view){.data = NULL};
+        call->operands = 7;
     }
     if (step == pair->backward && pair->apart) {
         in[0] = gt__plan_view(plan, plan->steps[pair->cat].operand[0], buffer);
         in[5] = gt__plan_view(plan, plan->steps[pair->cat].operand[1], buffer);
-        call->operands = 6;
+    }
+    if (step == pair->backward && pair->spreads) {
+        in[6] = gt__plan_view(plan, pair->spread.result, buffer);
+        memcpy(in[6].meta.shape, pair->spread.at, sizeof pair->spread.at);
+        memcpy(in[6].stride, pair->spread.stride, sizeof pair->spread.stride);
+        out->data = in[6].data;
     }
     for (unsigned k = 3; k < call->operands; k++)
         views[k] = &in[k];

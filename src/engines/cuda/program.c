@@ -14,9 +14,10 @@
 
 enum {
     RECORDINGS = 64,
-    TRIALS = 128,  /* recordings that are made even if few of them are used again */
-    FEW = 2,       /* launches that are not worth a recording */
-    MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
+    TRIALS = 128,      /* recordings that are made even if few of them are used again */
+    FEW = 2,           /* launches that are not worth a recording */
+    MOST_UNPAIRED = 8, /* results of steps that a pair leaves out */
+    MOST_LOST = 8,     /* recordings that new numbers made useless: then no more are made */
 };
 
 /* Scratch memory that belongs to a program: the steps of all its recordings run in one order, so they share it. */
@@ -186,7 +187,7 @@ static bool is_left_out(const gt_program *program, unsigned step)
     const gt_cuda_pair *pair = pair_of(program, step);
     if (program->casts.left_out[step])
         return true;
-    return pair && pair->apart && step == pair->cat;
+    return pair && ((pair->apart && step == pair->cat) || (pair->spreads && step > pair->backward));
 }
 
 /* The call of a step, in the program's room for one. True: it is for launches only. */
@@ -198,7 +199,7 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
     gt__cuda_casts_change(&program->casts, plan, &plan->steps[number], buffer, program->in);
     const gt_cuda_pair *pair = pair_of(program, number);
     if (pair && gt__cuda_pair_holds(pair, plan)) {
-        gt__cuda_pair_change(pair, plan, number, buffer, program->in, program->views, call);
+        gt__cuda_pair_change(pair, plan, number, buffer, program->in, program->views, out, call);
         return true;
     }
     bool changed = part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
@@ -210,27 +211,36 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
     return true;
 }
 
-/* The last step of a pair that is none in this run, after the step before it that was left out. */
-static gt_err run_packed(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
+/* The last step of a pair that is none in this run, and those around it that were left out, with memory for what they make. */
+static gt_err run_unpaired(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
 {
     const gt_plan *plan = program->plan;
-    const uint32_t steps[] = {pair->cat, pair->backward};
-    uint32_t packed = plan->values[plan->steps[pair->cat].result].buffer;
+    uint32_t first = pair->apart ? pair->cat : pair->backward,
+             end = pair->spreads ? pair->spread.end : pair->backward;
+    CUdeviceptr taken[MOST_UNPAIRED];
+    unsigned count = 0;
+    gt_err err = GT_OK;
     void **patched = malloc(plan->buffer_count * sizeof *patched);
-    CUdeviceptr taken;
     if (!patched)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     memcpy(patched, buffer, plan->buffer_count * sizeof *patched);
-    gt_err err = gt__cuda_scratch_take(cuda, plan->buffers[packed].bytes, &taken);
-    if (err == GT_OK) {
-        patched[packed] = (void *)(uintptr_t)taken;
-        for (unsigned k = 0; k < 2 && err == GT_OK; k++) {
-            gt_view out;
-            gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], patched, program->in, program->views, &out);
-            err = gt__cuda_execute(cuda, &call, steps[k]);
+    for (uint32_t k = first; k <= end && err == GT_OK; k = k < pair->backward ? pair->backward : k + 1) {
+        const gt_plan_step *step = &plan->steps[k];
+        uint32_t made = plan->values[step->result].buffer;
+        gt_view out;
+        if (step->kind == GT_STEP_VIEW)
+            continue;
+        if (!patched[made] && count < MOST_UNPAIRED) {
+            err = gt__cuda_scratch_take(cuda, plan->buffers[made].bytes, &taken[count]);
+            if (err == GT_OK)
+                patched[made] = (void *)(uintptr_t)taken[count++];
         }
-        gt__cuda_scratch_release(cuda, taken);
+        gt_call call = gt__plan_call(plan, step, patched, program->in, program->views, &out);
+        if (err == GT_OK)
+            err = gt__cuda_execute(cuda, &call, k);
     }
+    while (count > 0)
+        gt__cuda_scratch_release(cuda, taken[--count]);
     free(patched);
     return err;
 }
@@ -243,8 +253,8 @@ static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *p
     const gt_cuda_pair *pair = pair_of(program, number);
     if (is_left_out(program, number))
         return GT_OK;
-    if (pair && pair->apart && number == pair->backward && !gt__cuda_pair_holds(pair, program->plan))
-        return run_packed(cuda, program, pair, buffer);
+    if (pair && number == pair->backward && !gt__cuda_pair_holds(pair, program->plan))
+        return run_unpaired(cuda, program, pair, buffer);
     bool launches = set_call(program, part, number, buffer, &out, &call);
     return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
 }
@@ -663,7 +673,7 @@ static gt_err make_pair(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *
         gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], buffer, program->in, program->views, &out);
         if (!gt__cuda_pair_holds(pair, plan))
             return GT_ERR_UNSUPPORTED;
-        gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &call);
+        gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &out, &call);
         cuda->work.more = 0;
         GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
         GT_TRY(make_kernels(cuda));
@@ -692,6 +702,8 @@ static void make_pairs(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *
         program->pair_of[pair.forward] = program->pair_of[pair.backward] = program->pair_count;
         if (pair.apart)
             program->pair_of[pair.cat] = program->pair_count;
+        for (uint32_t k = pair.backward + 1; pair.spreads && k <= pair.spread.end; k++)
+            program->pair_of[k] = program->pair_count;
         gt__cuda_pair_settle(plan, &pair);
     }
 }
@@ -747,6 +759,23 @@ static void make_picks(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *
         }
 }
 
+static void log_forms(const gt_program *program)
+{
+    unsigned apart = 0, spread = 0, casts = 0;
+    for (unsigned k = 0; k < program->pair_count; k++) {
+        apart += program->pairs[k].apart;
+        spread += program->pairs[k].spreads;
+    }
+    for (unsigned k = 0; program->casts.left_out && k < program->plan->step_count; k++)
+        casts += program->casts.left_out[k];
+    if (program->pair_count + program->picks_count + casts)
+        gt__log(GT_LOG_COMPILE,
+                "cuda: %u steps of attention keep what their gradients need, %u of these read operands and %u "
+                "store results "
+                "where they belong; %u losses keep no probabilities; %u casts are left out",
+                program->pair_count, apart, spread, program->picks_count, casts);
+}
+
 /* Parts whose kernels can be made are groups of the plan. The steps of others run one by one. */
 static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
 {
@@ -777,8 +806,7 @@ static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
         make_pairs(cuda, program, plan, buffer);
         make_picks(cuda, program, plan, buffer);
     }
-    if (program->pair_count)
-        gt__log(GT_LOG_COMPILE, "cuda: %u steps of attention keep what their gradients need", program->pair_count);
+    log_forms(program);
     free(buffer);
     return err;
 }
@@ -801,7 +829,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    program->most_operands = GT_MAX_OPERANDS + 3; /* a pair's steps have more */
+    program->most_operands = GT_MAX_OPERANDS + 4; /* a pair's steps have more */
     for (unsigned k = 0; k < plan->step_count; k++)
         if (plan->steps[k].operands > program->most_operands)
             program->most_operands = plan->steps[k].operands;

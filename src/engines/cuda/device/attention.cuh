@@ -24,6 +24,7 @@ struct gt_attention_params {
     int64_t inner;
     const void *kept; /* delta: the result of attention */
     const void *g;    /* gradients for tensor cores: behind q in its rows, or elsewhere */
+    int64_t out_at[3], out_row, out_step, out_leap; /* tensor cores: of the result, or the gradients of q, k and v */
 };
 
 /* A tile of B rows of `columns` elements in shared memory, each row one element longer so that columns are in different

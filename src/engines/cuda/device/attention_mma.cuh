@@ -168,16 +168,18 @@ GT_F void gt_mma_columns(float sum[MR][HD / 8][4], const float x[MR][N][4], cons
 
 /* 16 rows of a result, the first of them number `first`; times `low` above, times `high` below. */
 template <class D, int HD>
-GT_F void gt_store_fragments(uint16_t *out, int first, int last, const float sum[HD / 8][4], float low, float high)
+GT_F void gt_store_fragments(const gt_attention_params &p, int k, int64_t batch, int first, int last,
+                             const float sum[HD / 8][4], float low, float high)
 {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    uint16_t *to = out + (int64_t)(first + g) * HD + 2 * t;
+    uint16_t *to = (uint16_t *)p.out + p.out_at[k] + batch / p.inner * p.out_leap + batch % p.inner * p.out_step +
+                   (first + g) * p.out_row + 2 * t;
 #pragma unroll
     for (int n = 0; n < HD / 8; n++) {
         if (first + g < last)
             *(uint32_t *)(to + n * 8) = gt_pack(D(), sum[n][0] * low, sum[n][1] * low);
         if (first + g + 8 < last)
-            *(uint32_t *)(to + n * 8 + 8 * HD) = gt_pack(D(), sum[n][2] * high, sum[n][3] * high);
+            *(uint32_t *)(to + n * 8 + 8 * p.out_row) = gt_pack(D(), sum[n][2] * high, sum[n][3] * high);
     }
 }
 
@@ -360,8 +362,8 @@ template <class K> GT_F void gt_attention_mma_forward(const gt_attention_params 
             }
 #pragma unroll
             for (int m = 0; m < MR; m++)
-                gt_store_fragments<D, HD>((uint16_t *)p.out + batch * p.result, row + 16 * m, sizes.queries, result[m],
-                                          1.0f / sum[2 * m], 1.0f / sum[2 * m + 1]);
+                gt_store_fragments<D, HD>(p, 0, batch, row + 16 * m, sizes.queries, result[m], 1.0f / sum[2 * m],
+                                          1.0f / sum[2 * m + 1]);
         }
     }
 }
@@ -475,8 +477,8 @@ template <class K> GT_F void gt_attention_mma_queries(const gt_attention_params 
         }
 #pragma unroll
         for (int m = 0; m < MR; m++)
-            gt_store_fragments<D, HD>((uint16_t *)p.out + batch * p.result, row + 16 * m, sizes.queries, result[m],
-                                      (float)p.scale, (float)p.scale);
+            gt_store_fragments<D, HD>(p, 0, batch, row + 16 * m, sizes.queries, result[m], (float)p.scale,
+                                      (float)p.scale);
     }
 }
 
@@ -582,11 +584,10 @@ template <class K> GT_F void gt_attention_mma_keys(const gt_attention_params &p)
             }
         }
         gt_copy_wait<0>();
-        uint16_t *out = (uint16_t *)p.out + batch * p.result + p.queries * HD;
 #pragma unroll
         for (int m = 0; m < MR; m++) {
-            gt_store_fragments<D, HD>(out, row + 16 * m, sizes.keys, of_keys[m], (float)p.scale, (float)p.scale);
-            gt_store_fragments<D, HD>(out + p.keys * HD, row + 16 * m, sizes.keys, of_values[m], 1.0f, 1.0f);
+            gt_store_fragments<D, HD>(p, 1, batch, row + 16 * m, sizes.keys, of_keys[m], (float)p.scale, (float)p.scale);
+            gt_store_fragments<D, HD>(p, 2, batch, row + 16 * m, sizes.keys, of_values[m], 1.0f, 1.0f);
         }
     }
 }
