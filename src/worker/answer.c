@@ -176,6 +176,7 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     answer *a = object;
     const gt_poison *poison = a->whole.flight ? a->whole.flight->poison : a->poison;
     worker->late.answers--;
+    worker->late.marks -= a->op == GT_OP_mark;
     worker->late.host_bytes -= a->host ? a->bytes : 0;
     if (a->segment)
         gt__segment_done(a->segment);
@@ -227,6 +228,7 @@ static answer *answer_new(gt_worker *worker, const gt_instruction *ins)
 static void answer_when(gt_worker *worker, gt_token token, answer *a)
 {
     worker->late.answers++;
+    worker->late.marks += a->op == GT_OP_mark;
     worker->late.host_bytes += a->host ? a->bytes : 0;
     worker->late.last_owed = gt__late_when(worker, token, give, a);
 }

@@ -153,13 +153,13 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
 }
 
 /* The stream is empty and the engine is busy. With pending answers or messages, wait for the engine's next completion,
- * since other processes wait for them. Otherwise wait for records. */
+ * since other processes wait for them. Otherwise wait for records, which keep the engine busy. */
 static void await_engine(gt_worker *worker)
 {
     gt_engine *engine = worker->engine;
     gt__timing_flush(worker);
     gt__link_flush(worker->link);
-    if (worker->late.answers || worker->late.posts) {
+    if (worker->late.answers > worker->late.marks || worker->late.posts) {
         gt__late_step(worker);
         return;
     }

@@ -230,7 +230,8 @@ static gt_err lower_picks(const gt_call *call, gt_cuda_work *work, rows *r)
         r->p.out = NULL;
         r->key.out = GT_FLOAT32;
         choose_threads(r, 1);
-        if (r->key.option[1] > GT_CUDA_BLOCK) /* several lines on a processor: while one is summed up, others are read */
+        if (r->key.option[1] >
+            GT_CUDA_BLOCK) /* several lines on a processor: while one is summed up, others are read */
             r->key.option[1] = GT_CUDA_BLOCK;
         launch_lines(work, r, MOMENTS);
     } else {
