@@ -411,10 +411,9 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
     uint64_t last_progress = gt__now_ns();
     locale_t before = uselocale(gt__plain_locale()); /* statistics and logs are read by programs, too */
     for (bool running = true; running; dispatcher->turns++) {
-        bool progress = serve_peers(dispatcher);
-        if (poll_is_due(dispatcher))
-            running = poll_events(dispatcher, 0);
-        if (progress) {
+        if (serve_peers(dispatcher)) {
+            if (poll_is_due(dispatcher))
+                running = poll_events(dispatcher, 0);
             last_progress = 0;
             continue;
         }
