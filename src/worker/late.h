@@ -52,8 +52,8 @@ typedef struct gt_late {
     gt_token last, done; /* the last token that the engine gave, and completed */
     gt_token last_owed;  /* of the last answer or message to another worker that waits here */
     unsigned answers;    /* items that are answers: later answers queue behind them */
-    unsigned marks;      /* of those answers, the ones to marks: only the dispatcher waits for them, and not for each */
-    unsigned posts;      /* items that are messages to other workers */
+    unsigned marks; /* of those answers, the ones to marks: only the dispatcher waits for them, and not for each */
+    unsigned posts; /* items that are messages to other workers */
     size_t host_bytes;   /* host memory that pending answers and messages hold */
     bool record_is_late; /* the engine has queued the current record and not completed it */
     bool record_is_told; /* and the engine will report all of its duration */
