@@ -86,6 +86,35 @@ static void test_fetch_beside_a_failure(const void *argument)
     gt__link_close(other);
 }
 
+/* The answer to a mark waits for the work before it, and says that the engine is asynchronous. It is no reason for the worker to
+ * wait for the engine (worker.c): `marks` says so. */
+static void test_mark(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    gt_link *other;
+    size_t available;
+    const gt_instruction mark = {.op = GT_OP_mark};
+    if (!open_late(&worker, true) || !CHECK_EQ(gt__link_memory_pair(&worker.link, &other), GT_OK))
+        return;
+    execute_arange(&worker, 1, 5);
+    gt__worker_answer_mark(&worker, &mark);
+    CHECK(!gt__link_peek(other, &available));
+    CHECK_EQ(worker.late.answers, 1);
+    CHECK_EQ(worker.late.marks, 1);
+    gt__late_drain(&worker);
+    const gt_slot *answer = gt__link_peek(other, &available);
+    if (CHECK(answer != NULL)) {
+        CHECK_EQ(answer->ins.op, GT_OP_reply);
+        CHECK_EQ(answer->ins.imm[1].u, 1);
+    }
+    CHECK_EQ(worker.late.answers, 0);
+    CHECK_EQ(worker.late.marks, 0);
+    worker_close(&worker);
+    gt__link_close(worker.link);
+    gt__link_close(other);
+}
+
 /* A tensor that is complete is fetched at once, whatever is queued. */
 static void test_fetch_of_a_complete_tensor(const void *argument)
 {
@@ -575,6 +604,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("fetch beside a failure", test_fetch_beside_a_failure, NULL);
     check_run("fetch of a complete tensor", test_fetch_of_a_complete_tensor, NULL);
+    check_run("a mark", test_mark, NULL);
     check_run("send of a late tensor beside a failure", test_send_beside_a_failure, NULL);
     check_run("send of a complete tensor beside a failure", test_send_beside_a_failure, "complete");
     check_run("a failure spreads", test_failure_spreads, NULL);
