@@ -147,7 +147,8 @@ enum {
  *                                signal's name, two with the name of its backward signal (empty: the config's)
  *   config   client -> disp.     what a signal means: flags gt_config_flags, imm[0] axis, imm[1] workers, tail: two slots
  *                                with the signal's name, two with its backward signal's, workers, 8 to a slot
- *   mark     client -> disp.     `scope`: a name to see in the log. To a worker: the reply's imm[0] is its busy time in ns
+ *   mark     client -> disp.     `scope`: a name to see in the log
+ *            disp. -> worker     the reply's imm[0] is its busy time in ns, operand[0] 1 if its engine is asynchronous
  *   placement client -> disp.    operand[0] the tensor, result: a ticket; the reply's text says where it lives
  *   path, repeat                 hot paths: core/path.h
  *

@@ -63,7 +63,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     gt_pending *first = gt__pendings_at(&worker->pendings, 0);
     if (first->op == GT_OP_mark) {
         gt_pending asked = gt__pendings_take(&worker->pendings);
-        worker->share.late = record->ins.imm[1].u != 0;
+        worker->share.late = record->ins.operand[0] != 0;
         gt__share_marked(worker, asked.charges, asked.placed_ns, record->ins.imm[0].u);
         return GT_OK;
     }

@@ -99,7 +99,7 @@ static void send_mark(gt_worker *worker)
         return;
     answer->ins = (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST};
     answer->ins.imm[0].u = gt__timing_busy_ns(&worker->timing);
-    answer->ins.imm[1].u = worker->engine->ops->asynchronous;
+    answer->ins.operand[0] = worker->engine->ops->asynchronous;
     gt__link_commit(worker->link, 1);
 }
 

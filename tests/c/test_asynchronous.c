@@ -105,8 +105,10 @@ static void test_mark(const void *argument)
     gt__late_drain(&worker);
     const gt_slot *answer = gt__link_peek(other, &available);
     if (CHECK(answer != NULL)) {
+        unsigned length;
+        CHECK_EQ(gt__instruction_check(answer, available, &length), GT_OK);
         CHECK_EQ(answer->ins.op, GT_OP_reply);
-        CHECK_EQ(answer->ins.imm[1].u, 1);
+        CHECK_EQ(answer->ins.operand[0], 1);
     }
     CHECK_EQ(worker.late.answers, 0);
     CHECK_EQ(worker.late.marks, 0);
