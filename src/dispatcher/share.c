@@ -15,6 +15,9 @@ enum {
     WINDOW_NS = 4000000,
     /* The time that a session waits behind the records of the others: while there are others, shorter. */
     SHARED_WINDOW_NS = 500000,
+    /* Of a session alone that is spread over workers: in a pipeline the records that keep the next worker busy come behind all
+     * of those for this one. */
+    DEEP_WINDOW_NS = 1000000000,
     /* Of an asynchronous engine, whose worker looks every millisecond what is complete. */
     LATE_WINDOW_NS = 20000000,
     LATE_SHARED_WINDOW_NS = 5000000,
@@ -44,6 +47,8 @@ enum {
 
 static uint64_t window_ns(const gt_share *share)
 {
+    if (share->deep && !share->shared)
+        return DEEP_WINDOW_NS;
     if (share->late)
         return share->shared ? LATE_SHARED_WINDOW_NS : LATE_WINDOW_NS;
     return share->shared ? SHARED_WINDOW_NS : WINDOW_NS;
@@ -102,7 +107,9 @@ static void note(gt_share *share, gt_session *session, unsigned work, float part
 /* Was enough placed for a mark? */
 static bool is_due(const gt_share *share)
 {
-    return share->unmarked_ns >= window_ns(share) / (share->shared || share->late ? SHARED_MARKS : MARKS);
+    uint64_t window =
+        share->deep && !share->shared ? (uint64_t)WINDOW_NS : window_ns(share); /* measured as often */
+    return share->unmarked_ns >= window / (share->shared || share->late ? SHARED_MARKS : MARKS);
 }
 
 static void mark(gt_dispatch_worker *worker)
@@ -195,6 +202,7 @@ void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned 
     uint64_t whole = cost < 1e18 ? (uint64_t)cost : (uint64_t)1e18;
     share->placed_ns += whole;
     share->unmarked_ns += whole;
+    share->deep = session->spreading != NULL;
     use(&session->account, (double)whole / workers);
     note(share, session, work, 1 / (float)workers, whole);
     mark(worker);

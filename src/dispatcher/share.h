@@ -58,6 +58,7 @@ typedef struct gt_account {
 /* A worker's part. */
 typedef struct gt_share {
     bool late;                   /* its engine is asynchronous: the window is larger */
+    bool deep;                   /* its only session is spread over workers: the window is much larger */
     bool shared;                 /* several sessions used it lately: the window is smaller */
     unsigned alone;              /* marks in a row with work of one session only */
     uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
