@@ -67,7 +67,7 @@ static void test_unintroduced(const void *argument)
     one->ops->close(one);
 }
 
-/* Memory that was lent for a message nobody took is handed back at the end. */
+/* Memory that was lent for a message is returned when the exchange closes, also if the message was never taken. */
 static void test_lent_at_the_end(const void *argument)
 {
     const bool links = *(const bool *)argument;

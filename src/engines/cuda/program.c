@@ -181,7 +181,7 @@ static const gt_cuda_pair *pair_of(const gt_program *program, unsigned step)
     return program->pair_of[step] ? &program->pairs[program->pair_of[step] - 1] : NULL;
 }
 
-/* What it makes is read where it comes from. */
+/* Its readers read its operand instead. */
 static bool is_left_out(const gt_program *program, unsigned step)
 {
     const gt_cuda_pair *pair = pair_of(program, step);
@@ -211,7 +211,8 @@ static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned num
     return true;
 }
 
-/* The last step of a pair that is none in this run, and those around it that were left out, with memory for what they make. */
+/* The pair does not hold in this run: execute its last step by itself, and the steps around it that were left out. Their results
+ * get scratch memory. */
 static gt_err run_unpaired(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
 {
     const gt_plan *plan = program->plan;
@@ -230,7 +231,11 @@ static gt_err run_unpaired(gt_cuda *cuda, gt_program *program, const gt_cuda_pai
         gt_view out;
         if (step->kind == GT_STEP_VIEW)
             continue;
-        if (!patched[made] && count < MOST_UNPAIRED) {
+        if (!patched[made]) {
+            if (count == MOST_UNPAIRED) {
+                err = gt__fail(GT_ERR_INTERNAL, "a pair with more than %d results", MOST_UNPAIRED);
+                break;
+            }
             err = gt__cuda_scratch_take(cuda, plan->buffers[made].bytes, &taken[count]);
             if (err == GT_OK)
                 patched[made] = (void *)(uintptr_t)taken[count++];
@@ -295,7 +300,8 @@ static gt_err run_range(gt_cuda *cuda, gt_program *program, const gt_cuda_part *
     return GT_OK;
 }
 
-/* Every step of a part whose numbers are not those that some could be left out for, with memory for what they make. */
+/* The part's parameters do not allow leaving steps out in this run: execute every step. Results without memory of their own get
+ * scratch memory. */
 static gt_err run_plainly(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, void *const *buffer,
                           unsigned *step)
 {
