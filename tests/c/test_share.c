@@ -2,6 +2,7 @@
  * test_share.c: whose records a worker gets, and when. The worker is a raw link that answers marks when the test says so:
  * the order of its records does not depend on time.
  */
+#include "core/config.h"
 #include "server_fixture.h"
 
 enum {
@@ -128,10 +129,79 @@ static void test_worker_leaves(const void *argument)
     server_stop(&s.server);
 }
 
+/* Everything up to a record of this op; marks are not answered. */
+static bool receive_until(gt_link *link, gt_opcode op)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    do
+        if (!receive_any(link, record))
+            return false;
+    while (record->ins.op != op);
+    return true;
+}
+
+static void send_spread_full(gt_link *client)
+{
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config rows = {
+        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+    gt__config_write(&rows, record);
+    send_slots(client, record, 1u + record->ins.tail);
+    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
+    scope->ins.imm[0].u = 1;
+    memcpy(scope + 1, "rows", strlen("rows"));
+    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    gt_slot full[2] = {
+        {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1, .scope = 1}}};
+    full[1].i64[0] = SMALL;
+    send_slots(client, full, 2);
+    gt__link_flush(client);
+}
+
+/* A spread client keeps its workers until the busy one has room. Another client that used less time comes meanwhile: both get
+ * their turn. */
+static void test_newcomer_at_a_kept_worker(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    server_new(&s.server, false);
+    s.worker = server_link(&s.server);
+    gt_link *second = server_link(&s.server), *spread = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(s.worker, "first");
+    join_worker(second, "second");
+    join_client(spread);  /* client 1, at the first worker */
+    join_client(s.heavy); /* client 2, at the second */
+    join_client(s.light); /* client 3, at the first */
+    join_client(s.watcher);
+    send_spread_full(spread);
+    CHECK(receive_until(s.worker, GT_OP_full) && receive_until(second, GT_OP_full));
+    send_full(s.heavy, 1, LARGE, 1.0);
+    gt__link_flush(s.heavy);
+    CHECK(receive_until(second, GT_OP_mark)); /* the second worker is busy now */
+    send_ins(spread, (gt_instruction){.op = GT_OP_neg, .result = 2, .operand = {1}, .scope = 1});
+    gt__link_flush(spread);
+    wait_taken(&s, 1, 4);
+    taken(&s, 1); /* the turn in which it was taken is over: it keeps both workers */
+    send_full(s.light, 1, SMALL, 1.0);
+    gt__link_flush(s.light);
+    wait_taken(&s, 3, 1);
+    answer_mark(second);
+    CHECK(receive_until(second, GT_OP_neg) && receive_until(s.worker, GT_OP_neg));
+    CHECK(receive_until(s.worker, GT_OP_full));
+    gt__link_close(spread);
+    end(&s);
+    gt__link_close(second);
+}
+
 int main(void)
 {
     check_run("a light client first", test_light_first, NULL);
     check_run("a client that is gone", test_dead_client, NULL);
     check_run("a worker that is gone", test_worker_leaves, NULL);
+    check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
     return check_end();
 }
