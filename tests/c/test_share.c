@@ -140,6 +140,56 @@ static bool receive_until(gt_link *link, gt_opcode op)
     return true;
 }
 
+/* A client that waits for one worker while another worker is lost keeps its turn, also if others wait all the time. */
+static void test_another_worker_is_lost(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    server_new(&s.server, false);
+    s.worker = server_link(&s.server);
+    gt_link *lost = server_link(&s.server), *neighbour = server_link(&s.server), *later = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(s.worker, "first");
+    join_worker(lost, "lost");
+    join_client(s.heavy);   /* client 1, at the first worker */
+    join_client(neighbour); /* client 2, at the second */
+    join_client(s.light);   /* client 3, at the first */
+    join_client(s.watcher);
+    send_full(s.heavy, 1, LARGE, 1.0);
+    gt__link_flush(s.heavy);
+    CHECK(receive_until(s.worker, GT_OP_mark)); /* the first worker is busy now */
+    send_full(s.light, 1, SMALL, 1.0);
+    gt__link_flush(s.light);
+    wait_taken(&s, 3, 1); /* it waits */
+    gt__link_close(lost);
+    do
+        CHECK(receive_any(neighbour, record));
+    while (record->ins.op != GT_OP_welcome || record->ins.imm[1].i != 1);
+    join_client(later); /* client 5 */
+    for (uint64_t k = 1; k <= BACKLOG; k++)
+        send_full(later, k, LARGE, 1.0);
+    gt__link_flush(later);
+    wait_taken(&s, 5, 1);
+    answer_mark(s.worker);
+    int passes = 0;
+    for (bool served = false; !served && passes < BACKLOG;) {
+        if (!CHECK(receive_any(s.worker, record)))
+            break;
+        if (record->ins.op == GT_OP_mark)
+            answer_mark(s.worker);
+        served = record->ins.op == GT_OP_full && record[1].i64[0] == SMALL;
+        passes += record->ins.op == GT_OP_full;
+    }
+    CHECK(passes < BACKLOG / 2);
+    gt__link_close(neighbour);
+    gt__link_close(later);
+    end(&s);
+}
+
 static void send_spread_full(gt_link *client)
 {
     gt_slot record[GT_CONFIG_SLOTS];
@@ -202,6 +252,7 @@ int main(void)
     check_run("a light client first", test_light_first, NULL);
     check_run("a client that is gone", test_dead_client, NULL);
     check_run("a worker that is gone", test_worker_leaves, NULL);
+    check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
     return check_end();
 }
