@@ -214,8 +214,10 @@ static void send_welcome(gt_session *session)
 static void find_home(gt_session *session)
 {
     session->home = gt__worker_choose(session->dispatcher);
-    if (session->home)
+    if (session->home) {
         session->home->sessions++;
+        gt__share_move(session);
+    }
     send_welcome(session);
 }
 

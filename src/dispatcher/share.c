@@ -429,6 +429,11 @@ gt_err gt__share_weigh(gt_session *session, double weight)
     return GT_OK;
 }
 
+void gt__share_move(gt_session *session)
+{
+    session->account.used_ns = session->home->share.clock_ns;
+}
+
 void gt__share_forget(gt_session *session)
 {
     gt_dispatcher *dispatcher = session->dispatcher;

@@ -81,6 +81,8 @@ void gt__share_free(gt_dispatch_worker *worker);
 void gt__share_leave(gt_dispatch_worker *worker);
 /* The session asks for this weight; it gets no more than the server allows. */
 gt_err gt__share_weigh(gt_session *session, double weight);
+/* The session has another home worker, whose clock tells another time. */
+void gt__share_move(gt_session *session);
 /* The session is gone. */
 void gt__share_forget(gt_session *session);
 

@@ -7,6 +7,7 @@
 
 enum {
     LARGE = 1 << 26, /* elements: one pass over them is more than a window */
+    PASS_NS = LARGE / 10 * 3,
     SMALL = 4,
     BACKLOG = 20,
 };
@@ -140,12 +141,80 @@ static bool receive_until(gt_link *link, gt_opcode op)
     return true;
 }
 
+/* Read what the client is told until only one worker is left. */
+static bool is_told_of_one_worker(gt_link *client)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    do
+        if (!receive_any(client, record))
+            return false;
+    while (record->ins.op != GT_OP_welcome || record->ins.imm[1].i != 1);
+    return true;
+}
+
+/* Work for a long time. */
+static void send_backlog(gt_link *client)
+{
+    for (uint64_t k = 1; k <= BACKLOG; k++)
+        send_full(client, k, LARGE, 1.0);
+    gt__link_flush(client);
+}
+
+/* So many large passes come before a small one, BACKLOG at most. The worker says that each took as long as was estimated. */
+static int passes_before_small(gt_link *worker)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST};
+    int passes = 0;
+    while (passes < BACKLOG && CHECK(receive_any(worker, record))) {
+        if (record->ins.op == GT_OP_mark) {
+            reply.imm[0].u += PASS_NS;
+            send_ins(worker, reply);
+            gt__link_flush(worker);
+        }
+        if (record->ins.op == GT_OP_full && record[1].i64[0] == SMALL)
+            break;
+        passes += record->ins.op == GT_OP_full;
+    }
+    return passes;
+}
+
+/* A client that has worked much on a worker that is lost starts at another one as its clients do, and not behind all that they
+ * will use. */
+static void test_moved_client(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    server_new(&s.server, false);
+    gt_link *lost = server_link(&s.server);
+    s.worker = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(lost, "lost");
+    join_worker(s.worker, "second");
+    join_client(s.heavy); /* client 1, at the first worker */
+    join_client(s.light); /* client 2, at the second */
+    join_client(s.watcher);
+    send_backlog(s.heavy);
+    CHECK_EQ(passes_before_small(lost), BACKLOG);
+    gt__link_close(lost);
+    CHECK(is_told_of_one_worker(s.heavy));
+    send_backlog(s.light);
+    wait_taken(&s, 2, 2); /* the second pass waits */
+    send_full(s.heavy, BACKLOG + 1, SMALL, 1.0);
+    gt__link_flush(s.heavy);
+    wait_taken(&s, 1, BACKLOG + 1);
+    CHECK(passes_before_small(s.worker) < BACKLOG / 4);
+    end(&s);
+}
+
 /* A client that waits for one worker while another worker is lost keeps its turn, also if others wait all the time. */
 static void test_another_worker_is_lost(const void *argument)
 {
     (void)argument;
     static shared_server s;
-    static gt_slot record[1 + GT_MAX_TAIL];
     server_new(&s.server, false);
     s.worker = server_link(&s.server);
     gt_link *lost = server_link(&s.server), *neighbour = server_link(&s.server), *later = server_link(&s.server);
@@ -161,30 +230,16 @@ static void test_another_worker_is_lost(const void *argument)
     join_client(s.watcher);
     send_full(s.heavy, 1, LARGE, 1.0);
     gt__link_flush(s.heavy);
-    CHECK(receive_until(s.worker, GT_OP_mark)); /* the first worker is busy now */
-    send_full(s.light, 1, SMALL, 1.0);
+    wait_taken(&s, 1, 1);
+    send_full(s.light, 1, SMALL, 1.0); /* the first worker is busy */
     gt__link_flush(s.light);
     wait_taken(&s, 3, 1); /* it waits */
     gt__link_close(lost);
-    do
-        CHECK(receive_any(neighbour, record));
-    while (record->ins.op != GT_OP_welcome || record->ins.imm[1].i != 1);
-    join_client(later); /* client 5 */
-    for (uint64_t k = 1; k <= BACKLOG; k++)
-        send_full(later, k, LARGE, 1.0);
-    gt__link_flush(later);
+    CHECK(is_told_of_one_worker(neighbour));
+    join_client(later);
+    send_backlog(later);
     wait_taken(&s, 5, 1);
-    answer_mark(s.worker);
-    int passes = 0;
-    for (bool served = false; !served && passes < BACKLOG;) {
-        if (!CHECK(receive_any(s.worker, record)))
-            break;
-        if (record->ins.op == GT_OP_mark)
-            answer_mark(s.worker);
-        served = record->ins.op == GT_OP_full && record[1].i64[0] == SMALL;
-        passes += record->ins.op == GT_OP_full;
-    }
-    CHECK(passes < BACKLOG / 2);
+    CHECK(passes_before_small(s.worker) < BACKLOG / 2);
     gt__link_close(neighbour);
     gt__link_close(later);
     end(&s);
@@ -252,6 +307,7 @@ int main(void)
     check_run("a light client first", test_light_first, NULL);
     check_run("a client that is gone", test_dead_client, NULL);
     check_run("a worker that is gone", test_worker_leaves, NULL);
+    check_run("a client that moves", test_moved_client, NULL);
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
     return check_end();
