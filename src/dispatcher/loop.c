@@ -330,8 +330,12 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         bool busy = false;
         next = peer->active_next;
         if (peer->blocked) {
-            if (peer->session->account.waits_at || !gt__output_has_room(peer->session))
+            if (peer->session->account.waits_at)
                 continue;
+            if (!gt__output_has_room(peer->session)) { /* it lost its place with a worker: it queues again */
+                gt__share_wait(peer->session);
+                continue;
+            }
             peer->blocked = false;
         }
         serve_peer(peer, &busy);

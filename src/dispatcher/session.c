@@ -19,7 +19,8 @@
 
 enum {
     MAX_REASONS = 1024, /* texts kept of why tensors of one client are lost */
-    PREFETCH = 8,       /* records: they come from another core's cache, so ask for them ahead */
+    LEAN_FROM = 32, /* sessions: the links of others are lean, since full rings of 1000 clients would take 1 GiB */
+    PREFETCH = 8,   /* records: they come from another core's cache, so ask for them ahead */
 };
 
 gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id)
@@ -214,8 +215,10 @@ static void send_welcome(gt_session *session)
 static void find_home(gt_session *session)
 {
     session->home = gt__worker_choose(session->dispatcher);
-    if (session->home)
+    if (session->home) {
         session->home->sessions++;
+        gt__share_move(session);
+    }
     send_welcome(session);
 }
 
@@ -301,6 +304,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
         return err;
     }
     peer->session = session;
+    peer->link->lean = peer->dispatcher->session_count++ >= LEAN_FROM;
     gt__log(GT_LOG_STATUS, "client %llu (%s, %s) connected by %s", (unsigned long long)session->number,
             peer->link->peer, *peer->link->user ? peer->link->user : "unknown user", gt__link_name(peer->link));
     gt__observe_client(session, NULL);
@@ -341,6 +345,7 @@ void gt__session_free(gt_session *session, const char *reason)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
     gt__share_forget(session);
+    dispatcher->session_count--;
     gt__relays_free(session);
     session->peer->session = NULL;
     gt__texts_free(&session->sites);

@@ -363,7 +363,10 @@ static void reserve(gt_session *session, bool wanted)
 gt_session *gt__share_next(gt_dispatch_worker *worker)
 {
     gt_share *share = &worker->share;
-    gt_session *session = share->first;
+    /* The session that keeps the worker goes first, also if others that used less time came after it: they are not served
+     * before it was. */
+    bool kept = share->reserved && share->reserved->account.waits_at == worker;
+    gt_session *session = kept ? share->reserved : share->first;
     if (!session || session->account.turn == session->dispatcher->turns + 1)
         return NULL;
     share->serving = session;
@@ -424,6 +427,11 @@ gt_err gt__share_weigh(gt_session *session, double weight)
     session->account.weight = weight;
     session->account.inverse = 1 / weight;
     return GT_OK;
+}
+
+void gt__share_move(gt_session *session)
+{
+    session->account.used_ns = session->home->share.clock_ns;
 }
 
 void gt__share_forget(gt_session *session)

@@ -67,7 +67,7 @@ typedef struct gt_share {
     uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
     gt_session *first, *last;    /* sessions that wait, least used_ns first */
     const gt_session *serving;   /* the one of them that is being served */
-    const gt_session *reserved;  /* the spread session that this worker is kept open for */
+    gt_session *reserved;        /* the spread session that this worker is kept open for */
     float factor[GT_WORKS];      /* measured time in units of the estimate */
     gt_charge *charges;          /* a ring: those of each mark in turn */
     uint32_t charge_first, charge_count, charge_capacity;
@@ -81,6 +81,8 @@ void gt__share_free(gt_dispatch_worker *worker);
 void gt__share_leave(gt_dispatch_worker *worker);
 /* The session asks for this weight; it gets no more than the server allows. */
 gt_err gt__share_weigh(gt_session *session, double weight);
+/* The session has another home worker, whose clock tells another time. */
+void gt__share_move(gt_session *session);
 /* The session is gone. */
 void gt__share_forget(gt_session *session);
 

@@ -36,6 +36,7 @@ struct gt_dispatcher {
     /* session.c */
     const char *modifiers;
     uint64_t next_session, next_segment;
+    unsigned session_count;
     uint64_t past_instructions;       /* of sessions that have left */
     gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
     gt_slot scratch[1 + GT_MAX_TAIL]; /* where records are written that have no worker */

@@ -84,6 +84,7 @@ struct gt_link {
     int fd;                              /* readable when the peer did something; -1: see arm */
     bool watched;                        /* a loop that does not sleep in gt__link_wait must call look every
                                           * GT_LIVENESS_MS to notice a stopped peer */
+    bool lean;                           /* set by its owner: its memory counts more than its speed */
     bool gone;                           /* the peer is gone: no more writing, but what has arrived can be read */
     bool dead;                           /* no more reading either */
     char reason[128];                    /* why it is dead */

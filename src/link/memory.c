@@ -44,6 +44,7 @@ enum {
     HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
+    LEAN_SLOTS = 256,     /* that a lean link gives back at a time: 16 KiB, or a page */
     CROWDED = 2,          /* full sections read on a crowded processor before we move */
     IDLE_LOOKS = 1024,    /* empty peeks between two looks at the socket */
     MAX_SEGMENTS = 16384, /* that a peer may share at a time; the dispatcher shares those of all its clients */
@@ -57,6 +58,7 @@ typedef struct ring_state {
     _Alignas(128) _Atomic uint64_t tail; /* slots published; the producer's */
     _Atomic uint64_t mark[MARKS];        /* the last tail published in each section: always between two records */
     _Atomic int origin;                  /* the processor that the stream begins on; see step_aside */
+    _Atomic uint32_t lean;               /* the producer wants a lean link */
     _Alignas(128) _Atomic uint64_t head; /* slots consumed; the consumer's */
     _Alignas(128) _Atomic uint32_t reader_sleeps;
     _Alignas(128) _Atomic uint32_t writer_sleeps;
@@ -82,6 +84,7 @@ typedef struct memory_link {
     unsigned idle;     /* empty refills in a row */
     unsigned crowded;  /* full refills in a row while we shared the origin's processor */
     bool armed;        /* our sleep flags may be set */
+    bool lean;         /* one of the two sides wants it; see publish_head */
     int socket;
     gt_liveness process;   /* of the peer */
     int bell, peer_bell;   /* watched and rung: memory.h */
@@ -302,11 +305,42 @@ static gt_slot *memory_reserve(gt_link *link, unsigned slots)
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
+static bool is_lean(memory_link *m)
+{
+    if (__builtin_expect(m->base.lean && !m->lean, 0)) {
+        m->lean = true;
+        atomic_store_explicit(&m->out->lean, 1, memory_order_relaxed);
+    }
+    return m->lean || atomic_load_explicit(&m->in->lean, memory_order_relaxed);
+}
+
+static uint64_t lean_part(void)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE) / sizeof(gt_slot);
+    return page > LEAN_SLOTS ? page : LEAN_SLOTS;
+}
+
+/* Give the whole parts of slots that we have read back to the system. The peer cannot write there until the head is published. */
+static void give_back(const memory_link *m, uint64_t from, uint64_t to)
+{
+    from = (from + lean_part() - 1) / lean_part() *
+           lean_part(); /* it was not lean when a part of this was published */
+    if (from < to)      /* the second mapping makes it one piece */
+        madvise(m->in_slots + (from & RING_MASK), (to - from) * sizeof(gt_slot), MADV_REMOVE);
+}
+
 /* Tell the peer how far we have read. It is woken once half the ring is free: waking it for every slot would
- * make the two sides alternate. */
+ * make the two sides alternate. A link that was used for long has touched all of its rings. A lean one publishes whole parts,
+ * without their memory. */
 static void publish_head(memory_link *m)
 {
     uint64_t position = m->in_end - (uint64_t)(m->base.read_end - m->base.read_next);
+    if (__builtin_expect(is_lean(m), 0)) {
+        position = position / lean_part() * lean_part();
+        if (position <= m->in_head)
+            return;
+        give_back(m, m->in_head, position);
+    }
     if (position == m->in_head)
         return;
     m->in_head = position;

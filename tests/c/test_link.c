@@ -326,6 +326,32 @@ static void test_goodbye(const void *argument)
     }
 }
 
+static void *hear_main(void *argument)
+{
+    CHECK(read_record(argument, 1));
+    return NULL;
+}
+
+/* A server that speaks and leaves at once, while the client waits: it is heard. Often, because it is a matter of timing. */
+static void test_last_words(const void *argument)
+{
+    enum { TIMES = CHECK_SANITIZED ? 10 : 100 };
+    for (int k = 0; k < TIMES; k++) {
+        pthread_t thread;
+        ends e;
+        if (!ends_open(&e, argument))
+            return;
+        pthread_create(&thread, NULL, hear_main, e.client);
+        CHECK(send_record(e.server, 1));
+        gt__link_close(e.server);
+        e.server = NULL;
+        e.acceptor->ops->close(e.acceptor);
+        e.acceptor = NULL;
+        pthread_join(thread, NULL);
+        ends_close(&e);
+    }
+}
+
 /* A link that is killed between peek and consume has nothing more to read. */
 static void test_killed_while_read(const void *argument)
 {
@@ -412,6 +438,7 @@ int main(int argc, char **argv)
         {.name = "wait", .run = test_wait, .which = PAIR | LISTENING},
         {.name = "loop", .run = test_loop, .which = PAIR | LISTENING},
         {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
+        {.name = "last words", .run = test_last_words, .which = LISTENING},
         {.name = "killed while read", .run = test_killed_while_read, .which = PAIR | LISTENING},
         {.name = "abandon", .run = test_abandon, .which = PAIR | LISTENING},
         {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},
