@@ -157,7 +157,8 @@ enum {
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
  *                                operand[1] the group of its engine's collectives, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
- *   share    disp. -> worker     imm[0] how many workers draw on the memory of this one. client -> disp.: imm[0] its weight
+ *   share    disp. -> worker     imm[0] how many workers draw on the memory of this one; or imm[1] 1: a client has left
+ *            client -> disp.     imm[0] its weight
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

@@ -321,6 +321,18 @@ static void free_tensors(gt_session *session)
         gt__worker_flush_frees(worker);
 }
 
+/* Behind the frees of its tensors: memory that the others do not need can go back to the system. */
+static void tell_workers_of_end(const gt_session *session)
+{
+    gt_instruction share = {.op = GT_OP_share};
+    share.imm[1].u = 1;
+    for (int32_t index = 0; index < session->dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = session->dispatcher->workers[index];
+        if (worker->peer)
+            gt__worker_tell(worker, &share);
+    }
+}
+
 void gt__session_free(gt_session *session, const char *reason)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -342,6 +354,7 @@ void gt__session_free(gt_session *session, const char *reason)
         gt__worker_forget_session(dispatcher->workers[index], session);
     gt__share_forget(session);
     gt__relays_free(session);
+    tell_workers_of_end(session);
     session->peer->session = NULL;
     gt__texts_free(&session->sites);
     gt__texts_free(&session->reasons);

@@ -61,7 +61,9 @@ struct gt_worker {
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
-    bool joined; /* the server has welcomed us */
+    uint64_t trim_ns; /* when the pool's unused memory is given back: trim.h; 0: no client has left */
+    bool trim_again;  /* and another client has left since it was set */
+    bool joined;      /* the server has welcomed us */
 };
 
 /* Whether the worker should end. */
