@@ -138,6 +138,8 @@ enum {
  *                                stream (to the client: in the log, 0 if there is none), operand[2] the index of the
  *                                worker where it did, plus one (0: this one), scope and site are its own.
  *                                GT_FLAG_UNASKED: no ticket; told when it happens, while the dispatcher watches
+ *            disp. -> worker     the result, which is no ticket but a tensor, is refused: for the reason in the tail it is not
+ *                                computed. imm[], scope, site and operand[0] as above
  *   site     client -> disp.     imm[0] a number that the `site` of later records has, tail: its file:line as text
  *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more
  *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)

@@ -261,6 +261,8 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
             number = gt__session_reason(session, reason);
         handle->worker = GT_NO_WORKER;
         handle->slot = number;
+        if (session->quota)
+            gt__quota_drop(session->quota, (uint32_t)(handle - session->handles.handles));
     }
     if (session->spreading)
         session->spreading->target_valid = false;
@@ -294,8 +296,11 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     gt_err err = gt__handles_init(&session->handles);
     session->handles.salt = peer->dispatcher->worker_key; /* which clients do not know */
     if (err == GT_OK)
+        err = gt__quota_apply(session);
+    if (err == GT_OK)
         err = gt__chain_open(peer->dispatcher->modifiers, session, &session->chain);
     if (err != GT_OK) {
+        gt__quota_free(session);
         gt__handles_free(&session->handles);
         free(session);
         return err;
@@ -358,6 +363,7 @@ void gt__session_free(gt_session *session, const char *reason)
     session->peer->session = NULL;
     gt__texts_free(&session->sites);
     gt__texts_free(&session->reasons);
+    gt__quota_free(session);
     gt__handles_free(&session->handles);
     gt__slot_queue_free(&session->unread);
     free(session);

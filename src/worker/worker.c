@@ -87,6 +87,9 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_sync:
         gt__worker_answer_sync(worker, ins);
         return true;
+    case GT_OP_failure:
+        gt__worker_refuse(worker, ins, tail);
+        return true;
     case GT_OP_stats:
         gt__worker_answer_stats(worker, ins);
         return true;
