@@ -214,8 +214,9 @@ def rows_config(programs, text="rows: {shard: {axis: 0, workers: [0, 1]}}\n"):
 
 def test_limits_of_tensors(programs):
     server = limited(programs, "--max-tensors", "100", "--max-user-tensors", "150")
-    count = """
+    fill = """
         import sys
+        import time
         import gt
         gt.connect(sys.argv[1])
         held = []
@@ -224,19 +225,22 @@ def test_limits_of_tensors(programs):
                 held.append(gt.zeros(3))
                 held[-1].sum().item()
         except MemoryError as error:
-            print(len(held), str(error).splitlines()[0], flush=True)
-        while not len(sys.argv) > 2:
-            del held[50:]
-            held.append(gt.zeros(3) + 1)
-            assert held[-1].sum().item() == 3
-            sys.stdin.read()
-            """
-    first = programs.python(count, f"localhost:{server.port}", name="first")
-    until(lambda: "limit" in first.text() or not first.alive, "the first client's limit")
-    assert "sum: limit of 100 for one client (--max-tensors): there are 100; free some first" in first.text() \
-        or "zeros" in first.text() or "full: limit of 100 for one client" in first.text(), first.text()
-    second = programs.run(count, f"localhost:{server.port}", "once")
-    assert "limit of 150 for one user (--max-user-tensors)" in second, second
+            print(error, flush=True)
+        del held[40:]
+        print((gt.zeros(3) + 1).sum().item(), flush=True)         # what was freed can be used again
+        held += [gt.zeros(3) for _ in range(50)]
+        print(held[-1].sum().item(), flush=True)
+        time.sleep(100 if sys.argv[2] == "stay" else 0)
+        """
+    first = programs.python(fill, f"localhost:{server.port}", "stay", name="first")
+    until(lambda: first.text().endswith("0.0\n") or not first.alive, "the first client's tensors")
+    text, *works = first.text().splitlines()
+    assert "limit of 100 for one client (--max-tensors): there are 100; free some first" in text
+    assert works == ["3.0", "0.0"]
+    second = programs.python(fill, f"localhost:{server.port}", "go", name="second")
+    assert second.wait() == 1
+    assert "limit of 150 for one user (--max-user-tensors): there are 150" in second.text(), second.text()
+    assert "3.0" in second.text().splitlines(), second.text()
 
 
 def test_limits_of_connections(programs):
