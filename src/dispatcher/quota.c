@@ -334,6 +334,7 @@ static bool is_counted(const gt_limits *limits)
 gt_err gt__quota_apply(gt_session *session)
 {
     gt_user_account *user = session->peer->user;
+    session->account.most_queued = user ? user->limits.most[GT_LIMIT_QUEUED] : GT_UNLIMITED;
     if (!user || !is_counted(&user->limits)) {
         gt__quota_free(session);
         return GT_OK;

@@ -144,9 +144,15 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         size_t run = available < *left ? available : *left;
         unsigned done = 0;
         size_t before = session->instructions;
+        if (gt__share_has_queued(session)) {
+            session->peer->blocked = true;
+            break;
+        }
         if (worker) {
             size_t most = gt__worker_batch_room(worker);
+            uint64_t left_queued = session->account.most_queued - session->account.queued;
             run = run < most ? run : most;
+            run = run < left_queued ? run : (size_t)left_queued;
             worker->link->passes_on = session->link->origin;
         }
         GT_TRY(serve_run(session, slots, run, &done));

@@ -243,6 +243,38 @@ def test_limits_of_tensors(programs):
     assert "3.0" in second.text().splitlines(), second.text()
 
 
+@pytest.mark.parametrize("link, most", (("memory", 1), ("memory", 100), ("ipc", 100), ("tcp", 100)))
+def test_a_client_waits_while_it_has_queued_what_it_may(programs, link, most):
+    server = limited(programs, "--max-queued", most)
+    address = f"{link}://localhost:{server.port}"
+    watch = programs.python("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        most = 0
+        while True:
+            seen = max(client["queued"] for client in gt.debug.dispatcher_stats()["clients"])
+            if seen > most:
+                most = seen
+                print(most, flush=True)
+        """, address, name="watch")
+    assert programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        while len(gt.debug.dispatcher_stats()["clients"]) < 2:
+            pass
+        a, b = gt.ones(300, 300), gt.ones(3)
+        for k in range(200):
+            c = a @ a
+            b = b + 1
+        print(b.sum().item(), c[0, 0].item())
+        """, address) == "603.0 300.0\n"
+    assert watch.alive, watch.text()
+    most_seen = int(watch.text().split()[-1])
+    assert most_seen < most + 16, most_seen                      # a run of a hot path counts at once
+
+
 def test_limits_of_connections(programs):
     server = limited(programs, "--max-connections", "3", "--max-user-connections", "2")
     stay = "import sys, time, gt\ngt.connect(sys.argv[1])\nprint('in', flush=True)\ntime.sleep(100)"
