@@ -13,7 +13,19 @@ typedef struct server_arguments {
     int port;
     double max_weight;
     bool insecure, quiet;
+    gt_limits limits;
 } server_arguments;
+
+static gt_option limit_option(gt_limit which, server_arguments *arguments)
+{
+    return (gt_option){.name = gt__limit_option(which),
+                       .kind = gt__limit_is_bytes(which) ? GT_OPTION_BYTES : GT_OPTION_COUNT,
+                       .target = &arguments->limits.most[which],
+                       .least = 1,
+                       .most = 9e18,
+                       .value = "N",
+                       .help = gt__limit_help(which)};
+}
 
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, server_arguments *arguments)
@@ -72,6 +84,13 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .most = GT_MOST_WEIGHT,
          .value = "W",
          .help = "the largest share that a client may ask for, in shares of a usual one (default %)"},
+        limit_option(GT_LIMIT_MEMORY, arguments),
+        limit_option(GT_LIMIT_TENSORS, arguments),
+        limit_option(GT_LIMIT_QUEUED, arguments),
+        limit_option(GT_LIMIT_CONNECTIONS, arguments),
+        limit_option(GT_LIMIT_USER_MEMORY, arguments),
+        limit_option(GT_LIMIT_USER_TENSORS, arguments),
+        limit_option(GT_LIMIT_USER_CONNECTIONS, arguments),
         {.name = "port-file",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->port_file,
@@ -85,6 +104,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
         .line = "[-p PORT] [--host HOST] [OPTIONS]",
         .about = "Runs a dispatcher. Workers join it with `gt worker`, programs with gt.connect('host:port').\n",
         .options = options,
+        .after = "SIGHUP has the server read its config (signals and `limits`) and --allow-keys again.\n",
     };
     return gt__options_parse(&usage, argc, argv);
 }
@@ -106,6 +126,11 @@ static void stop(void *dispatcher)
     gt__dispatcher_stop(dispatcher);
 }
 
+static void reload(void *dispatcher)
+{
+    gt__dispatcher_reload(dispatcher);
+}
+
 int gt__command_server(int argc, char **argv)
 {
     server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
@@ -120,12 +145,13 @@ int gt__command_server(int argc, char **argv)
     options.insecure = arguments.insecure;
     options.observer = arguments.observer;
     options.max_weight = arguments.max_weight;
+    options.limits = arguments.limits;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());
         return 1;
     }
-    gt__signals_catch(stop, dispatcher);
+    gt__signals_catch(stop, reload, dispatcher);
     if (!arguments.quiet) {
         printf("gt server listening on %s:%d\n", arguments.host, gt__dispatcher_port(dispatcher));
         fflush(stdout);

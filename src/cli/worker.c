@@ -115,7 +115,7 @@ int gt__command_worker(int argc, char **argv)
     arguments.worker.stop = &stop_requested;
     arguments.worker.stop_poll_ms = 200;
     gt__descriptors_raise();
-    gt__signals_catch(stop, &stop_requested);
+    gt__signals_catch(stop, NULL, &stop_requested);
     gt_err err = gt__worker_run(&arguments.worker, NULL);
     gt__signals_restore();
     if (err == GT_OK || atomic_load(&stop_requested))

@@ -9,6 +9,7 @@
 #ifndef GT_DISPATCHER_DISPATCHER_H
 #define GT_DISPATCHER_DISPATCHER_H
 
+#include "core/limits.h"
 #include "dispatcher/observe/observe.h"
 #include "link/link.h"
 
@@ -24,7 +25,8 @@ typedef struct gt_dispatcher_options {
     const char *allow_keys; /* list of keys that may connect; set together with key_file */
     bool insecure;          /* without keys: everyone who reaches the port may be a client */
     double max_weight;      /* that a client may ask for (share.h); 0: 1 */
-    const char *config;     /* YAML: what signals mean where a client does not say; NULL: none */
+    const char *config;     /* YAML: what signals mean where a client does not say, and limits; NULL: none */
+    gt_limits limits;       /* of clients and users; those of the config where these say nothing */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);
@@ -35,6 +37,8 @@ int gt__dispatcher_port(const gt_dispatcher *dispatcher);
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher);
 /* From any thread or signal handler. */
 void gt__dispatcher_stop(gt_dispatcher *dispatcher);
+/* Have it read its config and its list of keys again. From any thread or signal handler. */
+void gt__dispatcher_reload(gt_dispatcher *dispatcher);
 void gt__dispatcher_free(gt_dispatcher **dispatcher);
 
 #endif

@@ -142,7 +142,7 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
 bool gt__output_has_room(gt_session *session)
 {
     const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
-    if (!entry || has_room(session, &entry[1].ins))
+    if (!gt__share_has_queued(session) && (!entry || has_room(session, &entry[1].ins)))
         return true;
     watch_home(session);
     return false;

@@ -17,6 +17,7 @@ enum { VARIANTS = 4 };
 typedef struct variant {
     gt_meta *inputs, *outputs; /* one allocation; NULL: unused */
     double ns;                 /* the estimate of its records (share.h) */
+    uint64_t bytes;            /* of the outputs */
 } variant;
 
 typedef struct known_path {
@@ -279,6 +280,8 @@ static const variant *find_variant(gt_session *session, known_path *known, const
     }
     free(v->inputs);
     *v = (variant){.inputs = metas, .outputs = metas + path->inputs, .ns = ns};
+    for (uint32_t k = 0; k < path->outputs; k++)
+        v->bytes += gt__meta_bytes(&v->outputs[k]);
     known->last = known->next;
     known->next = (known->next + 1) % VARIANTS;
     return v;
@@ -337,6 +340,8 @@ static gt_err make_outputs(gt_session *session, const gt_path *path, const gt_sl
         handle->worker = worker->index;
         handle->slot = slot;
         words[k] = slot;
+        if (__builtin_expect(session->quota != NULL, 0))
+            GT_TRY(gt__quota_hold(session, handle));
     }
     return GT_OK;
 }
@@ -363,6 +368,18 @@ static gt_err free_after(gt_session *session, const gt_path *path, const gt_slot
     return err;
 }
 
+bool gt__paths_within_limits(const gt_session *session, const gt_path *path, const gt_slot *run, uint64_t tensors,
+                             uint64_t bytes)
+{
+    uint64_t freed = 0;
+    if (__builtin_expect(!session->quota, 1))
+        return true;
+    for (uint32_t k = 0; k < path->inputs; k++)
+        if (path->dies[k])
+            freed += gt__quota_frees(session, gt__handles_find(&session->handles, gt__path_word(run, k)));
+    return gt__quota_admits(session, tensors, bytes, freed);
+}
+
 /* Place the records that a run stands for, one by one. */
 static gt_err expand(gt_session *session, known_path *known, const gt_slot *run)
 {
@@ -381,7 +398,8 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     const variant *v = worker && !session->spreading && inputs_at_home(session, path, run)
                            ? find_variant(session, known, run)
                            : NULL;
-    if (!v || !tell_worker(session, known))
+    if (!v || !gt__paths_within_limits(session, path, run, path->outputs, v->bytes) ||
+        !tell_worker(session, known))
         return expand(session, known, run);
     uint32_t words = path->inputs + path->outputs + path->parameters;
     unsigned tail = gt__slots_for(words * sizeof(uint64_t));

@@ -39,6 +39,11 @@ uint32_t gt__worker_path_number(const gt_dispatch_worker *worker);
 bool gt__worker_tell_path(gt_dispatch_worker *worker, uint32_t number, const gt_slot *definition, size_t slots);
 void gt__worker_forget_path(gt_dispatch_worker *worker, uint32_t number);
 
+/* Whether the results of a run are within the limits of the session. If not, its records are placed one by one, so that
+ * those that pass a limit are refused. The run's inputs are there. */
+bool gt__paths_within_limits(const gt_session *session, const gt_path *path, const gt_slot *run, uint64_t tensors,
+                             uint64_t bytes);
+
 /* The path of a run; NULL: it is not defined. */
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);
 

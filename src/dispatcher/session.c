@@ -145,9 +145,15 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         size_t run = available < *left ? available : *left;
         unsigned done = 0;
         size_t before = session->instructions;
+        if (gt__share_has_queued(session)) {
+            session->peer->blocked = true;
+            break;
+        }
         if (worker) {
             size_t most = gt__worker_batch_room(worker);
+            uint64_t left_queued = session->account.most_queued - session->account.queued;
             run = run < most ? run : most;
+            run = run < left_queued ? run : (size_t)left_queued;
             worker->link->passes_on = session->link->origin;
         }
         GT_TRY(serve_run(session, slots, run, &done));
@@ -264,6 +270,8 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
             number = gt__session_reason(session, reason);
         handle->worker = GT_NO_WORKER;
         handle->slot = number;
+        if (session->quota)
+            gt__quota_drop(session->quota, (uint32_t)(handle - session->handles.handles));
     }
     if (session->spreading)
         session->spreading->target_valid = false;
@@ -297,8 +305,11 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     gt_err err = gt__handles_init(&session->handles);
     session->handles.salt = peer->dispatcher->worker_key; /* which clients do not know */
     if (err == GT_OK)
+        err = gt__quota_apply(session);
+    if (err == GT_OK)
         err = gt__chain_open(peer->dispatcher->modifiers, session, &session->chain);
     if (err != GT_OK) {
+        gt__quota_free(session);
         gt__handles_free(&session->handles);
         free(session);
         return err;
@@ -325,6 +336,18 @@ static void free_tensors(gt_session *session)
         gt__worker_flush_frees(worker);
 }
 
+/* Behind the frees of its tensors: memory that the others do not need can go back to the system. */
+static void tell_workers_of_end(const gt_session *session)
+{
+    gt_instruction share = {.op = GT_OP_share};
+    share.imm[1].u = 1;
+    for (int32_t index = 0; index < session->dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = session->dispatcher->workers[index];
+        if (worker->peer)
+            gt__worker_tell(worker, &share);
+    }
+}
+
 void gt__session_free(gt_session *session, const char *reason)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -347,9 +370,11 @@ void gt__session_free(gt_session *session, const char *reason)
     gt__share_forget(session);
     dispatcher->session_count--;
     gt__relays_free(session);
+    tell_workers_of_end(session);
     session->peer->session = NULL;
     gt__texts_free(&session->sites);
     gt__texts_free(&session->reasons);
+    gt__quota_free(session);
     gt__handles_free(&session->handles);
     gt__slot_queue_free(&session->unread);
     free(session);

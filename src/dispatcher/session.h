@@ -13,6 +13,7 @@
 #include "dispatcher/output.h"
 #include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
+#include "dispatcher/quota.h"
 #include "dispatcher/relays.h"
 #include "dispatcher/share.h"
 #include "dispatcher/texts.h"
@@ -34,6 +35,7 @@ struct gt_session {
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_handles handles;
+    gt_quota *quota; /* NULL: its tensors are not limited */
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */
     bool settled;    /* the modifiers were told that the client is idle */

@@ -2,9 +2,12 @@
 #ifndef GT_DISPATCHER_STATE_H
 #define GT_DISPATCHER_STATE_H
 
+#include <stdatomic.h>
+
 #include "core/config.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/peer.h"
+#include "dispatcher/quota.h"
 #include "link/keys.h"
 
 struct gt_dispatcher {
@@ -13,11 +16,13 @@ struct gt_dispatcher {
     unsigned acceptor_count;
     int port;
     int epoll, stop_fd;
+    atomic_bool stopping, reloading; /* asked for: stop_fd rings */
     gt_peer *peers;
     gt_peer *active_first, *active_last; /* those that the next turn serves, in this order */
     gt_secrets secrets;                  /* of peers on this host */
     gt_secrets_file secrets_file;
     gt_allowed *allowed; /* keys of peers elsewhere; NULL: none */
+    char *allowed_file;  /* where they are from */
     unsigned silent;     /* peers that connected and have not said hello */
     bool monitors_only;  /* peers that connect may only monitor: this server belongs to one program */
     bool retry;          /* a session waits for something that rings no bell (output.h) */
@@ -43,7 +48,13 @@ struct gt_dispatcher {
 
     /* spread/ */
     gt_config config;  /* of the server; sessions have their own besides */
+    char *config_file; /* where it is from; NULL: it has none */
     uint64_t next_tag; /* of moves and collectives */
+
+    /* quota.c */
+    gt_limits limits; /* of the command line */
+    gt_user_account *users;
+    uint64_t connections; /* of clients and monitors */
 
     /* share.c */
     double max_weight;     /* of a session */

@@ -7,8 +7,8 @@
  *              pending, queue                               owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *              paths{}                                      hot paths, the same
- *   clients[]  number, name, link, user, instructions, seconds, weight, tensors, bytes, modifiers{}, paths{};
- *              seconds: of workers' time (share.h)
+ *   clients[]  number, name, link, user, instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
  */
 #include "dispatcher/stats.h"
 
@@ -117,10 +117,12 @@ static void write_client(FILE *json, gt_session *session)
     fputs("\", \"user\": \"", json);
     write_name(json, session->link->user);
     fprintf(json,
-            "\", \"instructions\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, \"bytes\": %llu, "
+            "\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
+            "\"bytes\": %llu, "
             "\"link\": \"%s\", \"modifiers\": ",
-            (unsigned long long)session->instructions, session->account.total_ns * 1e-9, session->account.weight,
-            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
+            (unsigned long long)session->instructions, (unsigned long long)session->account.queued,
+            session->account.total_ns * 1e-9, session->account.weight, session->handles.count,
+            (unsigned long long)bytes_of(session), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
     gt__paths_stats(session, json);

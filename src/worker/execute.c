@@ -147,6 +147,22 @@ void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_s
         execute_fully(worker, ins, tail, result);
 }
 
+void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    gt_entry *result = gt__store_entry(worker->store, ins->result);
+    gt_instruction refused = *ins;
+    char text[512];
+    refused.op = (uint16_t)ins->operand[0];
+    if (!result || !refused.op || refused.op >= GT_OP_FIRST_CONTROL)
+        return;
+    size_t bytes = ins->imm[1].u < sizeof text ? ins->imm[1].u : sizeof text - 1;
+    memcpy(text, tail, bytes);
+    text[bytes] = 0;
+    gt__store_clear(worker->store, result);
+    gt__error_set("%s", text);
+    keep_failure(worker, &refused, (gt_err)ins->imm[0].i, result);
+}
+
 /* ---- whole tensors ------------------------------------------------------------------------------------------ */
 
 static gt_err copy_whole(gt_worker *worker, const gt_entry *entry, gt_whole *whole)

@@ -17,6 +17,7 @@
 #include "link/hello.h"
 #include "worker/answer.h"
 #include "worker/paths.h"
+#include "worker/trim.h"
 #include "worker/upload.h"
 
 static bool stopping(const gt_worker_options *options)
@@ -61,6 +62,14 @@ static void free_slots(gt_worker *worker, const gt_instruction *ins)
     }
 }
 
+static void take_share(gt_worker *worker, const gt_instruction *ins)
+{
+    if (ins->imm[1].u)
+        gt__trim_soon(worker);
+    else
+        worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
+}
+
 /* False: the dispatcher said goodbye. */
 static bool handle_control(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
@@ -78,14 +87,18 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_sync:
         gt__worker_answer_sync(worker, ins);
         return true;
+    case GT_OP_failure:
+        gt__worker_refuse(worker, ins, tail);
+        return true;
     case GT_OP_stats:
         gt__worker_answer_stats(worker, ins);
         return true;
     case GT_OP_mark:
         gt__worker_answer_mark(worker, ins);
+        gt__trim_look(worker);
         return true;
     case GT_OP_share:
-        worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
+        take_share(worker, ins);
         return true;
     case GT_OP_watch:
         gt__timing_watch(worker, ins->imm[0].u != 0);
@@ -168,17 +181,31 @@ static void await_engine(gt_worker *worker)
     gt__link_wait(worker->link, GT_WAIT_READ, LATE_WAIT_MS);
 }
 
+/* There is nothing to do. *quiet_ns: since when; 0: since now. */
+static void await_records(gt_worker *worker, uint64_t *quiet_ns)
+{
+    uint64_t began_ns = gt__timing_wait_begin(worker);
+    *quiet_ns = *quiet_ns ? *quiet_ns : began_ns;
+    int wait_ms = gt__trim_patience_ms(worker, *quiet_ns, gt__worker_patience_ms(worker));
+    gt_err err = gt__link_wait(worker->link, GT_WAIT_READ, wait_ms);
+    gt__timing_wait_end(worker, began_ns);
+    if (err == GT_ERR_TIMEOUT)
+        gt__trim_idle(worker, *quiet_ns);
+}
+
 static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
 {
     bool more = true;
+    uint64_t quiet_ns = 0;
     while (more && !stopping(options)) {
         size_t available;
         if (__builtin_expect(gt__late_busy(&worker->late), 0))
             gt__late_poll(worker);
         const gt_slot *slots = gt__link_peek(worker->link, &available);
-        if (slots)
+        if (slots) {
+            quiet_ns = 0;
             GT_TRY(run_window(worker, slots, available, &more));
-        else if (worker->deferred.count && !worker->link->gone) {
+        } else if (worker->deferred.count && !worker->link->gone) {
             if (worker->engine->ops->flush)
                 worker->engine->ops->flush(worker->engine);
             gt__deferred_run(worker, DEFERRED_WAIT_MS);
@@ -186,11 +213,8 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
         else if (gt__late_busy(&worker->late))
             await_engine(worker);
-        else {
-            uint64_t began_ns = gt__timing_wait_begin(worker);
-            gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
-            gt__timing_wait_end(worker, began_ns);
-        }
+        else
+            await_records(worker, &quiet_ns);
     }
     return GT_OK;
 }

@@ -61,7 +61,9 @@ struct gt_worker {
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
-    bool joined; /* the server has welcomed us */
+    uint64_t trim_ns; /* when the pool's unused memory is given back: trim.h; 0: no client has left */
+    bool trim_again;  /* and another client has left since it was set */
+    bool joined;      /* the server has welcomed us */
 };
 
 /* Whether the worker should end. */
@@ -77,6 +79,8 @@ static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_inst
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* The dispatcher has refused a record (failure): its result is poison. */
+void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* A failure with origin `origin`; its text names the operation and the worker. One reference for the caller. */
 gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err err, const char *why);
 /* Execute one record of any kind. False: the dispatcher said goodbye. worker.c */

@@ -305,6 +305,8 @@ static gt_err prepare(gt_session *session, const gt_replay *replay, const gt_pat
         handle->worker = GT_NO_WORKER;
         handle->slot = 0;
         gt__meta_copy(&handle->meta, &result->meta);
+        if (session->quota)
+            GT_TRY(gt__quota_hold(session, handle));
     }
     return GT_OK;
 }
@@ -414,11 +416,26 @@ static gt_replay *add(gt_session *session, gt_replays *replays, gt_replay_scratc
     return replays->added <= GT_REPLAYS ? find(session, replays, scratch, run) : NULL;
 }
 
+/* Whether the new tensors of a recorded run are within the session's limits. */
+static bool is_within_limits(const gt_session *session, const gt_replay *replay, const gt_path *path,
+                             const gt_slot *run)
+{
+    uint64_t tensors = 0, bytes = 0;
+    for (uint32_t k = 0; session->quota && k < replay->results; k++)
+        if (replay->result[k].which < GT_PATH_INPUT) {
+            tensors++;
+            bytes += gt__meta_bytes(&replay->result[k].meta);
+        }
+    return gt__paths_within_limits(session, path, run, tensors, bytes);
+}
+
 static gt_err record(gt_session *session, gt_replay *replay, const gt_path *path, const gt_slot *run,
                      const uint64_t *slots)
 {
+    uint64_t refusals = session->quota ? session->quota->refusals : 0;
     gt_err err = gt__replay_record(session, replay, path, run, slots);
-    replay->recorded = replay->recorded && err == GT_OK;
+    bool refused = session->quota && session->quota->refusals != refusals;
+    replay->recorded = replay->recorded && err == GT_OK && !refused;
     if (!replay->recorded)
         forget_record(session, replay);
     replay->cannot = !replay->recorded;
@@ -433,6 +450,8 @@ gt_err gt__replay_place(gt_session *session, gt_replays *replays, gt_replay_scra
     if (placed && !replay)
         replay = add(session, replays, scratch, path, run);
     if (!replay || replay->cannot || (replay->recorded && replay->alone && !are_distinct(path, run)))
+        expand = true;
+    else if (replay->recorded && !is_within_limits(session, replay, path, run))
         expand = true;
     else if (!replay->recorded && (gt__output_waits(&session->output) || !are_distinct(path, run)))
         expand = true;
