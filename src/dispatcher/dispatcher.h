@@ -14,6 +14,9 @@
 
 typedef struct gt_dispatcher gt_dispatcher;
 
+enum { GT_RECOVER_WAIT_S = 10 };
+#define GT_RECOVER_BYTES ((uint64_t)4 << 30)
+
 typedef struct gt_dispatcher_options {
     const char *host; /* NULL: "localhost" */
     int port;         /* 0: any free one */
@@ -24,6 +27,9 @@ typedef struct gt_dispatcher_options {
     const char *allow_keys; /* list of keys that may connect; set together with key_file */
     bool insecure;          /* without keys: everyone who reaches the port may be a client */
     double max_weight;      /* that a client may ask for (share.h); 0: 1 */
+    bool recover;           /* sessions outlive their workers (recover/recover.h) */
+    double recover_wait_s;  /* for the replacement of a worker; 0: GT_RECOVER_WAIT_S */
+    uint64_t recover_bytes; /* of memory for that; 0: GT_RECOVER_BYTES */
     const char *config;     /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 

@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/settings.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -361,6 +362,8 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     }
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);
+    if (dispatcher->recovery.on)
+        gt__recover_look(dispatcher);
     if (__builtin_expect(dispatcher->silent, 0))
         drop_silent(dispatcher);
     return true;
@@ -502,6 +505,10 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->started_ns = gt__now_ns();
     dispatcher->secrets_file.lock = -1;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
+    dispatcher->recovery.on = options->recover;
+    dispatcher->recovery.wait_ms =
+        (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
+    dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0

@@ -3,6 +3,7 @@
 
 #include "dispatcher/download.h"
 #include "dispatcher/place.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -142,6 +143,8 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
 bool gt__output_has_room(gt_session *session)
 {
     const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
+    if (gt__recover_waits(session))
+        return gt__recover_ready(session);
     if (!entry || has_room(session, &entry[1].ins))
         return true;
     watch_home(session);

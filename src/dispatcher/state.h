@@ -48,6 +48,14 @@ struct gt_dispatcher {
     double max_weight;     /* of a session */
     gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
 
+    /* recover/ */
+    struct {
+        bool on;             /* sessions are recoverable */
+        int wait_ms;         /* for the replacement of a worker */
+        uint64_t most, used; /* bytes of memory for it, of all sessions */
+        uint64_t count;      /* sessions that were recovered */
+    } recovery;
+
     /* observe/ */
     gt_observer *observer;
     gt_monitor *monitors;

@@ -1,0 +1,99 @@
+"""Workers die, and programs go on: gt server --recover. Without it, what is lost is named, and nothing hangs.
+
+Each program says what it computed, once undisturbed and once with kills: both must say the same, to the last bit. The kills are
+at steps of the program, which waits for each: a file says that it is time, another that it is done.
+"""
+import pytest
+
+from support import PATIENCE_S, until
+
+# What programs begin with. kill(n) has the test kill worker n, which starts it again.
+BEGIN = """
+import os, pathlib, sys, time
+import numpy as np
+import gt
+from gt import nn, optim
+gt.connect(sys.argv[1])
+kills = 0
+def kill(worker):
+    global kills
+    kills += 1
+    ask = pathlib.Path(sys.argv[2])
+    if not ask.exists():
+        return
+    (ask / f"{kills}.new").write_text(str(worker))
+    (ask / f"{kills}.new").rename(ask / str(kills))
+    while not (ask / f"{kills}.done").exists():
+        time.sleep(0.002)
+def say(*values):
+    print(*(v.hex() if isinstance(v, float) else v for v in values), flush=True)
+"""
+
+
+class Cluster:
+    """A server and workers with numbers; kills workers as its program asks, and starts them again."""
+
+    def __init__(self, programs, workers, options=("--recover",), **environment):
+        self.programs = programs
+        self.server = programs.server(*options, **environment)
+        self.port = self.server.port
+        self.workers = [self.start(index) for index in range(workers)]
+
+    def start(self, index):
+        return self.programs.worker(self.port, "--index", index, "--threads", 1)
+
+    def run(self, source, ask, restart=True, **environment):
+        process = self.programs.python(BEGIN + source, f"localhost:{self.port}", ask, **environment)
+        number = 0
+        while process.alive:
+            wanted = ask / str(number + 1)
+            until(lambda: wanted.exists() or not process.alive, "the program", 2 * PATIENCE_S)
+            if not process.alive:
+                break
+            number += 1
+            index = int(wanted.read_text())
+            self.workers[index].kill()
+            (ask / f"{number}.done").touch()
+            if restart:
+                self.workers[index] = self.start(index)
+        assert process.wait() == 0, process.text()
+        return process.output.read_text().splitlines(), number
+
+
+def both(programs, source, workers=1, options=("--recover",), restart=True, **environment):
+    """What the program says undisturbed, and on workers that die; both must be the same. Returns the lines and the kills."""
+    source = source if source.startswith("\n") else "\n" + source
+    ask = programs.directory / "kills"
+    cluster = Cluster(programs, workers, options)
+    calm, none = cluster.run(source, ask, **environment)
+    ask.mkdir()
+    disturbed, kills = cluster.run(source, ask, restart, **environment)
+    assert calm and none == 0 and kills > 0
+    assert disturbed == calm
+    assert cluster.server.alive
+    return calm, kills
+
+
+VALUES = """
+x = gt.from_numpy(np.arange(12, dtype=np.float32).reshape(3, 4))
+large = gt.from_numpy(np.random.default_rng(1).standard_normal((600, 700)).astype(np.float32))   # by a shared segment
+gt.manual_seed(7)
+r = gt.randn(50, 40)
+view = r.T[3:7]
+x[1] = 5.0
+total = (large @ large.T).sum()
+say(total.item())
+kill(0)
+say(x.numpy().tolist(), view.numpy().tobytes().hex(), (r @ r.T).sum().item(), total.item())
+y = gt.rand(5)
+kill(0)
+say(y.numpy().tobytes().hex(), large.numpy().tobytes().hex()[:400], (large * 2).sum().item())
+"""
+
+
+def test_values_are_the_same_when_a_worker_is_started_again(programs):
+    both(programs, VALUES)
+
+
+def test_another_worker_takes_over(programs):
+    both(programs, VALUES.replace("kill(0)", "pass", 1), workers=2, restart=False)
