@@ -11,7 +11,7 @@ typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
-    double max_weight, recover_wait;
+    double max_weight, recover_wait, recover_every;
     uint64_t recover_memory;
     bool insecure, quiet, recover;
 } server_arguments;
@@ -83,6 +83,13 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .most = 1e6,
          .value = "S",
          .help = "seconds to wait for the replacement of a dead worker (default %)"},
+        {.name = "recover-every",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->recover_every,
+         .least = 0.001,
+         .most = 1e6,
+         .value = "S",
+         .help = "seconds of work between two snapshots of a program's tensors (default %)"},
         {.name = "recover-memory",
          .kind = GT_OPTION_BYTES,
          .target = &arguments->recover_memory,
@@ -128,6 +135,7 @@ int gt__command_server(int argc, char **argv)
 {
     server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
     arguments.recover_wait = GT_RECOVER_WAIT_S;
+    arguments.recover_every = GT_RECOVER_EVERY_S;
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
@@ -141,6 +149,7 @@ int gt__command_server(int argc, char **argv)
     options.max_weight = arguments.max_weight;
     options.recover = arguments.recover;
     options.recover_wait_s = arguments.recover_wait;
+    options.recover_every_s = arguments.recover_every;
     options.recover_bytes = arguments.recover_memory;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {

@@ -97,3 +97,32 @@ def test_values_are_the_same_when_a_worker_is_started_again(programs):
 
 def test_another_worker_takes_over(programs):
     both(programs, VALUES.replace("kill(0)", "pass", 1), workers=2, restart=False)
+
+
+MLP = """
+gt.manual_seed(1)
+rng = np.random.default_rng(3)
+model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 10))
+optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+STEPS, AT = int(os.environ["STEPS"]), [int(step) for step in os.environ["AT"].split()]
+for step in range(STEPS):
+    if step in AT:
+        kill(0)
+    x = gt.from_numpy(rng.standard_normal((32, 64)).astype(np.float32))
+    loss = nn.functional.cross_entropy(model(x), gt.from_numpy(rng.integers(0, 10, 32)))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 7 == 3:
+        say(step, loss.item())
+say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
+stats = gt.debug.dispatcher_stats()
+assert stats["snapshots"] > 0 and (stats["recoveries"] > 0) == pathlib.Path(sys.argv[2]).exists(), stats
+"""
+SOON = ("--recover", "--recover-every", 0.01)  # snapshots, also in a short program
+
+
+@pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
+def test_an_mlp_is_trained_on_workers_that_die(programs, hot):
+    options = {"STEPS": 400, "AT": "2 60 61 200 390"} if hot else {"STEPS": 120, "AT": "2 60 61 100", "GT_AUTO_COMPILE": 0}
+    both(programs, MLP, options=SOON, **options)

@@ -15,7 +15,6 @@
 #include "dispatcher/workers.h"
 
 enum {
-    INTERVAL_NS = 500000000, /* of the session's work: about what a recovery replays */
     JOURNAL_BYTES = 1 << 20, /* a journal of this size asks for a snapshot, too: it fits into a core's cache */
     LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
     LOOKS = 64,              /* in an interval: is a snapshot due? */
@@ -230,7 +229,7 @@ static void rest(gt_session *session)
     gt_recovery *recovery = session->recovery;
     recovery->stage = GT_KEEP_REST;
     recovery->since_ns = session->account.total_ns;
-    recovery->look_ns = recovery->since_ns + (double)INTERVAL_NS / LOOKS;
+    recovery->look_ns = recovery->since_ns + session->dispatcher->recovery.every_ns / LOOKS;
 }
 
 /* The snapshot under way is complete, or has failed. */
@@ -247,6 +246,7 @@ static void finish(gt_session *session)
         gt__journal_drop(&recovery->journal, saving->position);
         saving->state = compact_state(&recovery->state, saving->state);
         recovery->attempts = 0;
+        session->dispatcher->recovery.snapshots++;
     }
     rest(session);
     charge(session);
@@ -290,8 +290,8 @@ static bool is_due(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
     double now_ns = session->account.total_ns, elapsed_ns = now_ns - recovery->since_ns;
-    recovery->look_ns = now_ns + (double)INTERVAL_NS / LOOKS;
-    if (elapsed_ns < INTERVAL_NS && recovery->journal.bytes < JOURNAL_BYTES)
+    recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
+    if (elapsed_ns < session->dispatcher->recovery.every_ns && recovery->journal.bytes < JOURNAL_BYTES)
         return false;
     double least_ns = COST * cost_ns(session);
     if (elapsed_ns < least_ns && recovery->charged < session->dispatcher->recovery.most / 4) {
