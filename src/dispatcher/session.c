@@ -355,7 +355,6 @@ static void free_tensors(gt_session *session)
 gt_err gt__session_drop_tensors(gt_session *session)
 {
     gt__spreading_free(session);
-    gt__paths_free(session);
     free_tensors(session);
     gt__handles_free(&session->handles);
     return init_handles(session);

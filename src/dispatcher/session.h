@@ -40,6 +40,7 @@ struct gt_session {
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */
     bool settled;    /* the modifiers were told that the client is idle */
+    uint64_t epoch;  /* counts snapshots: recover/snapshot.h */
     uint64_t instructions;
     uint64_t number;
     char name[64];
@@ -68,7 +69,7 @@ void gt__session_new_worker(gt_session *session);
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
 /* Make `worker` its home, unless it is that already, and tell the client. NULL: there is no worker. */
 void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker);
-/* Free all its tensors on the workers, and forget its handles, paths and signals. */
+/* Free all its tensors on the workers, and forget its handles and signals. */
 gt_err gt__session_drop_tensors(gt_session *session);
 /* Why a handle without a worker is lost. */
 const char *gt__session_lost(const gt_session *session, const gt_handle *handle);

@@ -90,6 +90,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         return take_part(worker, record);
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
     record->ins.result = first->ticket;
+    if (failed && record->ins.imm[0].i == GT_ERR_CONNECTION && first->session && first->session->recovery) {
+        gt_pending asked = gt__pendings_take(&worker->pendings);
+        gt__recover_doubt(asked.session, &asked, record);
+        return GT_OK;
+    }
     first->bytes += failed ? 0 : record->ins.imm[1].u;
     if (last && worker->observed)
         observe_answer(worker, first, record);

@@ -7,7 +7,7 @@ import pytest
 
 from support import PATIENCE_S, until
 
-# What programs begin with. kill(n) has the test kill worker n, which starts it again.
+# What programs begin with. kill(n) has the test kill worker n, which starts it again; the program waits for the death, or not.
 BEGIN = """
 import os, pathlib, sys, time
 import numpy as np
@@ -15,7 +15,7 @@ import gt
 from gt import nn, optim
 gt.connect(sys.argv[1])
 kills = 0
-def kill(worker):
+def kill(worker, wait=True):
     global kills
     kills += 1
     ask = pathlib.Path(sys.argv[2])
@@ -23,7 +23,7 @@ def kill(worker):
         return
     (ask / f"{kills}.new").write_text(str(worker))
     (ask / f"{kills}.new").rename(ask / str(kills))
-    while not (ask / f"{kills}.done").exists():
+    while wait and not (ask / f"{kills}.done").exists():
         time.sleep(0.002)
 def say(*values):
     print(*(v.hex() if isinstance(v, float) else v for v in values), flush=True)
@@ -126,3 +126,35 @@ SOON = ("--recover", "--recover-every", 0.01)  # snapshots, also in a short prog
 def test_an_mlp_is_trained_on_workers_that_die(programs, hot):
     options = {"STEPS": 400, "AT": "2 60 61 200 390"} if hot else {"STEPS": 120, "AT": "2 60 61 100", "GT_AUTO_COMPILE": 0}
     both(programs, MLP, options=SOON, **options)
+
+
+SHARDED = """
+gt.register_config("data", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1, 2])))
+while len(gt.debug.get_worker_stats()) < 3:
+    pass
+gt.manual_seed(1)
+rng = np.random.default_rng(3)
+model = nn.Sequential(nn.Linear(24, 48), nn.ReLU(), nn.Linear(48, 10))
+optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+AT = {20: 1, 95: 0, 160: 2, 220: 1}
+for step in range(250):
+    if step in AT:
+        kill(AT[step], wait=step % 2)
+    with gt.signal.context("data"):
+        x = gt.tensor(rng.standard_normal((30, 24)).astype(np.float32))
+        loss = nn.functional.cross_entropy(model(x), gt.tensor(rng.integers(0, 10, 30)))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 5 == 3:
+        say(step, loss.item())
+say(*(p.placement for p in model.parameters()))
+say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
+stats = gt.debug.dispatcher_stats()
+assert stats["snapshots"] > 0, stats
+"""
+
+
+@pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
+def test_data_parallel_training_on_workers_that_die(programs, hot):
+    both(programs, SHARDED, workers=3, options=SOON, GT_AUTO_COMPILE=int(hot))

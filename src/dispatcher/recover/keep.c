@@ -43,6 +43,7 @@ void gt__recovery_new(gt_session *session)
     if (!session->dispatcher->recovery.on || !modifiers_are_plain(session->chain))
         return;
     session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
+    session->epoch = 1;
     if (session->recovery)
         session->recovery->state.most = MOST_STATE;
 }
@@ -270,6 +271,7 @@ static void begin(gt_session *session)
     }
     recovery->saving->position = gt__journal_end(&recovery->journal);
     recovery->saving->state = recovery->state.end;
+    recovery->saving->epoch = session->epoch++;
     charge(session);
     if (!recovery->saving->outstanding)
         finish(session);

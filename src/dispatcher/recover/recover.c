@@ -188,25 +188,18 @@ static bool may_wake(const gt_dispatch_worker *worker)
     return worker->link->ops->share && worker->link->stopped;
 }
 
-void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
+/* Begin again with the snapshot, when the workers are there. */
+static void roll_back(gt_session *session, const char *reason, bool possible)
 {
     gt_recovery *recovery = session->recovery;
-    if (!recovery || !uses(session, worker->index))
-        return;
-    snprintf(recovery->reason, sizeof recovery->reason, "%s", reason);
     bool again = recovery->phase != GT_RECOVER_NOTHING;
-    if (recovery->phase == GT_RECOVER_NOTHING)
-        recovery->intact = true;
+    snprintf(recovery->reason, sizeof recovery->reason, "%s", reason);
+    recovery->intact |= !again;
     if (recovery->phase != GT_RECOVER_WAIT) {
         recovery->attempts++;
         recovery->alone = !is_sharded(session);
     }
-    bool possible = note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && !may_wake(worker);
-    if (!possible && !again) {
-        gt__recovery_free(session);
-        return;
-    }
-    possible &= take_questions(session);
+    possible &= note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && take_questions(session);
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
     recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
@@ -215,13 +208,43 @@ void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, con
         abandon(session);
 }
 
+void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
+{
+    if (session->recovery && uses(session, worker->index))
+        roll_back(session, reason, !may_wake(worker));
+}
+
+void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_slot *failure)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    const gt_recovery *recovery = session->recovery;
+    char reason[sizeof recovery->reason];
+    uint64_t bytes = failure->ins.imm[1].u, most = failure->ins.tail * sizeof *failure;
+    snprintf(reason, sizeof reason, "%.*s", (int)(bytes < most ? bytes : most), (const char *)(failure + 1));
+    bool owed =
+        owe(session->recovery, asked->ticket, asked->bytes + (asked->download ? asked->download->offset : 0));
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer || !uses(session, index))
+            continue;
+        worker->link->ops->arm(worker->link); /* notices if it is dead */
+        gt__peer_wake(worker->peer);
+    }
+    roll_back(session, reason, owed);
+}
+
+static bool is_there(const gt_dispatch_worker *worker)
+{
+    return worker->peer && !worker->link->gone;
+}
+
 bool gt__recover_ready(const gt_session *session)
 {
     const gt_recovery *recovery = session->recovery;
     if (recovery->alone)
         return gt__worker_choose(session->dispatcher) != NULL;
     for (int32_t index = 0; index < recovery->needed_count; index++)
-        if (recovery->needed[index] && !session->dispatcher->workers[index]->peer)
+        if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
             return false;
     return true;
 }
@@ -252,10 +275,17 @@ static gt_err clear(gt_session *session)
     gt__session_give_home(session, session->home     ? session->home
                                    : recovery->alone ? gt__worker_choose(session->dispatcher)
                                                      : session->dispatcher->workers[recovery->home]);
+    gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
     recovery->state_at = recovery->tensor_at = 0;
     recovery->journal_at = gt__journal_start(&recovery->journal);
     return GT_OK;
+}
+
+/* A path that is still defined has not changed since. */
+static bool is_defined(const gt_session *session, const gt_slot *record)
+{
+    return record->ins.op == GT_OP_path && gt__paths_find(session, record);
 }
 
 static gt_err place_state(gt_session *session, const gt_slot *record)
@@ -278,7 +308,8 @@ static gt_err restore(gt_session *session, size_t *left)
     const gt_snapshot *saved = recovery->saved;
     for (; saved && recovery->state_at < saved->state;
          recovery->state_at += 1u + recovery->state.slots[recovery->state_at].ins.tail)
-        GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
+        if (!is_defined(session, recovery->state.slots + recovery->state_at))
+            GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
     for (; saved && recovery->tensor_at < saved->count; recovery->tensor_at++) {
         if (!has_room(session)) {
             session->output.retry = session->dispatcher->retry = true;

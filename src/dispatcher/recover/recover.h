@@ -15,6 +15,7 @@
 #define GT_DISPATCHER_RECOVER_RECOVER_H
 
 #include "dispatcher/recover/snapshot.h"
+#include "dispatcher/pending.h"
 #include "dispatcher/session.h"
 
 typedef enum gt_recover_phase {
@@ -88,6 +89,9 @@ static inline void gt__recover_consider(gt_session *session)
 /* recover.c */
 /* `worker` is gone: before anything else is told so. */
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason);
+/* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: the
+ * client must not have this answer. */
+void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_slot *failure);
 static inline bool gt__recover_active(const gt_session *session)
 {
     return session->recovery && session->recovery->phase != GT_RECOVER_NOTHING;

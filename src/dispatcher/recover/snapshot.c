@@ -19,6 +19,7 @@ static void saved_release(gt_saved *saved)
     for (unsigned k = 0; k < saved->part_count; k++)
         free(saved->part[k].data);
     gt__layout_release(saved->layout);
+    free(saved->copies);
     free(saved);
 }
 
@@ -57,17 +58,41 @@ static bool is_placed_alike(const gt_saved *saved, const gt_handle *handle, cons
 {
     if (!saved->part_count || handle->worker == GT_NO_WORKER)
         return false;
-    if (spread)
-        return saved->layout && gt__layout_equal(saved->layout, spread->layout);
-    return !saved->layout && saved->part[0].worker == handle->worker;
+    if (!spread)
+        return !saved->layout && saved->part[0].worker == handle->worker;
+    unsigned k = 0;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next, k++)
+        if (k == saved->copy_count || saved->copies[k] != copy->worker)
+            return false;
+    return k == saved->copy_count && saved->layout && gt__layout_equal(saved->layout, spread->layout);
+}
+
+static bool note_copies(gt_saved *saved, const gt_spread *spread)
+{
+    unsigned count = 0;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next)
+        count++;
+    if (count && !(saved->copies = malloc(count * sizeof *saved->copies)))
+        return false;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next)
+        saved->copies[saved->copy_count++] = copy->worker;
+    return true;
+}
+
+/* Where part k of a tensor is, and its slot there. */
+static int32_t place_of(const gt_handle *handle, const gt_spread *spread, unsigned k, uint32_t *slot)
+{
+    bool member = spread && k < spread->layout->count;
+    *slot = !spread ? handle->slot : member ? spread->slot[k] : spread->copies->slot;
+    return !spread ? handle->worker : member ? spread->layout->member[k].worker : spread->copies->worker;
 }
 
 /* One without bytes. */
 static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
 {
-    unsigned parts = handle->worker == GT_NO_WORKER                     ? 0
-                     : !spread || spread->layout->kind == GT_REPLICATED ? 1
-                                                                        : spread->layout->count;
+    unsigned parts = handle->worker != GT_NO_WORKER;
+    if (spread && spread->layout->kind != GT_REPLICATED)
+        parts = spread->layout->count + (spread->copies != NULL);
     gt_saved *saved = calloc(1, sizeof *saved + parts * sizeof saved->part[0]);
     if (!saved)
         return NULL;
@@ -77,13 +102,16 @@ static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
     if (spread)
         saved->layout = gt__layout_retain(spread->layout);
     for (unsigned k = 0; k < parts; k++) {
-        gt_saved_part *part = &saved->part[k];
-        part->worker = spread ? spread->layout->member[k].worker : handle->worker;
-        part->meta = handle->meta;
-        if (spread)
-            gt__layout_part(spread->layout, k, &handle->meta, &part->meta);
+        uint32_t slot;
+        saved->part[k].worker = place_of(handle, spread, k, &slot);
+        saved->part[k].meta = handle->meta;
+        if (spread && k < spread->layout->count)
+            gt__layout_part(spread->layout, k, &handle->meta, &saved->part[k].meta);
     }
-    return saved;
+    if (!spread || note_copies(saved, spread))
+        return saved;
+    saved_release(saved);
+    return NULL;
 }
 
 /* Ask the worker for a part. */
@@ -119,8 +147,11 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
         saved = saved_new(handle, spread);
         if (!saved)
             return no_memory();
-        for (unsigned k = 0; k < saved->part_count && err == GT_OK; k++)
-            err = ask(session, snapshot, saved, &saved->part[k], spread ? spread->slot[k] : handle->slot);
+        for (unsigned k = 0; k < saved->part_count && err == GT_OK; k++) {
+            uint32_t slot;
+            place_of(handle, spread, k, &slot);
+            err = ask(session, snapshot, saved, &saved->part[k], slot);
+        }
     }
     snapshot->tensor[snapshot->count++] = saved;
     snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
@@ -218,24 +249,49 @@ static gt_err restore_part(gt_session *session, const gt_saved_part *part, int32
                  : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
 }
 
+/* Its parts by the members of its layout, and its copies. */
+static gt_err restore_spread(gt_session *session, const gt_saved *saved, gt_handle *handle)
+{
+    const gt_layout *layout = saved->layout;
+    bool replicated = layout->kind == GT_REPLICATED;
+    gt_spread *spread = malloc(sizeof *spread + layout->count * sizeof spread->slot[0]);
+    gt_err err = spread ? gt__spread_make_room(session, 1) : no_memory();
+    if (err != GT_OK) {
+        free(spread);
+        return err;
+    }
+    *spread = (gt_spread){.layout = gt__layout_retain(saved->layout)};
+    memset(spread->slot, 0, layout->count * sizeof spread->slot[0]);
+    gt__spread_put(session, handle, spread);
+    for (unsigned k = 0; k < layout->count; k++)
+        GT_TRY(
+            restore_part(session, &saved->part[replicated ? 0 : k], layout->member[k].worker, &spread->slot[k]));
+    gt_whole_copy **end = &spread->copies;
+    for (unsigned k = 0; k < saved->copy_count; k++) {
+        gt_whole_copy *copy = calloc(1, sizeof *copy);
+        if (!copy)
+            return no_memory();
+        *end = copy;
+        end = &copy->next;
+        copy->worker = saved->copies[k];
+        GT_TRY(restore_part(session, &saved->part[saved->part_count - 1], copy->worker, &copy->slot));
+    }
+    return GT_OK;
+}
+
 gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
 {
     gt_handle *handle;
-    uint32_t slots[GT_MAX_PARTIES];
-    const gt_layout *layout = home ? NULL : saved->layout;
     GT_TRY(gt__handles_insert(&session->handles, saved->id, &handle));
     *handle = (gt_handle){.id = saved->id, .worker = GT_NO_WORKER, .slot = saved->reason, .meta = saved->meta};
     if (!saved->part_count)
         return GT_OK;
-    if (!layout) {
-        int32_t index = home ? session->home->index : saved->part[0].worker;
-        GT_TRY(restore_part(session, &saved->part[0], index, &slots[0]));
-        handle->worker = saved->part[0].worker = index;
-        handle->slot = slots[0];
-        return GT_OK;
-    }
-    for (unsigned k = 0; k < layout->count; k++)
-        GT_TRY(restore_part(session, &saved->part[saved->part_count == 1 ? 0 : k], layout->member[k].worker,
-                            &slots[k]));
-    return gt__spread_set(session, handle, gt__layout_retain(saved->layout), slots);
+    if (saved->layout && !home)
+        return restore_spread(session, saved, handle);
+    int32_t index = home ? session->home->index : saved->part[0].worker;
+    uint32_t slot;
+    GT_TRY(restore_part(session, &saved->part[0], index, &slot));
+    handle->worker = saved->part[0].worker = index;
+    handle->slot = slot;
+    return GT_OK;
 }

@@ -26,13 +26,16 @@ typedef struct gt_saved {
     uint32_t reason; /* handle->slot of a tensor that is lost */
     uint64_t id;
     gt_meta meta;
-    gt_layout *layout;   /* NULL: on one worker, or lost */
-    unsigned part_count; /* 0: lost */
+    gt_layout *layout; /* NULL: on one worker, or lost */
+    int32_t *copies;   /* workers that have whole copies, as in gt_spread */
+    unsigned copy_count;
+    unsigned part_count; /* 0: lost. The last is the whole tensor if there are copies of a split one */
     gt_saved_part part[];
 } gt_saved;
 
 typedef struct gt_snapshot {
     gt_journal_position position; /* of the first record behind it */
+    uint64_t epoch;               /* of the session: later ones are behind it */
     size_t state;                 /* of the session's state records, those before it (recover.c) */
     gt_saved **tensor;            /* by id */
     uint32_t count;
