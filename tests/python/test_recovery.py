@@ -5,7 +5,7 @@ at steps of the program, which waits for each: a file says that it is time, anot
 """
 import pytest
 
-from support import PATIENCE_S, until
+from support import PATIENCE_S, REPOSITORY, until
 
 # What programs begin with. kill(n) has the test kill worker n, which starts it again; the program waits for the death, or not.
 BEGIN = """
@@ -158,3 +158,37 @@ assert stats["snapshots"] > 0, stats
 @pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
 def test_data_parallel_training_on_workers_that_die(programs, hot):
     both(programs, SHARDED, workers=3, options=SOON, GT_AUTO_COMPILE=int(hot))
+
+
+GPT = """
+import importlib.util, random
+spec = importlib.util.spec_from_file_location("char_gpt", os.environ["EXAMPLE"])
+char_gpt = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(char_gpt)
+gt.register_config("data", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1, 2])))
+while len(gt.debug.get_worker_stats()) < 3:
+    pass
+gt.manual_seed(5)
+moments = random.Random(int(os.environ.get("SEED", "0")))
+text = np.random.default_rng(0).integers(0, 20, 400)
+model = char_gpt.Gpt(20, 12, width=32, heads=4, depth=2)
+optimizer = optim.AdamW(model.parameters(), lr=2e-3)
+STEPS, KILLS = int(os.environ["STEPS"]), int(os.environ["KILLS"])
+at = {STEPS * (k + 1) // (KILLS + 1): moments.randrange(3) for k in range(KILLS)}
+for step, (x, y) in zip(range(STEPS), char_gpt.batches(text, 12, 9, seed=1)):
+    if step in at:
+        kill(at[step], wait=False)
+    with gt.signal.context("data"):
+        x, y = gt.signal.tensor(x, name="data"), gt.signal.tensor(y, name="data")
+        logits = model(x)
+        loss = nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    say(step, loss.item())
+"""
+
+
+def test_a_gpt_is_trained_on_three_workers_and_each_dies_now_and_then(programs):
+    both(programs, GPT, workers=3, options=SOON, EXAMPLE=REPOSITORY / "examples" / "char_gpt.py", STEPS=220, KILLS=10)
