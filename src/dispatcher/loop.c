@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/settings.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/reload.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
@@ -382,6 +383,8 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
         return false;
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);
+    if (dispatcher->recovery.on)
+        gt__recover_look(dispatcher);
     if (__builtin_expect(dispatcher->silent, 0))
         drop_silent(dispatcher);
     return true;
@@ -526,6 +529,12 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->secrets_file.lock = -1;
     dispatcher->limits = options->limits;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
+    dispatcher->recovery.on = options->recover;
+    dispatcher->recovery.wait_ms =
+        (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
+    dispatcher->recovery.every_ns =
+        1e9 * (options->recover_every_s > 0 ? options->recover_every_s : GT_RECOVER_EVERY_S);
+    dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0

@@ -29,6 +29,7 @@ typedef struct known_path {
     uint32_t number;     /* there */
     gt_path_news *news;  /* of that worker; NULL: none came */
     gt_replays replays;  /* of runs on spread tensors */
+    uint64_t epoch;      /* of the session, when it was defined */
 } known_path;
 
 struct gt_paths {
@@ -108,6 +109,17 @@ void gt__paths_free(gt_session *session)
     session->paths = NULL;
 }
 
+void gt__paths_rollback(gt_session *session, uint64_t epoch)
+{
+    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
+        known_path *known = &session->paths->known[k];
+        if (known->path && known->epoch > epoch)
+            forget(session, known);
+        else if (known->path)
+            gt__replays_rollback(session, &known->replays, epoch);
+    }
+}
+
 gt_err gt__paths_define(gt_session *session, const gt_slot *record)
 {
     gt_path *path;
@@ -122,6 +134,7 @@ gt_err gt__paths_define(gt_session *session, const gt_slot *record)
     known_path *known = &session->paths->known[record->ins.result];
     forget(session, known);
     known->path = path;
+    known->epoch = session->epoch;
     return GT_OK;
 }
 

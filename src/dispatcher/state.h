@@ -60,6 +60,16 @@ struct gt_dispatcher {
     double max_weight;     /* of a session */
     gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
 
+    /* recover/ */
+    struct {
+        bool on;             /* sessions are recoverable */
+        int wait_ms;         /* for the replacement of a worker */
+        double every_ns;     /* of a session's work, a snapshot */
+        uint64_t most, used; /* bytes of memory for it, of all sessions */
+        uint64_t count;      /* sessions that were recovered */
+        uint64_t snapshots;  /* that were taken */
+    } recovery;
+
     /* observe/ */
     gt_observer *observer;
     gt_monitor *monitors;

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
@@ -22,6 +23,7 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
         if (pending->session == session) {
             pending->session = NULL;
             pending->download = NULL;
+            pending->save = NULL;
         }
     }
 }
@@ -52,6 +54,19 @@ static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
     return true;
 }
 
+/* An answer, or a piece of one, that goes into a snapshot. */
+static gt_err take_part(gt_dispatch_worker *worker, const gt_slot *record)
+{
+    gt_pending asked = *gt__pendings_at(&worker->pendings, 0);
+    if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
+        gt__pendings_take(&worker->pendings);
+        if (worker->observed)
+            gt__observe_worker_answer(worker, asked.op, NULL, 0, record->ins.imm[1].u, record);
+    }
+    gt__recover_piece(asked.session, asked.save, record);
+    return GT_OK;
+}
+
 static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
 {
     if (take_news(worker, record))
@@ -71,8 +86,15 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         gt_pending asked = gt__pendings_take(&worker->pendings);
         return gt__report_take(worker, &asked, record);
     }
+    if (first->save)
+        return take_part(worker, record);
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
     record->ins.result = first->ticket;
+    if (failed && record->ins.imm[0].i == GT_ERR_CONNECTION && first->session && first->session->recovery) {
+        gt_pending asked = gt__pendings_take(&worker->pendings);
+        gt__recover_doubt(asked.session, &asked, record);
+        return GT_OK;
+    }
     first->bytes += failed ? 0 : record->ins.imm[1].u;
     if (last && worker->observed)
         observe_answer(worker, first, record);
@@ -80,7 +102,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         record->ins.operand[1] = gt__observe_log_number(worker, &record->ins);
     if (first->download)
         gt__download_piece(first->download, record);
-    if (first->session)
+    if (first->session && !(first->session->recovery && gt__recover_has(first->session, record)))
         gt__answer_send(first->session, record);
     if (last) {
         gt_pending answered = gt__pendings_take(&worker->pendings);
@@ -132,6 +154,8 @@ static void replace_worker(gt_dispatch_worker *worker)
 {
     gt_peer *peer = worker->peer;
     static const char reason[] = "another worker of this name has taken its place";
+    peer->link->ops->arm(peer->link); /* notices if it is dead */
+    peer->link->stopped = !peer->link->gone;
     gt__goodbye_send(peer->link, reason);
     gt__worker_leave(worker, reason);
     gt__link_kill(peer->link, "%s", reason);
@@ -276,6 +300,9 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     gt__observe_worker(worker, reason);
     dispatcher->worker_changes++;
     gt__share_leave(worker);
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            gt__recover_lose(peer->session, worker, text);
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->link = NULL;

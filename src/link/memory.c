@@ -480,9 +480,10 @@ static gt_err memory_wait(gt_link *link, gt_wait what, int timeout_ms)
 static void memory_look(gt_link *link)
 {
     memory_link *m = (memory_link *)link;
-    if (!link->gone && gt__liveness_lost(&m->process))
-        gt__link_lose(link, "%s has been stopped for %d s", link->peer,
-                      (int)(m->process.stopped_ns / 1000000000u));
+    if (link->gone || !gt__liveness_lost(&m->process))
+        return;
+    link->stopped = true;
+    gt__link_lose(link, "%s has been stopped for %d s", link->peer, (int)(m->process.stopped_ns / 1000000000u));
 }
 
 /* ---- segments ----------------------------------------------------------------------------------------------- */
