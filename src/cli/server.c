@@ -11,7 +11,7 @@ typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
-    double max_weight;
+    double max_weight, max_op_seconds;
     bool insecure, quiet;
 } server_arguments;
 
@@ -72,6 +72,13 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .most = GT_MOST_WEIGHT,
          .value = "W",
          .help = "the largest share that a client may ask for, in shares of a usual one (default %)"},
+        {.name = "max-op-seconds",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->max_op_seconds,
+         .least = 0.001,
+         .most = 1e9,
+         .value = "S",
+         .help = "workers cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS)"},
         {.name = "port-file",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->port_file,
@@ -120,6 +127,7 @@ int gt__command_server(int argc, char **argv)
     options.insecure = arguments.insecure;
     options.observer = arguments.observer;
     options.max_weight = arguments.max_weight;
+    options.max_op_seconds = arguments.max_op_seconds;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());

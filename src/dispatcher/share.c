@@ -118,7 +118,10 @@ static void mark(gt_dispatch_worker *worker)
     if (!is_due(share))
         return;
     gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
-    gt_pending pending = {.op = GT_OP_mark, .placed_ns = share->placed_ns, .charges = share->charge_unmarked};
+    gt_pending pending = {.op = GT_OP_mark,
+                          .placed_ns = share->placed_ns,
+                          .charges = share->charge_unmarked,
+                          .record = worker->records + 1};
     if (!out)
         gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
     if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)

@@ -18,7 +18,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 7 };
+enum { GT_ENGINE_VERSION = 8 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -100,11 +100,26 @@ typedef struct gt_engine_ops gt_engine_ops;
 typedef struct gt_plan gt_plan;       /* plan.h */
 typedef struct gt_program gt_program; /* a plan that an engine compiled; opaque */
 
+/*
+ * How the worker ends work that takes long: its client is gone, or a limit is passed. An engine that can stop in the middle
+ * of a call asks about every GT_CANCEL_MS; the others finish what they have begun.
+ */
+enum { GT_CANCEL_MS = 10 };
+
+typedef struct gt_cancel {
+    /* Called by the thread that called the engine. NULL: go on. Otherwise why the call must end: it fails with
+     * GT_ERR_CANCELLED and this text, its result is undefined, and the engine is ready for the next call. */
+    const char *(*look)(void *context);
+    void *context;
+    uint64_t step; /* an engine that runs a program counts its steps here: a limit is for each of them */
+} gt_cancel;
+
 typedef struct gt_engine_options {
     int threads; /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
     /* The table whose `open` is called, for an `open` that serves several tables, as that of engines in Python does. An
      * engine that opens another one sets it. NULL: such an `open` fails. */
     const gt_engine_ops *ops;
+    gt_cancel *cancel; /* borrowed until `close`; NULL: work is never cancelled */
 } gt_engine_options;
 
 struct gt_engine_ops {

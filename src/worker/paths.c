@@ -152,7 +152,12 @@ static gt_err run_record(void *context, gt_slot *record)
         if (record->ins.op == GT_OP_free && gt__store_find(store, *ids.id))
             gt__store_clear(store, gt__store_find(store, *ids.id));
     }
-    if (record->ins.op != GT_OP_free)
+    if (record->ins.op == GT_OP_free)
+        return GT_OK;
+    run->worker->cancel.engine.step++;
+    if (gt__cancel_skips(run->worker))
+        gt__worker_refuse(run->worker, &record->ins, GT_ERR_CANCELLED);
+    else
         gt__worker_execute(run->worker, &record->ins, record + 1);
     return GT_OK;
 }
@@ -341,7 +346,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     const gt_path *path = known->path;
     for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
         worker->timing.by_op[path->records[at].ins.op].count++;
-    gt_err err = run_known(worker, known, record[1].u64);
+    gt_err err = gt__cancel_skips(worker) ? GT_ERR_CANCELLED : run_known(worker, known, record[1].u64);
     if (err != GT_OK)
         fail(worker, path, record[1].u64, err);
     worker->path_counts.runs++;

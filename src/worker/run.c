@@ -284,6 +284,7 @@ static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_ste
     gt_view view[GT_MAX_CAT], out;
     const gt_view *in[GT_MAX_CAT];
     gt_call call = gt__plan_call(s->plan, step, s->address, view, in, &out);
+    worker->cancel.engine.step++;
     gt_err err = worker->engine->ops->run(worker->engine, &call, token);
     gt__late_given(&worker->late, *token);
     return err;
@@ -377,7 +378,8 @@ static void poison_outputs(gt_worker *worker, gt_sequence *s, const gt_instructi
 }
 
 /* Run the engine's program. False: it did not run, or failed, and running the steps one by one finds the outputs that
- * fail. If it failed after it had written over an input, all outputs fail, as they do after a later failure. */
+ * fail. If it was cancelled, or failed after it had written over an input, all outputs fail, as they do after a later
+ * failure. */
 static bool run_program(gt_worker *worker, gt_sequence *s)
 {
     unsigned failed = 0;
@@ -389,7 +391,7 @@ static bool run_program(gt_worker *worker, gt_sequence *s)
     gt__late_given(&worker->late, token);
     if (err == GT_OK)
         err = program_late(worker, s, token);
-    else if (!has_written_over(s, failed))
+    else if (err != GT_ERR_CANCELLED && !has_written_over(s, failed))
         return false;
     if (err != GT_OK)
         poison_outputs(worker, s, &s->plan->steps[failed].record->ins, err);
