@@ -201,7 +201,7 @@ static inline void use(gt_account *account, double ns)
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
 {
     gt_share *share = &worker->share;
-    double cost = ns * share->factor[work];
+    double cost = gt__share_cost(worker, work, ns);
     uint64_t whole = cost < 1e18 ? (uint64_t)cost : (uint64_t)1e18;
     share->placed_ns += whole;
     share->unmarked_ns += whole;
@@ -210,6 +210,11 @@ void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned 
     note(share, session, work, 1 / (float)workers, whole);
     mark(worker);
     decide(worker);
+}
+
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns)
+{
+    return ns * worker->share.factor[work];
 }
 
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,

@@ -184,7 +184,8 @@ gt_err gt__cpu_run_program(gt_engine *engine, gt_program *program, void *const *
 {
     (void)timed;
     (void)token;
-    for (unsigned k = 0; k < program->fixed_count; k++) {
+    unsigned first = *step, begun = 0;
+    for (unsigned k = 0; k < program->fixed_count && !first; k++) {
         *step = program->fixed[k].step;
         if (program->fixed[k].where->u != program->fixed[k].value)
             return gt__fail(GT_ERR_UNSUPPORTED, "a compiled step has other axes now");
@@ -192,7 +193,11 @@ gt_err gt__cpu_run_program(gt_engine *engine, gt_program *program, void *const *
     gt_cpu *cpu = gt__cpu(engine);
     for (unsigned k = 0; k < program->part_count; k++) {
         part *p = &program->parts[k];
+        if (p->step < first)
+            continue;
         *step = p->step;
+        if (begun++ && gt__cancel_pauses(cpu->cancel))
+            return GT_ERR_INTERRUPTED;
         if (cpu->cancel)
             cpu->cancel->step++;
         if (p->fused)
