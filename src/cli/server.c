@@ -11,7 +11,7 @@ typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
-    double max_weight, recover_wait, recover_every;
+    double max_weight, recover_wait, recover_every, max_op_seconds;
     uint64_t recover_memory;
     bool insecure, quiet, recover;
     gt_limits limits;
@@ -116,6 +116,13 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .most = 9e18,
          .value = "N",
          .help = "memory for that, of all programs together (default 4G)"},
+        {.name = "max-op-seconds",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->max_op_seconds,
+         .least = 0.001,
+         .most = 1e9,
+         .value = "S",
+         .help = "workers cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS)"},
         {.name = "port-file",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->port_file,
@@ -177,6 +184,7 @@ int gt__command_server(int argc, char **argv)
     options.recover_wait_s = arguments.recover_wait;
     options.recover_every_s = arguments.recover_every;
     options.recover_bytes = arguments.recover_memory;
+    options.max_op_seconds = arguments.max_op_seconds;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());

@@ -29,6 +29,7 @@ typedef struct gt_dispatcher_options {
     const char *allow_keys; /* list of keys that may connect; set together with key_file */
     bool insecure;          /* without keys: everyone who reaches the port may be a client */
     double max_weight;      /* that a client may ask for (share.h); 0: 1 */
+    double max_op_seconds;  /* workers cancel an operation that runs longer; 0: GT_MAX_OP_SECONDS, else no limit */
     const char *config;     /* YAML: what signals mean where a client does not say, and limits; NULL: none */
     gt_limits limits;       /* of clients and users; those of the config where these say nothing */
     bool recover;           /* sessions outlive their workers (recover/recover.h) */

@@ -170,6 +170,7 @@ static void send_welcome(gt_peer *peer, uint64_t number)
     if (peer->worker) { /* the key is for workers alone */
         out->ins.operand[1] = peer->dispatcher->worker_key;
         out->ins.operand[2] = peer->worker->life;
+        out->ins.imm[1].f = peer->dispatcher->max_op_seconds;
     }
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
@@ -535,6 +536,8 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->recovery.every_ns =
         1e9 * (options->recover_every_s > 0 ? options->recover_every_s : GT_RECOVER_EVERY_S);
     dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;
+    dispatcher->max_op_seconds =
+        options->max_op_seconds > 0 ? options->max_op_seconds : gt__setting(GT_SETTING_MAX_OP_SECONDS);
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0

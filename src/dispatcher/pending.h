@@ -21,6 +21,7 @@ typedef struct gt_pending {
     gt_inquiry *inquiry;   /* of a report that a client waits for */
     uint64_t placed_ns;    /* of a mark: see share.h */
     uint32_t charges;
+    uint64_t record; /* of a mark: its number in the worker's stream */
 } gt_pending;
 
 typedef struct gt_pendings {

@@ -183,7 +183,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
     return GT_OK;
 }
 
-gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
+static gt_err serve(gt_session *session, size_t budget, bool *progress)
 {
     size_t left = budget;
     bool idle = false;
@@ -212,6 +212,14 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     if (__builtin_expect(session->spreading != NULL, 0))
         gt__spread_turn_over(session);
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
+}
+
+gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
+{
+    gt__runs_begin(session);
+    gt_err err = serve(session, budget, progress);
+    gt__runs_end(session);
+    return err;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
@@ -384,8 +392,10 @@ gt_err gt__session_drop_tensors(gt_session *session)
 {
     gt__spreading_free(session);
     free_tensors(session);
+    gt__quota_free(session);
     gt__handles_free(&session->handles);
-    return init_handles(session);
+    GT_TRY(init_handles(session));
+    return gt__quota_apply(session);
 }
 
 void gt__session_free(gt_session *session, const char *reason)
@@ -393,10 +403,14 @@ void gt__session_free(gt_session *session, const char *reason)
     gt_dispatcher *dispatcher = session->dispatcher;
     /* Place the records that were held back, as far as there is room. The results of the others are not needed: only this
      * client could have asked for them. */
+    gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
     gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number, reason);
     gt__observe_client(session, reason);
     gt__chain_close(&session->chain);
+    gt__runs_end(session);
+    if (!dispatcher->observing) /* logs show what was computed */
+        gt__runs_cancel(session);
     gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
     gt__spreading_free(session);

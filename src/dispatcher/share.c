@@ -121,7 +121,10 @@ static void mark(gt_dispatch_worker *worker)
     if (!is_due(share))
         return;
     gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
-    gt_pending pending = {.op = GT_OP_mark, .placed_ns = share->placed_ns, .charges = share->charge_unmarked};
+    gt_pending pending = {.op = GT_OP_mark,
+                          .placed_ns = share->placed_ns,
+                          .charges = share->charge_unmarked,
+                          .record = worker->records + 1};
     if (!out)
         gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
     if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
@@ -203,7 +206,7 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
                            unsigned workers, uint64_t records)
 {
     gt_share *share = &worker->share;
-    double cost = ns * share->factor[work];
+    double cost = gt__share_cost(worker, work, ns);
     uint64_t whole = cost < 1e18 ? (uint64_t)cost : (uint64_t)1e18;
     share->placed_ns += whole;
     share->unmarked_ns += whole;
@@ -217,6 +220,11 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
 {
     charge_records(session, worker, work, ns, workers, 0);
+}
+
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns)
+{
+    return ns * worker->share.factor[work];
 }
 
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,

@@ -96,6 +96,8 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
 /* `ns`, estimated without what was learnt, were placed on the worker for the session, and as much on the others of
  * `workers` workers. */
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers);
+/* The same estimate with what was learnt. */
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns);
 /* A computing record was placed. */
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
                       const gt_meta *const *metas, unsigned count, const gt_meta *out);

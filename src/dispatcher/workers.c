@@ -79,6 +79,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (first->op == GT_OP_mark) {
         gt_pending asked = gt__pendings_take(&worker->pendings);
         worker->share.late = record->ins.operand[0] != 0;
+        worker->runs.done = asked.record;
         gt__share_marked(worker, asked.charges, asked.placed_ns, record->ins.imm[0].u);
         return GT_OK;
     }
@@ -225,6 +226,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
     gt__share_reset(worker);
+    gt__runs_reset(&worker->runs);
     memset(&worker->reported, 0, sizeof worker->reported);
     memset(&worker->traffic, 0, sizeof worker->traffic);
     memcpy(worker->name, name, sizeof name);
