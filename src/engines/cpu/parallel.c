@@ -9,16 +9,21 @@
  */
 #include "engines/cpu/parallel.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     SPIN_NS = 20 * 1000,
     CHUNKS_PER_THREAD = 4, /* enough to make up for a delayed thread, few enough to stay cheap */
     PIECE = 32,            /* grains between two looks whether the work was cancelled: about a millisecond; */
     LARGE_PIECE = 4,       /* and positions, if each of them is at least a grain */
+    WAKE_EACH = 2,         /* sleeping threads that a thread wakes: these wake others, while it goes to work */
     LOOK_NS = GT_CANCEL_MS * 1000000,
 };
 
@@ -41,10 +46,10 @@ struct gt_parallel {
     _Alignas(64) atomic_int_fast64_t unclaimed;
     _Alignas(64) atomic_int_fast64_t finished;
     atomic_int sleepers;
+    atomic_uint bell; /* that sleepers wait for: it changes when there is work */
     atomic_bool caller_sleeps;
     atomic_bool stop;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake_threads;
+    pthread_mutex_t mutex; /* for the caller's sleep */
     pthread_cond_t wake_caller;
 };
 
@@ -144,17 +149,31 @@ static bool offered(gt_parallel *parallel)
     return atomic_load(&parallel->unclaimed) > 0 || atomic_load(&parallel->stop);
 }
 
+/* Wake up to `most` threads, if any sleeps. The work was offered before. A condition variable would make all that were woken take
+ * its mutex in turn. */
+static void wake(gt_parallel *parallel, int most)
+{
+    if (atomic_load(&parallel->sleepers) == 0)
+        return;
+    atomic_fetch_add(&parallel->bell, 1);
+    syscall(SYS_futex, &parallel->bell, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
+}
+
 static void wait_for_work(gt_parallel *parallel)
 {
     for (int64_t deadline = now_ns() + SPIN_NS; now_ns() < deadline; sched_yield())
         if (offered(parallel))
             return;
-    pthread_mutex_lock(&parallel->mutex);
     atomic_fetch_add(&parallel->sleepers, 1);
-    while (!offered(parallel))
-        pthread_cond_wait(&parallel->wake_threads, &parallel->mutex);
+    for (;;) {
+        unsigned bell = atomic_load(&parallel->bell); /* before the look: a ring after it ends the wait */
+        if (offered(parallel))
+            break;
+        syscall(SYS_futex, &parallel->bell, FUTEX_WAIT_PRIVATE, bell, NULL, NULL, 0);
+    }
     atomic_fetch_sub(&parallel->sleepers, 1);
-    pthread_mutex_unlock(&parallel->mutex);
+    if (atomic_load(&parallel->unclaimed) > 1)
+        wake(parallel, WAKE_EACH);
 }
 
 typedef struct member {
@@ -193,20 +212,6 @@ static void wait_for_finish(gt_parallel *parallel)
     pthread_mutex_unlock(&parallel->mutex);
 }
 
-/* As many sleeping threads as there are chunks for them: one that finds none was woken for nothing. */
-static void wake(gt_parallel *parallel, int64_t wanted)
-{
-    int sleepers = atomic_load(&parallel->sleepers);
-    if (sleepers == 0)
-        return;
-    pthread_mutex_lock(&parallel->mutex);
-    for (int64_t k = 0; wanted < sleepers && k < wanted; k++)
-        pthread_cond_signal(&parallel->wake_threads);
-    if (wanted >= sleepers)
-        pthread_cond_broadcast(&parallel->wake_threads);
-    pthread_mutex_unlock(&parallel->mutex);
-}
-
 void gt__parallel_for(gt_parallel *parallel, int64_t count, int64_t grain, gt_parallel_body body, void *context)
 {
     if (count <= grain) {
@@ -229,7 +234,7 @@ void gt__parallel_for(gt_parallel *parallel, int64_t count, int64_t grain, gt_pa
         atomic_store_explicit(&parallel->taken[k], false, memory_order_relaxed);
     atomic_store(&parallel->finished, 0);
     atomic_store(&parallel->unclaimed, parallel->chunks);
-    wake(parallel, parallel->chunks - 1); /* the caller takes one */
+    wake(parallel, parallel->chunks > WAKE_EACH ? WAKE_EACH : 1); /* the caller takes a chunk itself */
     work(parallel, 0);
     if (atomic_load(&parallel->finished) != parallel->chunks)
         wait_for_finish(parallel);
@@ -250,7 +255,6 @@ gt_err gt__parallel_new(int threads, gt_cancel *cancel, gt_parallel **out)
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&parallel->mutex, NULL);
-    pthread_cond_init(&parallel->wake_threads, NULL);
     pthread_cond_init(&parallel->wake_caller, &monotonic);
     pthread_condattr_destroy(&monotonic);
     parallel->handles = calloc((size_t)threads, sizeof *parallel->handles);
@@ -276,11 +280,10 @@ void gt__parallel_free(gt_parallel *parallel)
     if (!parallel)
         return;
     atomic_store(&parallel->stop, true);
-    wake(parallel, parallel->head.threads);
+    wake(parallel, INT_MAX);
     for (int i = 1; i < parallel->head.threads; i++)
         pthread_join(parallel->handles[i], NULL);
     pthread_mutex_destroy(&parallel->mutex);
-    pthread_cond_destroy(&parallel->wake_threads);
     pthread_cond_destroy(&parallel->wake_caller);
     free(parallel->taken);
     free(parallel->handles);
