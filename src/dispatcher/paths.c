@@ -414,37 +414,45 @@ static gt_err expand(gt_session *session, known_path *known, const gt_slot *run)
 
 /* ---- slices ------------------------------------------------------------------------------------------------- */
 
-/* In how many slices to run a path: one if the worker has no other sessions, or the run is short. A log has a line for each run. */
-static unsigned count_slices(const gt_session *session, const gt_dispatch_worker *worker, double ns)
+/*
+ * In how many slices to run a path: one if the worker has no other sessions, or the run is short. A log has a line for each run.
+ * A slice has at least one step. The estimate may be too low, and the last slice has all that is left: so there are twice as
+ * many as it says. Those that find the run at its end cost next to nothing.
+ */
+static unsigned count_slices(const gt_session *session, const gt_path *path, double ns)
 {
-    double cost = gt__share_cost(worker, GT_WORK_PATH, ns);
+    const gt_dispatch_worker *worker = session->home;
+    double cost = gt__share_cost(worker, GT_WORK_PATH, ns), slices = 2 * cost / SLICE_NS;
     if (!worker->share.shared || worker->share.late || session->dispatcher->observing || cost < 2 * SLICE_NS)
         return 1;
-    return cost < (double)MOST_SLICES * SLICE_NS ? (unsigned)(cost / SLICE_NS) : MOST_SLICES;
+    unsigned most = path->count < MOST_SLICES ? path->count : MOST_SLICES;
+    return slices < most ? (unsigned)slices : most;
 }
 
-/* The rest of the run: it waits as records of the client do. imm[1] has the number of slices. */
-static gt_err put_rest(gt_session *session, const gt_slot *run, unsigned slices)
+/* The rest of the run waits as records of the client do. imm[1] has the number of slices, operand[1] the estimate of each. */
+static gt_err put_rest(gt_session *session, const gt_slot *run, unsigned slices, uint64_t ns)
 {
     gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the rest goes to */
     memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
     copy->ins.imm[1].u = slices;
+    copy->ins.operand[1] = ns;
     return gt__output_put(session, copy);
 }
 
 /* The next slice of a run. The last one has all that is left. */
-static gt_err place_slice(gt_session *session, known_path *known, const gt_slot *run)
+static gt_err place_slice(gt_session *session, const known_path *known, const gt_slot *run)
 {
     gt_dispatch_worker *worker = session->home;
     unsigned slices = (unsigned)run->ins.imm[1].u;
+    uint64_t ns = run->ins.operand[1];
     gt_slot *out = worker && knowing_worker(session, known) == worker ? gt__worker_reserve(worker, 1) : NULL;
     if (out) {
         out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number};
         out->ins.imm[1].u = slices > 1 ? SLICE_NS : 0;
         gt__worker_put(worker, 1);
-        gt__share_charge(session, worker, GT_WORK_PATH, SLICE_NS / gt__share_cost(worker, GT_WORK_PATH, 1), 1);
+        gt__share_charge(session, worker, GT_WORK_SLICE, (double)ns, 1);
     }
-    return slices > 1 ? put_rest(session, run, slices - 1) : free_after(session, known->path, run);
+    return slices > 1 ? put_rest(session, run, slices - 1, ns) : free_after(session, known->path, run);
 }
 
 gt_err gt__paths_place(gt_session *session, const gt_slot *run)
@@ -466,7 +474,7 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     if (!out)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number, .tail = (uint16_t)tail};
-    unsigned slices = count_slices(session, worker, v->ns);
+    unsigned slices = count_slices(session, path, v->ns);
     out->ins.imm[0].u = words;
     out->ins.imm[1].u = slices > 1 ? SLICE_NS : 0;
     uint64_t *word = out[1].u64;
@@ -479,8 +487,9 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     gt__slots_pad(out + 1, words * sizeof *word);
     gt__worker_put(worker, 1 + tail);
     worker->instructions += path->count;
-    gt__share_charge(session, worker, GT_WORK_PATH, v->ns / slices, 1);
-    return slices > 1 ? put_rest(session, run, slices - 1) : free_after(session, path, run);
+    gt__share_charge(session, worker, slices > 1 ? GT_WORK_SLICE : GT_WORK_PATH, v->ns / slices, 1);
+    return slices > 1 ? put_rest(session, run, slices - 1, (uint64_t)v->ns / slices)
+                      : free_after(session, path, run);
 }
 
 /* ---- news --------------------------------------------------------------------------------------------------- */

@@ -316,6 +316,56 @@ static void test_adopted_segments(const void *argument)
     gt__segment_release(made);
 }
 
+/* ---- records that are not wanted ----------------------------------------------------------------------------- */
+
+static gt_record_range unwanted;
+
+static bool tell_unwanted(gt_link *link, uint64_t *word)
+{
+    (void)link;
+    bool told = unwanted.end != 0;
+    *word = gt__record_range_pack(unwanted);
+    unwanted.end = 0;
+    return told;
+}
+
+static void run_one(gt_worker *worker, gt_opcode op, uint64_t result, uint64_t operand, uint8_t flags)
+{
+    gt_slot record = {.ins = {.op = (uint16_t)op, .flags = flags, .result = result, .operand = {operand}}};
+    CHECK(gt__worker_run_record(worker, &record));
+    gt__late_drain(worker);
+    gt__store_settle(worker->store, gt__store_entry(worker->store, result));
+}
+
+/* Records of a client that is gone fail without being run, their bookkeeping is done, and those of others are executed. */
+static void test_unwanted(const void *engine)
+{
+    static const gt_link_ops link_ops = {.urged = tell_unwanted};
+    gt_link link = {.ops = &link_ops};
+    gt_worker worker;
+    if (!worker_open(&worker, engine))
+        return;
+    gt__timing_init(&worker.timing);
+    worker.link = &link;
+    execute_arange(&worker, 1, 2 * GT_TIMING_SMALL);
+    unwanted = (gt_record_range){.first = 2, .end = 4};
+    run_one(&worker, GT_OP_neg, 2, 1, 0);                /* record 1 */
+    run_one(&worker, GT_OP_neg, 3, 1, 0);                /* 2: not run */
+    run_one(&worker, GT_OP_neg, 4, 2, GT_FLAG_CONSUMES); /* 3: not run, and 2 is gone */
+    run_one(&worker, GT_OP_neg, 5, 1, 0);                /* 4 */
+    run_one(&worker, GT_OP_neg, 6, 3, 0);                /* 5: of a failed one */
+    static const gt_entry_state expected[] = {[2] = GT_ENTRY_EMPTY,
+                                              [3] = GT_ENTRY_POISON,
+                                              [4] = GT_ENTRY_POISON,
+                                              [5] = GT_ENTRY_TENSOR,
+                                              [6] = GT_ENTRY_POISON};
+    for (uint64_t slot = 2; slot <= 6; slot++)
+        CHECK_EQ(gt__store_entry(worker.store, slot)->state, expected[slot]);
+    for (uint64_t slot = 3; slot <= 6; slot += 3)
+        CHECK(gt__store_entry(worker.store, slot)->poison->err == GT_ERR_CANCELLED);
+    worker_close(&worker);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -326,5 +376,7 @@ int main(int argc, char **argv)
     check_run("lost segment", test_lost_segment, NULL);
     check_run("no memory for poison", test_no_memory_for_poison, NULL);
     check_run("adopted segments", test_adopted_segments, NULL);
+    check_run("unwanted records", test_unwanted, "cpu");
+    check_run("unwanted records of an asynchronous engine", test_unwanted, "late");
     return check_end();
 }

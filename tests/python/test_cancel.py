@@ -41,6 +41,45 @@ def test_the_running_operation_of_a_killed_client_ends(programs, link):
     assert programs.run(LIGHT, address) == "16.0\n"
 
 
+# The same on two workers, with a sum over both: each computes its part, and both wait for each other.
+SHARDED = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    while len(gt.debug.get_worker_stats()) < 2:
+        pass
+    gt.register_config('rows', gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+    x = gt.signal.tensor(gt.ones(4, 1), name='rows')
+    print((x.expand(4, 100) * 3).sum().item(), flush=True)
+    if sys.argv[2] == "long":
+        sums = [x.expand(4, 2**36).sum() for _ in range(5)]
+        print("queued", flush=True)
+        sums[-1].item()
+    if sys.argv[2] == "limited":
+        try:
+            x.expand(4, 2**36).sum().item()
+        except RuntimeError as error:
+            print("--max-op-seconds" in str(error))
+        print((x.expand(4, 100) * 2).sum().item())
+"""
+
+
+def test_the_sharded_work_of_a_killed_client_ends(programs):
+    server = programs.cluster(workers=2, worker_options=("--threads", 1))
+    address = f"localhost:{server.port}"
+    long = programs.python(SHARDED, address, "long", name="long")
+    until(lambda: "queued" in long.text() or not long.alive, "the long sums")
+    long.signal(signal.SIGKILL)
+    long.wait()
+    assert programs.run(SHARDED, address, "short") == "1200.0\n"
+
+
+def test_a_sharded_operation_over_the_limit_fails_on_all_workers(programs):
+    server = programs.server("--max-op-seconds", 0.1)
+    for _ in range(2):
+        programs.worker(server.port, "--threads", 1)
+    assert programs.run(SHARDED, f"localhost:{server.port}", "limited") == "1200.0\nTrue\n800.0\n"
+
 # ---- a limit for each operation --------------------------------------------------------------------------------
 
 LIMITED = """

@@ -209,3 +209,26 @@ def test_a_path_is_run_in_slices_beside_another_client(programs, tmp_path):
     stop.touch()
     assert path.wait() == 0, path.text()
     assert path.text() == alone
+
+
+# Until the worker has no tensors but the small ones of this client.
+LONELY = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    a = gt.ones(8)
+    while True:
+        assert (a + 1).sum().item() == 16
+        if all(worker["memory"]["used"] < 4096 for worker in gt.debug.get_worker_stats().values()):
+            break
+"""
+
+
+def test_a_client_that_is_killed_in_the_middle_of_a_path_leaves_nothing(programs, tmp_path):
+    server = programs.cluster()
+    address = f"localhost:{server.port}"
+    path = programs.python(PATH, address, tmp_path / "never", name="path")
+    programs.run(ASK, address)
+    path.signal(signal.SIGKILL)
+    path.wait()
+    programs.run(LONELY, address)

@@ -36,6 +36,8 @@ static gt_err check_range(gt_cpu *cpu, const int64_t *numbers, int64_t count, in
 {
     bounds b = {.numbers = numbers, .low = low, .size = size};
     gt__parallel_for(cpu->parallel, count, gt__grain(1), check_numbers, &b);
+    if (gt__parallel_cancelled(cpu->parallel)) /* they were not checked */
+        return gt__fail(GT_ERR_CANCELLED, "cancelled");
     if (!atomic_load(&b.crossed))
         return GT_OK;
     int64_t bad = 0;
