@@ -26,8 +26,9 @@ int gt__command_worker(int argc, char **argv);
 int gt__command_keygen(int argc, char **argv);
 int gt__command_replay(int argc, char **argv);
 
-/* Call `stop(argument)` from the signal handler on SIGINT, SIGTERM and SIGHUP, until gt__signals_restore. */
-void gt__signals_catch(void (*stop)(void *argument), void *argument);
+/* Call `stop(argument)` from the signal handler on SIGINT, SIGTERM and SIGHUP, until gt__signals_restore. `reload`: for SIGHUP,
+ * also under nohup; NULL: it stops. */
+void gt__signals_catch(void (*stop)(void *argument), void (*reload)(void *argument), void *argument);
 void gt__signals_restore(void);
 
 #endif

@@ -68,7 +68,7 @@ int gt__cli_main(int argc, char **argv, const gt_command *tools)
 
 /* ---- signals ----------------------------------------------------------------------------------------------- */
 
-static void (*stop_function)(void *);
+static void (*stop_function)(void *), (*reload_function)(void *);
 static void *stop_argument;
 static const int stopping[] = {SIGINT, SIGTERM, SIGHUP}; /* SIGHUP: the terminal is gone */
 enum { STOPPING = sizeof stopping / sizeof stopping[0] };
@@ -76,18 +76,18 @@ static struct sigaction before[STOPPING];
 
 static void on_signal(int number)
 {
-    (void)number;
-    stop_function(stop_argument);
+    (number == SIGHUP && reload_function ? reload_function : stop_function)(stop_argument);
 }
 
-void gt__signals_catch(void (*stop)(void *), void *argument)
+void gt__signals_catch(void (*stop)(void *), void (*reload)(void *), void *argument)
 {
     stop_function = stop;
+    reload_function = reload;
     stop_argument = argument;
     struct sigaction action = {.sa_handler = on_signal};
     for (int k = 0; k < STOPPING; k++) {
         sigaction(stopping[k], &action, &before[k]);
-        if (stopping[k] == SIGHUP && before[k].sa_handler == SIG_IGN)
+        if (stopping[k] == SIGHUP && !reload && before[k].sa_handler == SIG_IGN)
             sigaction(SIGHUP, &before[k], NULL); /* nohup */
     }
 }

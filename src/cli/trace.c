@@ -167,7 +167,7 @@ int gt__command_trace(int argc, char **argv)
         return status;
     gt_watcher watcher = {0};
     atomic_store(&stop_requested, false);
-    gt__signals_catch(stop, &stop_requested);
+    gt__signals_catch(stop, NULL, &stop_requested);
     gt_err err = trace(&watcher, &arguments);
     gt__signals_restore();
     gt__watcher_close(&watcher);

@@ -76,6 +76,14 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .most = 1024,
          .value = "N",
          .help = "threads of the engine (default: one per core)"},
+        {.name = "max-op-seconds",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->worker.max_op_seconds,
+         .least = 0.001,
+         .most = 1e9,
+         .value = "S",
+         .help = "cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS; gt server has "
+                 "the same for all workers)"},
         {.name = "timeout",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->timeout,
@@ -122,7 +130,7 @@ int gt__command_worker(int argc, char **argv)
     arguments.worker.stop = &stop_requested;
     arguments.worker.stop_poll_ms = 200;
     gt__descriptors_raise();
-    gt__signals_catch(stop, &stop_requested);
+    gt__signals_catch(stop, NULL, &stop_requested);
     gt_err err = gt__worker_run(&arguments.worker, NULL);
     gt__signals_restore();
     if (err == GT_OK || atomic_load(&stop_requested))

@@ -26,6 +26,7 @@ void gt__config_free(gt_config *config)
     for (size_t k = 0; k < config->missed_count; k++)
         free(config->missed[k]);
     free(config->missed);
+    gt__limit_table_free(&config->limits);
     *config = (gt_config){0};
 }
 
@@ -126,6 +127,7 @@ typedef struct reader {
     const char *path;
     gt_config *config;
     gt_signal_config signal; /* the one being read */
+    gt_limits *limits;       /* the section being read */
 } reader;
 
 /* "config.yaml:12: forward_layer1: " and what is wrong. */
@@ -286,9 +288,46 @@ static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node
     return refuse(r, key, "unknown key '%s'; there are shard, backward and compile", name);
 }
 
+/* ---- limits: in YAML ---------------------------------------------------------------------------------------- */
+
+static gt_err read_limit(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    gt_limit which = gt__limit_find(scalar(key));
+    char is[64];
+    if (which == GT_LIMIT_COUNT)
+        return refuse(r, key,
+                      "unknown limit '%s'; there are max-memory, max-tensors, max-queued, max-connections, "
+                      "max-user-memory, max-user-tensors, max-user-connections and users",
+                      scalar(key));
+    if (!scalar(value) || !gt__limit_parse(which, scalar(value), &r->limits->most[which]))
+        return refuse(r, value, "%s must be %s or none, not %s", scalar(key),
+                      gt__limit_is_bytes(which) ? "bytes, as 4G or 4096" : "a whole number from 1 on",
+                      shown(value, is));
+    return GT_OK;
+}
+
+static gt_err read_user(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    if (!*scalar(key) || strlen(scalar(key)) >= sizeof r->config->limits.users->name)
+        return refuse(r, key, "a user has a name of 1 to %zu bytes", sizeof r->config->limits.users->name - 1);
+    r->limits = gt__limit_table_user(&r->config->limits, scalar(key), true);
+    return r->limits ? each_key(r, value, "the limits of a user", read_limit)
+                     : gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+static gt_err read_limits(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    if (strcmp(scalar(key), "users") == 0)
+        return each_key(r, value, "users", read_user);
+    r->limits = &r->config->limits.all;
+    return read_limit(r, key, value);
+}
+
 static gt_err read_signal(reader *r, const yaml_node_t *key, const yaml_node_t *value)
 {
     r->signal = (gt_signal_config){0};
+    if (scalar(key) && strcmp(scalar(key), "limits") == 0)
+        return each_key(r, value, "limits", read_limits);
     GT_TRY(read_name(r, key, "a signal", r->signal.name));
     GT_TRY(each_key(r, value, "a signal", read_signal_key));
     set_origin(r, key);
@@ -355,6 +394,9 @@ gt_err gt__config_load(gt_config *config, const char *path)
         err = gt__config_set(config, loaded.signals[k]);
     if (err == GT_OK) {
         snprintf(config->file, sizeof config->file, "%s", path);
+        gt__limit_table_free(&config->limits);
+        config->limits = loaded.limits;
+        loaded.limits = (gt_limit_table){0};
         warn_of_backward(config, &loaded);
     }
     gt__config_free(&loaded);

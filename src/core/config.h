@@ -9,6 +9,11 @@
  *       backward: backward_layer1  # the signal under which gradients are computed; the same if left out
  *       compile: true              # an engine may compile what runs under it
  *
+ *     limits:                      # not a signal: what clients of a server may use (limits.h)
+ *       max-memory: 4G
+ *       users:
+ *         alice: {max-memory: 16G}
+ *
  * A client has a table and sends it to the dispatcher, whose own table is the default. docs/sharding.md is the
  * user's guide.
  */
@@ -16,6 +21,7 @@
 #define GT_CORE_CONFIG_H
 
 #include "core/instruction.h"
+#include "core/limits.h"
 
 typedef struct gt_signal_config {
     char name[GT_MAX_NAME + 1];
@@ -34,6 +40,7 @@ typedef struct gt_config {
     char file[128];   /* the last file that was loaded; "": none */
     char **missed;    /* names that a warning was printed for */
     size_t missed_count;
+    gt_limit_table limits; /* of the last file; only a server uses them */
 } gt_config;
 
 void gt__config_free(gt_config *config);

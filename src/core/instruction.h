@@ -91,7 +91,7 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 5,
+    GT_PROTOCOL_VERSION = 6,
     GT_MAX_CHUNK = 32 * 1024,                              /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                      /* operands of one cat */
@@ -138,6 +138,8 @@ enum {
  *                                stream (to the client: in the log, 0 if there is none), operand[2] the index of the
  *                                worker where it did, plus one (0: this one), scope and site are its own.
  *                                GT_FLAG_UNASKED: no ticket; told when it happens, while the dispatcher watches
+ *            disp. -> worker     the result, which is no ticket but a tensor, is refused: for the reason in the tail it is not
+ *                                computed. imm[], scope, site and operand[0] as above
  *   site     client -> disp.     imm[0] a number that the `site` of later records has, tail: its file:line as text
  *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more
  *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)
@@ -157,7 +159,8 @@ enum {
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
  *                                operand[1] the group of its engine's collectives, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
- *   share    disp. -> worker     imm[0] how many workers draw on the memory of this one. client -> disp.: imm[0] its weight
+ *   share    disp. -> worker     imm[0] how many workers draw on the memory of this one; or imm[1] 1: a client has left
+ *            client -> disp.     imm[0] its weight
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

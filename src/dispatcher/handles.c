@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/quota.h"
+
 enum { FIRST_BITS = 8 };
 
 gt_err gt__handles_init(gt_handles *table)
@@ -93,6 +95,8 @@ bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_
     gt_handle *handle = &table->handles[index];
     *worker = handle->worker;
     *slot = handle->slot;
+    if (__builtin_expect(table->quota != NULL, 0))
+        gt__quota_drop(table->quota, index);
     handle->id = 0;
     handle->slot = table->first_free;
     table->first_free = index;

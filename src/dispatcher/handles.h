@@ -24,6 +24,8 @@ typedef struct gt_handle_ref {
     uint32_t index;
 } gt_handle_ref;
 
+typedef struct gt_quota gt_quota;
+
 typedef struct gt_handles {
     gt_handle_ref *refs; /* capacity is a power of two, at most half full */
     unsigned bits;
@@ -31,6 +33,7 @@ typedef struct gt_handles {
     gt_handle *handles;
     uint32_t capacity, used, first_free;
     uint32_t count;
+    gt_quota *quota; /* is told of handles that are removed; NULL: they are not counted */
 } gt_handles;
 
 gt_err gt__handles_init(gt_handles *table);

@@ -18,6 +18,8 @@
 #include "core/log.h"
 #include "core/settings.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/recover/recover.h"
+#include "dispatcher/reload.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -135,8 +137,7 @@ static void no_longer_silent(gt_peer *peer)
     peer->hello_by = 0;
 }
 
-/* `reason`: sent to the peer if its link still works. */
-static void peer_free(gt_peer *peer, const char *reason)
+void gt__peer_end(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
     gt__log(GT_LOG_DISPATCHER, "%s: %s", peer->link->peer, reason);
@@ -148,6 +149,7 @@ static void peer_free(gt_peer *peer, const char *reason)
         gt__session_free(peer->session, reason);
     if (peer->monitor)
         gt__monitor_free(peer->monitor);
+    gt__quota_disconnect(peer);
     if (peer->link->fd >= 0)
         epoll_ctl(dispatcher->epoll, EPOLL_CTL_DEL, peer->link->fd, NULL);
     gt__goodbye_send(peer->link, reason);
@@ -168,6 +170,7 @@ static void send_welcome(gt_peer *peer, uint64_t number)
     if (peer->worker) { /* the key is for workers alone */
         out->ins.operand[1] = peer->dispatcher->worker_key;
         out->ins.operand[2] = peer->worker->life;
+        out->ins.imm[1].f = peer->dispatcher->max_op_seconds;
     }
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
@@ -188,14 +191,17 @@ static gt_err check_worker(const gt_peer *peer, const gt_slot *hello)
 static gt_err take_role(gt_peer *peer, const gt_slot *hello)
 {
     if (hello->ins.flags == GT_ROLE_MONITOR) {
+        GT_TRY(gt__quota_connect(peer));
         GT_TRY(gt__monitor_new(peer));
         send_welcome(peer, 0);
         return GT_OK;
     }
     if (peer->stranger && peer->dispatcher->monitors_only)
         return gt__fail(GT_ERR_CONNECTION, "this is a program's own server: others may only monitor it");
-    if (hello->ins.flags == GT_ROLE_CLIENT)
+    if (hello->ins.flags == GT_ROLE_CLIENT) {
+        GT_TRY(gt__quota_connect(peer));
         return gt__session_new(peer, hello);
+    }
     if (hello->ins.flags != GT_ROLE_WORKER)
         return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
     GT_TRY(check_worker(peer, hello));
@@ -238,7 +244,7 @@ static void drop_silent(gt_dispatcher *dispatcher)
     for (gt_peer *peer = dispatcher->peers, *next; peer && dispatcher->silent; peer = next) {
         next = peer->next;
         if (peer->hello_by && !gt__remaining_ms(peer->hello_by))
-            peer_free(peer, "no greeting came");
+            gt__peer_end(peer, "no greeting came");
     }
 }
 
@@ -269,7 +275,7 @@ static void serve_peer(gt_peer *peer, bool *progress)
         char reason[256];
         strncpy(reason, gt_error_text(), sizeof reason - 1);
         reason[sizeof reason - 1] = 0;
-        peer_free(peer, reason);
+        gt__peer_end(peer, reason);
         *progress = true;
         return;
     }
@@ -350,21 +356,36 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     return progress;
 }
 
+/* The owner's bell rang. False: the loop must end. */
+static bool take_order(gt_dispatcher *dispatcher)
+{
+    uint64_t rings;
+    if (atomic_load(&dispatcher->stopping))
+        return false;
+    ssize_t got = read(dispatcher->stop_fd, &rings, sizeof rings);
+    (void)got; /* the flag says what to do */
+    if (atomic_exchange(&dispatcher->reloading, false))
+        gt__reload(dispatcher);
+    return true;
+}
+
 /* Make the peers active whose doorbell rang. False: the loop must end. */
 static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
 {
     struct epoll_event events[MAX_EVENTS];
     int count = epoll_wait(dispatcher->epoll, events, MAX_EVENTS, timeout_ms);
+    bool ordered = false;
     for (int k = 0; k < count; k++) {
-        if (events[k].data.ptr == &stop_marker)
-            return false;
-        gt_peer *peer = events[k].data.ptr != &acceptor_marker ? events[k].data.ptr : NULL;
-        if (!peer)
-            continue;
-        rouse(peer);
+        ordered |= events[k].data.ptr == &stop_marker;
+        if (events[k].data.ptr != &acceptor_marker && events[k].data.ptr != &stop_marker)
+            rouse(events[k].data.ptr);
     }
+    if (__builtin_expect(ordered, 0) && !take_order(dispatcher))
+        return false;
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);
+    if (dispatcher->recovery.on)
+        gt__recover_look(dispatcher);
     if (__builtin_expect(dispatcher->silent, 0))
         drop_silent(dispatcher);
     return true;
@@ -436,7 +457,7 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
         last_progress = 0;
     }
     while (dispatcher->peers)
-        peer_free(dispatcher->peers, "the server is stopping");
+        gt__peer_end(dispatcher->peers, "the server is stopping");
     uselocale(before);
     return GT_OK;
 }
@@ -461,6 +482,8 @@ static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *o
     if (options->key_file) {
         GT_TRY(gt__keys_read(options->key_file, &keys));
         GT_TRY(gt__allowed_read(options->allow_keys, &dispatcher->allowed));
+        if (!(dispatcher->allowed_file = strdup(options->allow_keys)))
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
         guard = (gt_guard){.secret_key = keys.secret, .allowed = dispatcher->allowed};
     } else if (gt__address_is_loopback(host) && !options->insecure) {
         GT_TRY(gt__secret_make(dispatcher->secrets.password));
@@ -505,7 +528,16 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->next_session = dispatcher->next_segment = dispatcher->next_tag = 1;
     dispatcher->started_ns = gt__now_ns();
     dispatcher->secrets_file.lock = -1;
+    dispatcher->limits = options->limits;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
+    dispatcher->recovery.on = options->recover;
+    dispatcher->recovery.wait_ms =
+        (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
+    dispatcher->recovery.every_ns =
+        1e9 * (options->recover_every_s > 0 ? options->recover_every_s : GT_RECOVER_EVERY_S);
+    dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;
+    dispatcher->max_op_seconds =
+        options->max_op_seconds > 0 ? options->max_op_seconds : gt__setting(GT_SETTING_MAX_OP_SECONDS);
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0
@@ -517,8 +549,10 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         err = gt__observer_new(dispatcher, &options->observer);
     if (err == GT_OK && getrandom(&dispatcher->worker_key, sizeof dispatcher->worker_key, 0) < 0)
         err = gt__fail(GT_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
-    if (err == GT_OK && options->config && *options->config)
+    if (err == GT_OK && options->config && *options->config) {
+        dispatcher->config_file = strdup(options->config);
         err = gt__config_load(&dispatcher->config, options->config);
+    }
     /* An embedded server that cannot be monitored still serves. */
     if (err == GT_OK) {
         gt_err opened = open_acceptors(dispatcher, options);
@@ -535,11 +569,22 @@ int gt__dispatcher_port(const gt_dispatcher *dispatcher)
     return dispatcher->port;
 }
 
-void gt__dispatcher_stop(gt_dispatcher *dispatcher)
+static void ring(gt_dispatcher *dispatcher, atomic_bool *order)
 {
     uint64_t one = 1;
+    atomic_store(order, true);
     ssize_t written = write(dispatcher->stop_fd, &one, sizeof one);
-    (void)written; /* it can only fail when a stop is already pending */
+    (void)written; /* it can only fail when it rings already */
+}
+
+void gt__dispatcher_stop(gt_dispatcher *dispatcher)
+{
+    ring(dispatcher, &dispatcher->stopping);
+}
+
+void gt__dispatcher_reload(gt_dispatcher *dispatcher)
+{
+    ring(dispatcher, &dispatcher->reloading);
 }
 
 void gt__dispatcher_free(gt_dispatcher **where)
@@ -548,7 +593,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     if (!dispatcher)
         return;
     while (dispatcher->peers)
-        peer_free(dispatcher->peers, "the server is stopping");
+        gt__peer_end(dispatcher->peers, "the server is stopping");
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
     gt__secrets_withdraw(&dispatcher->secrets_file);
@@ -556,7 +601,10 @@ void gt__dispatcher_free(gt_dispatcher **where)
     explicit_bzero(&dispatcher->secrets, sizeof dispatcher->secrets);
     gt__observer_free(dispatcher);
     gt__workers_free(dispatcher);
+    gt__quota_users_free(dispatcher);
     gt__config_free(&dispatcher->config);
+    free(dispatcher->config_file);
+    free(dispatcher->allowed_file);
     if (dispatcher->epoll >= 0)
         close(dispatcher->epoll);
     if (dispatcher->stop_fd >= 0)

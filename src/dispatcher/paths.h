@@ -27,6 +27,8 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run);
 /* The same, behind them: there is room for GT_PATH_ROOM slots in the link of the home worker. */
 gt_err gt__paths_place(gt_session *session, const gt_slot *run);
 void gt__paths_free(gt_session *session);
+/* The session is back at the end of this epoch: forget the paths that were defined later. */
+void gt__paths_rollback(gt_session *session, uint64_t epoch);
 
 /* A worker's `path` record: how it runs one. */
 void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record);
@@ -38,6 +40,11 @@ uint32_t gt__worker_path_number(const gt_dispatch_worker *worker);
 /* Send the definition of a path, and that it is gone. False: out of memory. */
 bool gt__worker_tell_path(gt_dispatch_worker *worker, uint32_t number, const gt_slot *definition, size_t slots);
 void gt__worker_forget_path(gt_dispatch_worker *worker, uint32_t number);
+
+/* Whether the results of a run are within the limits of the session. If not, its records are placed one by one, so that
+ * those that pass a limit are refused. The run's inputs are there. */
+bool gt__paths_within_limits(const gt_session *session, const gt_path *path, const gt_slot *run, uint64_t tensors,
+                             uint64_t bytes);
 
 /* The path of a run; NULL: it is not defined. */
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);

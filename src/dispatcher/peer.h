@@ -17,8 +17,9 @@ typedef struct gt_peer {
     gt_monitor *monitor;
     struct gt_peer *previous, *next; /* all peers */
     struct gt_peer *active_previous, *active_next;
-    bool stranger;        /* it connected; it was not adopted */
-    uint64_t hello_by;    /* when its hello is overdue; 0: it has said it, or need not */
+    struct gt_user_account *user; /* quota.h; NULL: a worker, or it has not said hello */
+    bool stranger;                /* it connected; it was not adopted */
+    uint64_t hello_by;            /* when its hello is overdue; 0: it has said it, or need not */
     bool active;          /* in the list of peers that every turn serves; otherwise its doorbell wakes the loop */
     bool blocked;         /* a session that waits for room in its worker's link (output.h) */
     unsigned quiet_turns; /* in a row in which it did nothing */
@@ -26,5 +27,7 @@ typedef struct gt_peer {
 
 /* Have the loop serve it from the next turn on, until it has been quiet for a while. */
 void gt__peer_wake(gt_peer *peer);
+/* Disconnect it and free it. `reason`: sent to it if its link still works. */
+void gt__peer_end(gt_peer *peer, const char *reason);
 
 #endif

@@ -106,6 +106,9 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
         slots[k] = handle->slot;
     }
     const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, ins->literals, metas[0], metas[1]);
+    if (__builtin_expect(session->quota != NULL, 0) && like &&
+        !gt__quota_admits(session, 1, gt__meta_bytes(like), 0))
+        return false;
     gt_handle *result = like ? gt__handles_insert_now(&session->handles, ins->result) : NULL;
     if (!result)
         return false;
@@ -121,9 +124,25 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     gt__meta_copy(&result->meta, like);
     gt__worker_commit(worker, 1);
     worker->instructions++;
+    if (__builtin_expect(session->quota != NULL, 0))
+        gt__quota_hold(session, result); /* without memory for that, it does not count */
     if (__builtin_expect(elements >= GT_SHARE_SMALL, 0))
         gt__share_pass(session, worker, row->form, elements);
     return true;
+}
+
+/* A record that would pass a limit of the session. */
+static __attribute__((noinline)) gt_err refuse(gt_session *session, const gt_slot *record, gt_handle *handle)
+{
+    int32_t worker;
+    uint32_t slot;
+    uint64_t consumed = gt__record_consumed(&record->ins);
+    GT_TRY(gt__quota_refuse(session, record, handle));
+    if (consumed && gt__handles_remove(&session->handles, consumed, &worker, &slot) && worker != GT_NO_WORKER) {
+        gt__worker_free_tensor(session->home, slot);
+        gt__worker_flush_frees(session->home);
+    }
+    return GT_OK;
 }
 
 static gt_err place_compute(gt_session *session, const gt_slot *record)
@@ -146,6 +165,11 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     GT_TRY(find_operands(session, record, out, &o));
     handle->slot = o.reason;
     GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
+    bool refused = false;
+    if (__builtin_expect(session->quota && !o.lost, 0))
+        GT_TRY(gt__quota_charge(session, record, handle, &refused));
+    if (__builtin_expect(refused, 0))
+        return refuse(session, record, handle);
     if (__builtin_expect(ins->op == GT_OP_upload && ins->imm[1].u, 0))
         o.lost |= !gt__relay_name(session, &out->ins.imm[1].u);
     if (worker && !o.lost) {

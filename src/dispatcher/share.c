@@ -88,20 +88,23 @@ static bool grow(gt_share *share)
 }
 
 /* Without memory the time is not corrected when it is measured. */
-static void note(gt_share *share, gt_session *session, unsigned work, float part, uint64_t ns)
+static void note(gt_share *share, gt_session *session, unsigned work, float part, uint64_t ns, uint64_t records)
 {
     for (uint32_t k = 0; k < share->charge_unmarked && k < MERGE_WITHIN; k++) {
         gt_charge *charge = charge_at(share, share->charge_count - 1 - k);
         if (charge->session == session && charge->work == work && charge->part == part) {
             charge->ns += ns;
+            charge->records += records;
+            session->account.queued += records;
             return;
         }
     }
     if (share->charge_count == share->charge_capacity && !grow(share))
         return;
     *charge_at(share, share->charge_count++) =
-        (gt_charge){.session = session, .work = work, .part = part, .ns = ns};
+        (gt_charge){.session = session, .work = work, .part = part, .ns = ns, .records = records};
     share->charge_unmarked++;
+    session->account.queued += records;
 }
 
 /* Was enough placed for a mark? */
@@ -109,7 +112,7 @@ static bool is_due(const gt_share *share)
 {
     uint64_t window =
         share->deep && !share->shared ? (uint64_t)WINDOW_NS : window_ns(share); /* measured as often */
-    return share->unmarked_ns >= window / (share->shared || share->late ? SHARED_MARKS : MARKS);
+    return share->asked || share->unmarked_ns >= window / (share->shared || share->late ? SHARED_MARKS : MARKS);
 }
 
 static void mark(gt_dispatch_worker *worker)
@@ -118,7 +121,10 @@ static void mark(gt_dispatch_worker *worker)
     if (!is_due(share))
         return;
     gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
-    gt_pending pending = {.op = GT_OP_mark, .placed_ns = share->placed_ns, .charges = share->charge_unmarked};
+    gt_pending pending = {.op = GT_OP_mark,
+                          .placed_ns = share->placed_ns,
+                          .charges = share->charge_unmarked,
+                          .record = worker->records + 1};
     if (!out)
         gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
     if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
@@ -127,6 +133,7 @@ static void mark(gt_dispatch_worker *worker)
     gt__worker_commit(worker, 1);
     share->unmarked_ns = 0;
     share->charge_unmarked = 0;
+    share->asked = false;
 }
 
 void gt__share_retry(gt_dispatch_worker *worker)
@@ -195,18 +202,29 @@ static inline void use(gt_account *account, double ns)
     account->total_ns += ns;
 }
 
-void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
+static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns,
+                           unsigned workers, uint64_t records)
 {
     gt_share *share = &worker->share;
-    double cost = ns * share->factor[work];
+    double cost = gt__share_cost(worker, work, ns);
     uint64_t whole = cost < 1e18 ? (uint64_t)cost : (uint64_t)1e18;
     share->placed_ns += whole;
     share->unmarked_ns += whole;
     share->deep = session->spreading != NULL;
     use(&session->account, (double)whole / workers);
-    note(share, session, work, 1 / (float)workers, whole);
+    note(share, session, work, 1 / (float)workers, whole, records);
     mark(worker);
     decide(worker);
+}
+
+void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
+{
+    charge_records(session, worker, work, ns, workers, 0);
+}
+
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns)
+{
+    return ns * worker->share.factor[work];
 }
 
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
@@ -227,11 +245,13 @@ void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t r
     gt_share *share = &worker->share;
     gt_charge *charge = share->charge_unmarked ? charge_at(share, share->charge_count - 1) : NULL;
     if (!charge || charge->session != session || charge->work != GT_WORK_SMALL || is_due(share)) {
-        gt__share_charge(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1);
+        charge_records(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1, records);
         return;
     }
     double ns = (double)records * RECORD_NS * share->factor[GT_WORK_SMALL];
     charge->ns += (uint64_t)ns;
+    charge->records += records;
+    session->account.queued += records;
     share->placed_ns += (uint64_t)ns;
     share->unmarked_ns += (uint64_t)ns;
     use(&session->account, ns);
@@ -278,8 +298,11 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     ratio = fmin(fmax(ratio, 1 / MOST_RATIO), MOST_RATIO);
     for (uint32_t k = 0; k < charges; k++) {
         const gt_charge *charge = charge_at(share, k);
-        if (charge->session) /* from what was estimated to what was measured */
-            use(&charge->session->account, (double)charge->ns * charge->part * (ratio - 1));
+        if (!charge->session)
+            continue;
+        /* From what was estimated to what was measured. */
+        use(&charge->session->account, (double)charge->ns * charge->part * (ratio - 1));
+        charge->session->account.queued -= charge->records;
     }
     for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++) {
         double factor = share->factor[work] * (1 + LEARNING * (ratio - 1) * by_work[work] / estimate);
@@ -290,6 +313,15 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;
     decide(worker);
+}
+
+bool gt__share_has_queued(const gt_session *session)
+{
+    gt_dispatch_worker *home = session->home;
+    if (!home || __builtin_expect(session->account.queued < session->account.most_queued, 1))
+        return false;
+    home->share.asked |= home->share.charge_unmarked != 0; /* gt__share_retry writes the mark, after this turn */
+    return true;
 }
 
 /* ---- turns -------------------------------------------------------------------------------------------------- */
@@ -410,6 +442,9 @@ void gt__share_free(gt_dispatch_worker *worker)
 void gt__share_leave(gt_dispatch_worker *worker)
 {
     gt_session *session;
+    for (uint32_t k = 0; k < worker->share.charge_count; k++)
+        if ((session = charge_at(&worker->share, k)->session))
+            session->account.queued -= charge_at(&worker->share, k)->records;
     while ((session = worker->share.first)) {
         gt__share_stop_waiting(session);
         session->peer->blocked = false;

@@ -43,6 +43,7 @@ typedef struct gt_charge {
     uint32_t work;
     float part; /* of it that counts for the session: 1, or less if other workers do the same at the same time */
     uint64_t ns;
+    uint64_t records; /* that the session had sent for it */
 } gt_charge;
 
 /* A session's part of the division. */
@@ -52,7 +53,9 @@ typedef struct gt_account {
     double weight, inverse;
     gt_session *previous, *next; /* in the waiting list of its home worker */
     gt_dispatch_worker *waits_at;
-    uint64_t turn; /* of the loop in which it was last served from that list */
+    uint64_t turn;        /* of the loop in which it was last served from that list */
+    uint64_t queued;      /* records that its home worker has not executed yet */
+    uint64_t most_queued; /* no more are taken from the client then (--max-queued) */
 } gt_account;
 
 /* A worker's part. */
@@ -63,6 +66,7 @@ typedef struct gt_share {
     unsigned alone;              /* marks in a row with work of one session only */
     uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
     uint64_t unmarked_ns;        /* of those behind the last mark */
+    bool asked;                  /* a mark is wanted although it is not due */
     double clock_ns;             /* used_ns of the session that was served last, when it was */
     uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
     gt_session *first, *last;    /* sessions that wait, least used_ns first */
@@ -92,6 +96,8 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
 /* `ns`, estimated without what was learnt, were placed on the worker for the session, and as much on the others of
  * `workers` workers. */
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers);
+/* The same estimate with what was learnt. */
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns);
 /* A computing record was placed. */
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
                       const gt_meta *const *metas, unsigned count, const gt_meta *out);
@@ -105,6 +111,8 @@ void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned fo
 void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records);
 /* The answer to a mark, which came behind `charges` charges and `placed_ns` of estimated work. */
 void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns);
+/* Whether the session has as many records queued as it may. If so, it can go on after an answer of its home worker. */
+bool gt__share_has_queued(const gt_session *session);
 /* Write marks that had no room. */
 void gt__share_retry(gt_dispatch_worker *worker);
 

@@ -2,9 +2,12 @@
 #ifndef GT_DISPATCHER_STATE_H
 #define GT_DISPATCHER_STATE_H
 
+#include <stdatomic.h>
+
 #include "core/config.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/peer.h"
+#include "dispatcher/quota.h"
 #include "link/keys.h"
 
 struct gt_dispatcher {
@@ -13,11 +16,13 @@ struct gt_dispatcher {
     unsigned acceptor_count;
     int port;
     int epoll, stop_fd;
+    atomic_bool stopping, reloading; /* asked for: stop_fd rings */
     gt_peer *peers;
     gt_peer *active_first, *active_last; /* those that the next turn serves, in this order */
     gt_secrets secrets;                  /* of peers on this host */
     gt_secrets_file secrets_file;
     gt_allowed *allowed; /* keys of peers elsewhere; NULL: none */
+    char *allowed_file;  /* where they are from */
     unsigned silent;     /* peers that connected and have not said hello */
     bool monitors_only;  /* peers that connect may only monitor: this server belongs to one program */
     bool retry;          /* a session waits for something that rings no bell (output.h) */
@@ -31,6 +36,7 @@ struct gt_dispatcher {
     uint64_t worker_key;     /* by which workers know each other */
     uint64_t lives;          /* workers that ever joined */
     uint64_t worker_changes; /* how often one joined or left */
+    double max_op_seconds;   /* workers cancel an operation that runs longer; 0: no limit */
     unsigned worker_batch;   /* slots to collect for a worker before flushing within a turn; 0: the link's own */
 
     /* session.c */
@@ -43,11 +49,27 @@ struct gt_dispatcher {
 
     /* spread/ */
     gt_config config;  /* of the server; sessions have their own besides */
+    char *config_file; /* where it is from; NULL: it has none */
     uint64_t next_tag; /* of moves and collectives */
+
+    /* quota.c */
+    gt_limits limits; /* of the command line */
+    gt_user_account *users;
+    uint64_t connections; /* of clients and monitors */
 
     /* share.c */
     double max_weight;     /* of a session */
     gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
+
+    /* recover/ */
+    struct {
+        bool on;             /* sessions are recoverable */
+        int wait_ms;         /* for the replacement of a worker */
+        double every_ns;     /* of a session's work, a snapshot */
+        uint64_t most, used; /* bytes of memory for it, of all sessions */
+        uint64_t count;      /* sessions that were recovered */
+        uint64_t snapshots;  /* that were taken */
+    } recovery;
 
     /* observe/ */
     gt_observer *observer;

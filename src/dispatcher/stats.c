@@ -7,8 +7,8 @@
  *              pending, queue                               owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *              paths{}                                      hot paths, the same
- *   clients[]  number, name, link, user, instructions, seconds, weight, tensors, bytes, modifiers{}, paths{};
- *              seconds: of workers' time (share.h)
+ *   clients[]  number, name, link, user, instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
  */
 #include "dispatcher/stats.h"
 
@@ -117,10 +117,12 @@ static void write_client(FILE *json, gt_session *session)
     fputs("\", \"user\": \"", json);
     write_name(json, session->link->user);
     fprintf(json,
-            "\", \"instructions\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, \"bytes\": %llu, "
+            "\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
+            "\"bytes\": %llu, "
             "\"link\": \"%s\", \"modifiers\": ",
-            (unsigned long long)session->instructions, session->account.total_ns * 1e-9, session->account.weight,
-            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
+            (unsigned long long)session->instructions, (unsigned long long)session->account.queued,
+            session->account.total_ns * 1e-9, session->account.weight, session->handles.count,
+            (unsigned long long)bytes_of(session), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
     gt__paths_stats(session, json);
@@ -142,10 +144,11 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
     fprintf(
         json,
         "{\"instructions\": %llu, \"turns\": %llu, \"sleeps\": %llu, \"cpu_seconds\": %.6f, \"seconds\": %.6f, "
-        "\"workers\": [",
+        "\"recoveries\": %llu, \"snapshots\": %llu, \"workers\": [",
         (unsigned long long)instructions, (unsigned long long)dispatcher->turns,
         (unsigned long long)dispatcher->sleeps, (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9,
-        (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9);
+        (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9, (unsigned long long)dispatcher->recovery.count,
+        (unsigned long long)dispatcher->recovery.snapshots);
     const char *separator = "";
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->peer) {

@@ -190,6 +190,25 @@ void gt__allowed_free(gt_allowed *allowed)
     free(allowed);
 }
 
+gt_err gt__allowed_reread(gt_allowed *allowed, const char *path)
+{
+    gt_allowed *fresh;
+    GT_TRY(gt__allowed_read(path, &fresh));
+    gt_allowed old = *allowed;
+    *allowed = *fresh;
+    *fresh = old;
+    gt__allowed_free(fresh);
+    return GT_OK;
+}
+
+bool gt__allowed_knows(const gt_allowed *allowed, const char *name, bool worker)
+{
+    for (size_t k = 0; k < allowed->count; k++)
+        if (!strcmp(allowed->keys[k].user.name, name) && allowed->keys[k].user.worker >= worker)
+            return true;
+    return false;
+}
+
 const gt_user *gt__allowed_find(const gt_allowed *allowed, const char *public_key)
 {
     for (size_t k = 0; k < allowed->count; k++)

@@ -62,6 +62,9 @@ typedef struct ring_state {
     _Alignas(128) _Atomic uint64_t head; /* slots consumed; the consumer's */
     _Alignas(128) _Atomic uint32_t reader_sleeps;
     _Alignas(128) _Atomic uint32_t writer_sleeps;
+    _Alignas(128) _Atomic uint64_t urgent_tail; /* words beside the stream: written, */
+    _Atomic uint64_t urgent[GT_LINK_URGENT];
+    _Alignas(128) _Atomic uint64_t urgent_head; /* and taken */
 } ring_state;
 
 /* One mapping of the shared memory; the two ends of a pair use the same one. */
@@ -480,9 +483,10 @@ static gt_err memory_wait(gt_link *link, gt_wait what, int timeout_ms)
 static void memory_look(gt_link *link)
 {
     memory_link *m = (memory_link *)link;
-    if (!link->gone && gt__liveness_lost(&m->process))
-        gt__link_lose(link, "%s has been stopped for %d s", link->peer,
-                      (int)(m->process.stopped_ns / 1000000000u));
+    if (link->gone || !gt__liveness_lost(&m->process))
+        return;
+    link->stopped = true;
+    gt__link_lose(link, "%s has been stopped for %d s", link->peer, (int)(m->process.stopped_ns / 1000000000u));
 }
 
 /* ---- segments ----------------------------------------------------------------------------------------------- */
@@ -542,6 +546,30 @@ static void memory_forget(gt_link *link, uint64_t id)
     }
 }
 
+/* ---- beside the stream -------------------------------------------------------------------------------------- */
+
+/* The peer may write anything into its side: a word is only ever a word. */
+static void memory_urge(gt_link *link, uint64_t word)
+{
+    ring_state *out = ((memory_link *)link)->out;
+    uint64_t tail = atomic_load_explicit(&out->urgent_tail, memory_order_relaxed);
+    if (link->gone || tail - atomic_load_explicit(&out->urgent_head, memory_order_acquire) >= GT_LINK_URGENT)
+        return;
+    atomic_store_explicit(&out->urgent[tail % GT_LINK_URGENT], word, memory_order_relaxed);
+    atomic_store_explicit(&out->urgent_tail, tail + 1, memory_order_release);
+}
+
+static bool memory_urged(gt_link *link, uint64_t *word)
+{
+    ring_state *in = ((memory_link *)link)->in;
+    uint64_t head = atomic_load_explicit(&in->urgent_head, memory_order_relaxed);
+    if (atomic_load_explicit(&in->urgent_tail, memory_order_acquire) == head)
+        return false;
+    *word = atomic_load_explicit(&in->urgent[head % GT_LINK_URGENT], memory_order_relaxed);
+    atomic_store_explicit(&in->urgent_head, head + 1, memory_order_release);
+    return true;
+}
+
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 /* Frees this process's copies. A forked child needs nothing more: the parent has its own. */
@@ -578,6 +606,8 @@ static const gt_link_ops memory_ops = {
     .share = memory_share,
     .segment = memory_segment,
     .forget = memory_forget,
+    .urge = memory_urge,
+    .urged = memory_urged,
     .look = memory_look,
     .close = memory_close,
     .abandon = memory_abandon,

@@ -11,6 +11,7 @@
 #include "worker/worker.h"
 
 enum { MAX_SLOTS = 1 << 26 };
+#define UNUSED UINT32_MAX /* references of a pooled buffer since gt__store_note_unused; a reuse sets them to 1 */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------- */
 
@@ -36,14 +37,19 @@ static void header_free(gt_store *store, gt_buffer *buffer)
     store->spare = buffer;
 }
 
-void gt__store_trim(gt_store *store)
+/* Give blocks of the pool back: all of them, or those that are noted as unused. */
+static void trim(gt_store *store, bool all)
 {
     for (unsigned size_class = 0; size_class < GT_STORE_CLASSES; size_class++)
-        while (store->free[size_class]) {
-            gt_buffer *buffer = store->free[size_class];
-            store->free[size_class] = buffer->next;
-            store->engine->ops->release(store->engine, buffer->memory, class_bytes(size_class));
-            store->bytes_held -= class_bytes(size_class);
+        for (gt_buffer **where = &store->free[size_class]; *where;) {
+            gt_buffer *buffer = *where;
+            if (!all && buffer->references != UNUSED) {
+                where = &buffer->next;
+                continue;
+            }
+            *where = buffer->next;
+            store->engine->ops->release(store->engine, buffer->memory, buffer->bytes);
+            store->bytes_held -= buffer->bytes;
             header_free(store, buffer);
         }
 #if defined(__GLIBC__)
@@ -51,12 +57,46 @@ void gt__store_trim(gt_store *store)
 #endif
 }
 
+void gt__store_trim(gt_store *store)
+{
+    trim(store, true);
+}
+
+void gt__store_note_unused(gt_store *store)
+{
+    for (unsigned size_class = 0; size_class < GT_STORE_CLASSES; size_class++)
+        for (gt_buffer *buffer = store->free[size_class]; buffer; buffer = buffer->next)
+            buffer->references = UNUSED;
+}
+
+void gt__store_trim_unused(gt_store *store)
+{
+    trim(store, false);
+}
+
+/* Whether so many bytes more may be handed out; makes room for them in what is held. */
+static gt_err make_room(gt_store *store, size_t bytes)
+{
+    if (store->bytes_held + bytes > store->limit)
+        gt__store_trim(store);
+    if (store->bytes_used + bytes > store->limit)
+        return gt__fail(GT_ERR_MEMORY, "the limit is reached");
+    return GT_OK;
+}
+
+static gt_err refuse(const gt_store *store, gt_err err, size_t bytes)
+{
+    char why[256];
+    snprintf(why, sizeof why, "%s", gt_error_text());
+    return gt__fail(err, "the worker cannot allocate %zu bytes (%llu of %llu in use): %s", bytes,
+                    (unsigned long long)store->bytes_used, (unsigned long long)store->limit, why);
+}
+
 /* Memory of the engine. If it has none, pooled memory may be what is lacking. */
 static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
 {
     gt_engine *engine = store->engine;
-    if (store->bytes_used + bytes > store->limit)
-        return gt__fail(GT_ERR_MEMORY, "the limit is reached");
+    GT_TRY(make_room(store, bytes));
     if (engine->ops->alloc(engine, bytes, memory) == GT_OK)
         return GT_OK;
     gt__store_trim(store);
@@ -66,18 +106,13 @@ static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
 static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out)
 {
     size_t bytes = class_bytes(size_class);
-    if (store->bytes_held + bytes > store->limit)
-        gt__store_trim(store);
     gt_buffer *buffer = header_new(store);
     void *memory;
     gt_err err = buffer ? memory_new(store, bytes, &memory) : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err != GT_OK) {
-        char why[256];
-        snprintf(why, sizeof why, "%s", gt_error_text());
         if (buffer)
             header_free(store, buffer);
-        return gt__fail(err, "the worker cannot allocate %zu bytes (%llu of %llu in use): %s", bytes,
-                        (unsigned long long)store->bytes_used, (unsigned long long)store->limit, why);
+        return refuse(store, err, bytes);
     }
     *buffer = (gt_buffer){.references = 1, .memory = memory, .size_class = size_class, .bytes = bytes};
     store->bytes_held += bytes;
@@ -100,10 +135,17 @@ gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **out)
 
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **out)
 {
-    gt_buffer *buffer = header_new(store);
-    if (!buffer)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *buffer = (gt_buffer){.references = 1, .memory = segment->data, .segment = gt__segment_retain(segment)};
+    size_t bytes = segment->bytes;
+    gt_err err = make_room(store, bytes);
+    gt_buffer *buffer = err == GT_OK ? header_new(store) : NULL;
+    if (err == GT_OK && !buffer)
+        err = gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err != GT_OK)
+        return refuse(store, err, bytes);
+    *buffer = (gt_buffer){.references = 1, .memory = segment->data, .bytes = bytes};
+    buffer->segment = gt__segment_retain(segment);
+    store->bytes_held += bytes;
+    store->bytes_used += bytes;
     store->adopted++;
     *out = buffer;
     return GT_OK;
@@ -114,6 +156,8 @@ static void give_segment_back(gt_store *store, gt_buffer *buffer)
 {
     gt__segment_done(buffer->segment);
     gt__segment_release(buffer->segment);
+    store->bytes_held -= buffer->bytes;
+    store->bytes_used -= buffer->bytes;
     store->adopted--;
     header_free(store, buffer);
 }

@@ -17,7 +17,7 @@ typedef struct gt_buffer {
     uint32_t references;
     uint32_t size_class;
     void *memory;
-    size_t bytes;           /* at memory, if pooled */
+    size_t bytes;           /* at memory */
     gt_segment *segment;    /* NULL: pooled */
     struct gt_buffer *next; /* in its class's free list */
 } gt_buffer;
@@ -63,7 +63,7 @@ typedef struct gt_store {
     size_t capacity;
     gt_buffer *free[GT_STORE_CLASSES];
     gt_buffer *spare;                       /* buffer headers without memory */
-    uint64_t bytes_used, bytes_held, limit; /* handed out; from the engine; the most that may be held */
+    uint64_t bytes_used, bytes_held, limit; /* handed out; and in the pool; the most that may be held */
     unsigned adopted;                       /* buffers that are segments */
 } gt_store;
 
@@ -140,10 +140,14 @@ static inline gt_buffer *gt__store_reuse(gt_store *store, unsigned size_class)
 /* Row-major memory for view->meta; fills the rest of the view; one reference for the caller. GT_ERR_MEMORY leaves the
  * store as it was. */
 gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **buffer);
+/* A buffer on a client's segment. It counts against the limit as one of the pool does. */
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **buffer);
 void gt__buffer_release(gt_store *store, gt_buffer *buffer);
 /* Give the pool's unused memory back to the engine. */
 void gt__store_trim(gt_store *store);
+/* Note which blocks of the pool are unused now, and later: give those back that were not used since. */
+void gt__store_note_unused(gt_store *store);
+void gt__store_trim_unused(gt_store *store);
 
 gt_poison *gt__poison_new(gt_err err, const char *text);
 void gt__poison_release(gt_poison *poison);

@@ -69,7 +69,8 @@ static void tell_failure(gt_worker *worker, const gt_poison *poison)
 /* The result of a record; NULL if the record makes no tensor. */
 static const gt_entry *result_of(const gt_worker *worker, const gt_instruction *ins)
 {
-    bool makes = ins->op < GT_OP_FIRST_CONTROL || (ins->op >= GT_OP_recv && ins->op <= GT_OP_all_to_all);
+    bool makes = ins->op < GT_OP_FIRST_CONTROL || ins->op == GT_OP_failure ||
+                 (ins->op >= GT_OP_recv && ins->op <= GT_OP_all_to_all);
     return makes ? gt__store_find(worker->store, ins->result) : NULL;
 }
 

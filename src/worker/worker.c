@@ -13,10 +13,12 @@
 
 #include "core/log.h"
 #include "core/record.h"
+#include "core/settings.h"
 #include "engines/host_memory.h"
 #include "link/hello.h"
 #include "worker/answer.h"
 #include "worker/paths.h"
+#include "worker/trim.h"
 #include "worker/upload.h"
 
 static bool stopping(const gt_worker_options *options)
@@ -61,6 +63,14 @@ static void free_slots(gt_worker *worker, const gt_instruction *ins)
     }
 }
 
+static void take_share(gt_worker *worker, const gt_instruction *ins)
+{
+    if (ins->imm[1].u)
+        gt__trim_soon(worker);
+    else
+        worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
+}
+
 /* False: the dispatcher said goodbye. */
 static bool handle_control(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
@@ -78,14 +88,18 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_sync:
         gt__worker_answer_sync(worker, ins);
         return true;
+    case GT_OP_failure:
+        gt__worker_refuse(worker, ins, tail);
+        return true;
     case GT_OP_stats:
         gt__worker_answer_stats(worker, ins);
         return true;
     case GT_OP_mark:
         gt__worker_answer_mark(worker, ins);
+        gt__trim_look(worker);
         return true;
     case GT_OP_share:
-        worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
+        take_share(worker, ins);
         return true;
     case GT_OP_watch:
         gt__timing_watch(worker, ins->imm[0].u != 0);
@@ -104,7 +118,10 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_goodbye:
         return false;
     default:
-        if (gt__peers_handle(worker, ins, tail))
+        worker->cancel.held++; /* other workers wait for their parts */
+        bool handled = gt__peers_handle(worker, ins, tail);
+        worker->cancel.held--;
+        if (handled)
             return true;
     }
     gt__log_error("worker %s: unexpected %s record", worker->name, gt__op_table[ins->op].name);
@@ -120,10 +137,13 @@ static void debug_record(const gt_worker *worker, const gt_instruction *ins)
 bool gt__worker_run_record(gt_worker *worker, const gt_slot *record)
 {
     bool more = true;
-    gt__timing_before(worker, &worker->timing, worker->store, &record->ins);
-    if (__builtin_expect(record->ins.op < GT_OP_FIRST_CONTROL, 1))
-        gt__worker_execute(worker, &record->ins, record + 1);
-    else
+    bool large = gt__timing_before(worker, &worker->timing, worker->store, &record->ins);
+    if (__builtin_expect(record->ins.op < GT_OP_FIRST_CONTROL, 1)) {
+        if (__builtin_expect(large, 0) && record->ins.op != GT_OP_upload && gt__cancel_skips(worker))
+            gt__worker_fail(worker, &record->ins, GT_ERR_CANCELLED);
+        else
+            gt__worker_execute(worker, &record->ins, record + 1);
+    } else
         more = handle_control(worker, &record->ins, record + 1);
     gt__timing_after(worker, &worker->timing, &record->ins);
     return more;
@@ -168,17 +188,31 @@ static void await_engine(gt_worker *worker)
     gt__link_wait(worker->link, GT_WAIT_READ, LATE_WAIT_MS);
 }
 
+/* There is nothing to do. *quiet_ns: since when; 0: since now. */
+static void await_records(gt_worker *worker, uint64_t *quiet_ns)
+{
+    uint64_t began_ns = gt__timing_wait_begin(worker);
+    *quiet_ns = *quiet_ns ? *quiet_ns : began_ns;
+    int wait_ms = gt__trim_patience_ms(worker, *quiet_ns, gt__worker_patience_ms(worker));
+    gt_err err = gt__link_wait(worker->link, GT_WAIT_READ, wait_ms);
+    gt__timing_wait_end(worker, began_ns);
+    if (err == GT_ERR_TIMEOUT)
+        gt__trim_idle(worker, *quiet_ns);
+}
+
 static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
 {
     bool more = true;
+    uint64_t quiet_ns = 0;
     while (more && !stopping(options)) {
         size_t available;
         if (__builtin_expect(gt__late_busy(&worker->late), 0))
             gt__late_poll(worker);
         const gt_slot *slots = gt__link_peek(worker->link, &available);
-        if (slots)
+        if (slots) {
+            quiet_ns = 0;
             GT_TRY(run_window(worker, slots, available, &more));
-        else if (worker->deferred.count && !worker->link->gone) {
+        } else if (worker->deferred.count && !worker->link->gone) {
             if (worker->engine->ops->flush)
                 worker->engine->ops->flush(worker->engine);
             gt__deferred_run(worker, DEFERRED_WAIT_MS);
@@ -186,23 +220,20 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
         else if (gt__late_busy(&worker->late))
             await_engine(worker);
-        else {
-            uint64_t began_ns = gt__timing_wait_begin(worker);
-            gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
-            gt__timing_wait_end(worker, began_ns);
-        }
+        else
+            await_records(worker, &quiet_ns);
     }
     return GT_OK;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static gt_err open_engine(const gt_worker_options *options, gt_engine **engine)
+static gt_err open_engine(const gt_worker_options *options, gt_cancel *cancel, gt_engine **engine)
 {
     const char *backend = options->backend && *options->backend ? options->backend : getenv("GT_BACKEND");
     const gt_engine_ops *ops;
     GT_TRY(gt__engine_find(backend, &ops));
-    gt_engine_options engine_options = {.threads = options->threads, .ops = ops};
+    gt_engine_options engine_options = {.threads = options->threads, .ops = ops, .cancel = cancel};
     return ops->open(&engine_options, engine);
 }
 
@@ -235,6 +266,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
             return GT_OK;
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
+    gt__canceller_limit(worker, welcome.max_op_seconds);
     gt__timing_init(&worker->timing);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     worker->joined = true;
@@ -294,7 +326,10 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
     else
         snprintf(name, sizeof name, "worker_%d", options->named ? options->number - 1 : (int)getpid());
     gt_worker worker = {.link = link, .name = name, .options = options};
-    gt_err err = open_engine(options, &worker.engine);
+    gt__canceller_init(&worker);
+    gt__canceller_limit(&worker, options->max_op_seconds > 0 ? options->max_op_seconds
+                                                             : gt__setting(GT_SETTING_MAX_OP_SECONDS));
+    gt_err err = open_engine(options, &worker.cancel.engine, &worker.engine);
     if (options->opened)
         options->opened(options->context, err);
     if (err == GT_OK)

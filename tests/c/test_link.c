@@ -430,6 +430,32 @@ static void test_leaks(const void *argument)
 
 /* ---- all of them -------------------------------------------------------------------------------------------- */
 
+/* Words beside the stream arrive in order although records before them are not read; those beyond the bound are lost. */
+static void test_urgent(const void *argument)
+{
+    enum { RECORDS = 20 };
+    const kind *k = argument;
+    ends e;
+    uint64_t word = 0, next = 0, deadline = gt__deadline_ns(PATIENCE_MS);
+    if (!CHECK(ends_open(&e, k)))
+        return;
+    for (uint64_t number = 0; number < RECORDS; number++)
+        CHECK(send_record(e.server, number));
+    for (uint64_t number = 0; number < 2 * GT_LINK_URGENT; number++)
+        e.server->ops->urge(e.server, UINT64_MAX - number);
+    while (next < GT_LINK_URGENT && gt__remaining_ms(deadline))
+        if (e.client->ops->urged(e.client, &word))
+            CHECK_EQ(word, UINT64_MAX - next++);
+    CHECK_EQ(next, GT_LINK_URGENT);
+    for (uint64_t number = 0; number < RECORDS; number++)
+        CHECK(read_record(e.client, number));
+    e.client->ops->urge(e.client, 7);
+    while (!e.server->ops->urged(e.server, &word) && gt__remaining_ms(deadline))
+        continue;
+    CHECK_EQ(word, 7);
+    ends_close(&e);
+}
+
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
@@ -439,6 +465,7 @@ int main(int argc, char **argv)
         {.name = "loop", .run = test_loop, .which = PAIR | LISTENING},
         {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
         {.name = "last words", .run = test_last_words, .which = LISTENING},
+        {.name = "urgent", .run = test_urgent, .which = PAIR | LISTENING},
         {.name = "killed while read", .run = test_killed_while_read, .which = PAIR | LISTENING},
         {.name = "abandon", .run = test_abandon, .which = PAIR | LISTENING},
         {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},

@@ -163,6 +163,62 @@ static void test_limit(const void *argument)
     unsetenv("GT_WORKER_MEMORY");
 }
 
+/* Uploads that are used in place count as any other memory does. */
+static void test_segments_count(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    gt_segment *segment;
+    gt_buffer *first, *second, *third;
+    gt_view view;
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    CHECK_EQ(gt__segment_new(1 << 20, &segment), GT_OK);
+    store->limit = 5 << 19;
+    CHECK_EQ(gt__store_wrap_segment(store, segment, &first), GT_OK);
+    CHECK_EQ(gt__store_wrap_segment(store, segment, &second), GT_OK);
+    CHECK(stats_of(store).bytes_used >= 2 << 20 && stats_of(store).bytes_pooled == 0);
+    CHECK_EQ(gt__store_wrap_segment(store, segment, &third), GT_ERR_MEMORY);
+    CHECK_EQ(allocate(store, 1 << 20, &view, &third), GT_ERR_MEMORY);
+    gt__buffer_release(store, first);
+    CHECK_EQ(allocate(store, 1 << 20, &view, &first), GT_OK);
+    gt__buffer_release(store, first);
+    CHECK_EQ(gt__store_wrap_segment(store, segment, &first), GT_OK); /* the pool makes room */
+    CHECK_EQ(engine.bytes, 0);
+    gt__buffer_release(store, first);
+    gt__buffer_release(store, second);
+    CHECK_EQ(stats_of(store).bytes_used, 0);
+    gt__segment_release(segment);
+    gt__store_free(&store);
+}
+
+/* Blocks that are not used between two looks are given back, the others stay. */
+static void test_trim_unused(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    gt_view view;
+    gt_buffer *buffer[8], *used;
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    for (int k = 0; k < 8; k++)
+        CHECK_EQ(allocate(store, 4096, &view, &buffer[k]), GT_OK);
+    for (int k = 0; k < 8; k++)
+        gt__buffer_release(store, buffer[k]);
+    gt__store_note_unused(store);
+    CHECK_EQ(allocate(store, 4096, &view, &used), GT_OK);
+    CHECK_EQ(allocate(store, 4096, &view, &buffer[0]), GT_OK);
+    gt__buffer_release(store, buffer[0]);
+    gt__store_trim_unused(store);
+    CHECK_EQ(engine.bytes, 2 * 4096);
+    CHECK_EQ(stats_of(store).bytes_used, 4096);
+    gt__store_trim_unused(store); /* nothing is noted */
+    CHECK_EQ(engine.bytes, 2 * 4096);
+    gt__buffer_release(store, used);
+    gt__store_free(&store);
+    CHECK_EQ(engine.bytes, 0);
+}
+
 static void test_limit_text(const void *argument)
 {
     (void)argument;
@@ -573,6 +629,8 @@ int main(int argc, char **argv)
     check_run("size classes", test_size_classes, NULL);
     check_run("reuse", test_reuse, NULL);
     check_run("limit", test_limit, NULL);
+    check_run("segments count", test_segments_count, NULL);
+    check_run("unused blocks go back", test_trim_unused, NULL);
     check_run("limit text", test_limit_text, NULL);
     check_run("a host without memory", test_host_without_memory, NULL);
     check_run("a control group without memory", test_control_group_without_memory, NULL);

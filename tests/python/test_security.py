@@ -326,6 +326,40 @@ def test_the_server_knows_users_apart(programs, keys):
     assert text == str(sorted(["alice", f"uid {os.getuid()}"])) + "\n"
 
 
+def test_the_list_of_keys_is_read_again(programs, keys):
+    alice, bob = keys.peer("alice", "client"), keys.peer("bob")
+    options = keys.server_options()
+    server = programs.server(*options)
+    programs.worker(server.port)
+    address = f"tcp://127.0.0.1:{server.port}"
+    stay = programs.python("""
+        import sys
+        import time
+        import gt
+        gt.connect(sys.argv[1], key_file=sys.argv[2])
+        try:
+            while True:
+                gt.ones(3).sum().item()
+                print("works", flush=True)
+                time.sleep(0.01)
+        except ConnectionError as error:
+            print(error)
+        """, address, alice, name="alice")
+    until(lambda: "works" in stay.text() or not stay.alive, "alice")
+    text = programs.run(REFUSED, address, bob)
+    assert "does not allow this key" in text, text
+    keys.lines[:] = [f"client {keys.public['bob']} bob"]
+    keys.server_options()
+    server.signal(signal.SIGHUP)
+    assert stay.wait() == 0 and stay.text().splitlines()[-1] != "works", stay.text()
+    assert programs.run(WORK, address, bob) == "right\n"
+    assert "does not allow this key" in programs.run(REFUSED, address, alice)
+    pathlib.Path(options[-1]).write_text("nonsense\n")  # a mistake: the list stays, and the server says why
+    server.signal(signal.SIGHUP)
+    until(lambda: "line 1 is malformed" in server.text(), "the error")
+    assert programs.run(WORK, address, bob) == "right\n"
+
+
 def test_bad_key_files_are_named(programs, keys):
     alice = keys.peer("alice", "client")
     options = keys.server_options()

@@ -178,7 +178,7 @@ int gt__command_top(int argc, char **argv)
     viewer session = {.arguments = &arguments};
     session.view.address = session.watcher.address;
     atomic_store(&stop_requested, false);
-    gt__signals_catch(stop, &stop_requested);
+    gt__signals_catch(stop, NULL, &stop_requested);
     gt_err err = arguments.once || arguments.json ? run_printing(&session) : run_screen(&session);
     gt__signals_restore();
     gt__watcher_close(&session.watcher);

@@ -532,7 +532,12 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
     if (err == GT_OK)
         err = gt__op_infer(ins, record + 1, metas, &result->meta, &unused);
     task.out = result->meta;
-    if (err == GT_OK && lost >= 0)
+    bool refused = false;
+    if (err == GT_OK && session->quota && lost < 0)
+        err = gt__quota_charge(session, record, result, &refused);
+    if (err == GT_OK && refused)
+        err = gt__quota_refuse(session, record, result);
+    else if (err == GT_OK && lost >= 0)
         result->slot = (uint32_t)lost;
     else if (err == GT_OK && session->home) {
         err = gt__spread_target(session, ins, &task.target);

@@ -1,0 +1,10 @@
+/* reload.h: read the server's files again while it runs: its config, with signals and limits, and the list of allowed keys. */
+#ifndef GT_DISPATCHER_RELOAD_H
+#define GT_DISPATCHER_RELOAD_H
+
+typedef struct gt_dispatcher gt_dispatcher;
+
+/* A file that cannot be read, or is wrong, is reported on standard error, and what was read from it before stays. */
+void gt__reload(gt_dispatcher *dispatcher);
+
+#endif

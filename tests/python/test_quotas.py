@@ -1,0 +1,332 @@
+"""Memory that is counted and given back, limits of clients and users, and clients that do not play along."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from support import until
+
+LINKS = ("memory", "ipc", "tcp")
+
+
+def resident_mib(process):
+    """MiB of a process in memory."""
+    for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) // 1024
+    raise AssertionError("no VmRSS")
+
+
+# ---- the worker's memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_uploads_count_against_the_workers_memory(programs, link):
+    server = programs.server()
+    programs.worker(server.port, GT_WORKER_MEMORY="100M")
+    assert programs.run("""
+        import sys
+        import gt
+        import numpy as np
+        gt.connect(sys.argv[1])
+        data = np.ones((30, 1 << 18), np.float32)               # 30 MiB
+        held, refused = [], 0
+        for k in range(6):
+            t = gt.from_numpy(data)
+            try:
+                assert t.sum().item() == data.size
+                held.append(t)
+            except MemoryError as error:
+                refused += 1
+                assert "upload: the worker cannot allocate" in str(error), error
+        del t
+        print(len(held), refused)
+        held.clear()
+        print(gt.from_numpy(data).sum().item() == data.size)     # it lives, and works again
+        """, f"{link}://localhost:{server.port}").split("\n")[:2] == ["3 3", "True"]
+
+
+def test_memory_goes_back_to_the_system_when_a_client_leaves(programs):
+    server = programs.server()
+    worker = programs.worker(server.port)
+    light = programs.python("""
+        import sys
+        import time
+        import gt
+        gt.connect(sys.argv[1])
+        a = gt.ones(8)
+        while True:                                              # the worker never rests
+            a.sum().item()
+            time.sleep(0.001)
+        """, f"localhost:{server.port}", name="light")
+    programs.run("import sys, gt\ngt.connect(sys.argv[1])\ngt.ones(4).sum().item()", f"localhost:{server.port}")
+    before = resident_mib(worker)
+    programs.run("""
+        import sys
+        import gt
+        import numpy as np
+        gt.connect(sys.argv[1])
+        large = [gt.ones(1 << 24) for _ in range(3)]             # 64 MiB each
+        small = [gt.ones(1 << 16) for _ in range(400)]           # 100 MiB in blocks of malloc
+        uploads = [gt.from_numpy(np.ones(1 << 23, np.float32)) for _ in range(2)]
+        print(sum(t.sum().item() for t in large + small + uploads))
+        """, f"localhost:{server.port}")
+    until(lambda: resident_mib(worker) < before + 40, f"the worker's memory: {before} MiB before")
+    assert light.alive, light.text()
+
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------
+
+
+def limited(programs, *options, workers=1, **environment):
+    """A server with these options, and its workers."""
+    server = programs.server(*options, **environment)
+    server.workers = [programs.worker(server.port, "--index", k) for k in range(workers)]
+    return server
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_client_over_its_memory_limit_gets_an_exception_and_lives(programs, link):
+    server = limited(programs, "--max-memory", "9M")
+    source = """
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        a = gt.ones(1 << 20)                                     # 4 MiB
+        views = [a[0:], a.reshape(1024, 1024).T, a.expand(100, 1 << 20)]
+        assert [v.sum().item() for v in views[:2]] == [1 << 20, 1 << 20]
+        b = a + 1                                                # 8 MiB: views share memory
+        c = a * 3                                                # over the limit
+        d = c.sum() + 5                                          # follows from it
+        try:
+            print(d.item())
+        except MemoryError as error:
+            print(error)
+        print(b.sum().item() == 2 << 20)                         # the others are unharmed
+        del b, c, d
+        print((a + 2).sum().item() == 3 << 20)                   # what was freed can be used again
+        """
+    lines = programs.run(source, f"{link}://localhost:{server.port}").splitlines()
+    assert lines[0].startswith(
+        "mul: limit of 9.0 MiB for one client (--max-memory): 8.0 MiB in use, the result needs 4.0 MiB")
+    assert lines[0].endswith("program.py:9")                     # the line that was refused
+    assert lines[1:] == ["True", "True"]
+
+
+def test_copies_count_and_views_do_not(programs):
+    server = limited(programs, "--max-memory", "9M")
+    assert programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        a = gt.ones(1024, 1024)
+        kept = []
+        try:
+            for k in range(20):                                  # of a transposed matrix, each is a copy
+                kept.append(a.T.reshape(-1))
+                kept[-1][:1].item()
+        except MemoryError as error:
+            print(len(kept))
+        kept.clear()
+        b = a.T
+        del a
+        c = b + 0                                                # 8 MiB: the view keeps the memory
+        try:
+            (c + 1)[0, 0].item()
+        except MemoryError as error:
+            print("refused")
+        del b
+        print((c + 1).sum().item() == 2 << 20)
+        for k in range(50):
+            c += 1                                               # in place: nothing is needed for it
+        print(c[0, 0].item())
+        """, f"localhost:{server.port}").splitlines() == ["2", "refused", "True", "51.0"]
+
+
+def test_a_training_loop_within_its_limit_runs_as_a_hot_path(programs):
+    server = limited(programs, "--max-memory", "40M", "--max-tensors", "1000")
+    assert programs.run("""
+        import sys
+        import gt
+        from gt import nn, optim
+        gt.connect(sys.argv[1])
+        gt.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+        optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+        x = gt.randn(256, 64)
+        for step in range(60):
+            loss = nn.functional.mse_loss(model(x), x)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        print(loss.item() < 0.5, gt.debug.get_worker_stats()["worker_0"]["hotpath"]["worker_runs"] > 5)
+        big, refused = [], 0
+        for step in range(60):                                   # and over it: each step in a loop is refused
+            y = (model(x) * 2).expand(80, 256, 64) + 1  # 5 MiB
+            big.append(y)
+        for y in big:
+            try:
+                y.sum().item()
+            except MemoryError:
+                refused += 1
+        print(50 < refused < 58)
+        big.clear()
+        del y
+        print(model(x).sum().item() != 0)
+        """, f"localhost:{server.port}").splitlines() == ["True True", "True", "True"]
+
+
+def test_spread_tensors_count(programs):
+    server = limited(programs, "--max-memory", "9M", workers=2)
+    assert programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        with gt.signal.context("rows"):
+            a = gt.ones(1024, 1024)
+            b = a + 1
+            c = b + 1
+            try:
+                print(c.sum().item())
+            except MemoryError as error:
+                print("--max-memory" in str(error))
+            del b, c
+            d = a + 3
+            print(d.sum().item() == 4 << 20)
+            del d
+            kept = []
+            for step in range(30):                               # a loop, which is replayed
+                kept.append(((a * 2) - 1) + 1)
+                if step % 2:
+                    kept.clear()
+            print((a * 2).sum().item() == 2 << 20)
+        """, f"localhost:{server.port}", GT_CONFIG=rows_config(programs)).splitlines() == ["True", "True", "True"]
+
+
+def rows_config(programs, text="rows: {shard: {axis: 0, workers: [0, 1]}}\n"):
+    path = programs.directory / "rows.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_limits_of_tensors(programs):
+    server = limited(programs, "--max-tensors", "100", "--max-user-tensors", "150")
+    fill = """
+        import sys
+        import time
+        import gt
+        gt.connect(sys.argv[1])
+        held = []
+        try:
+            while len(held) < 1000:
+                held.append(gt.zeros(3))
+                held[-1].sum().item()
+        except MemoryError as error:
+            print(error, flush=True)
+        del held[40:]
+        print((gt.zeros(3) + 1).sum().item(), flush=True)         # what was freed can be used again
+        held += [gt.zeros(3) for _ in range(50)]
+        print(held[-1].sum().item(), flush=True)
+        time.sleep(100 if sys.argv[2] == "stay" else 0)
+        """
+    first = programs.python(fill, f"localhost:{server.port}", "stay", name="first")
+    until(lambda: first.text().endswith("0.0\n") or not first.alive, "the first client's tensors")
+    text, *works = first.text().splitlines()
+    assert "limit of 100 for one client (--max-tensors): there are 100; free some first" in text
+    assert works == ["3.0", "0.0"]
+    second = programs.python(fill, f"localhost:{server.port}", "go", name="second")
+    assert second.wait() == 1
+    assert "limit of 150 for one user (--max-user-tensors): there are 150" in second.text(), second.text()
+    assert "3.0" in second.text().splitlines(), second.text()
+
+
+@pytest.mark.parametrize("link, most", (("memory", 1), ("memory", 100), ("ipc", 100), ("tcp", 100)))
+def test_a_client_waits_while_it_has_queued_what_it_may(programs, link, most):
+    server = limited(programs, "--max-queued", most)
+    address = f"{link}://localhost:{server.port}"
+    watch = programs.python("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        most = 0
+        while True:
+            seen = max(client["queued"] for client in gt.debug.dispatcher_stats()["clients"])
+            if seen > most:
+                most = seen
+                print(most, flush=True)
+        """, address, name="watch")
+    assert programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        while len(gt.debug.dispatcher_stats()["clients"]) < 2:
+            pass
+        a, b = gt.ones(300, 300), gt.ones(3)
+        for k in range(200):
+            c = a @ a
+            b = b + 1
+        print(b.sum().item(), c[0, 0].item())
+        """, address) == "603.0 300.0\n"
+    assert watch.alive, watch.text()
+    most_seen = int(watch.text().split()[-1])
+    assert most_seen < most + 16, most_seen                      # a run of a hot path counts at once
+
+
+def test_limits_of_connections(programs):
+    server = limited(programs, "--max-connections", "3", "--max-user-connections", "2")
+    stay = "import sys, time, gt\ngt.connect(sys.argv[1])\nprint('in', flush=True)\ntime.sleep(100)"
+    staying = [programs.python(stay, f"localhost:{server.port}", name=f"stay{k}") for k in range(2)]
+    until(lambda: all("in" in process.text() for process in staying), "two clients")
+    text = programs.run("""
+        import sys
+        import gt
+        try:
+            gt.connect(sys.argv[1])
+        except ConnectionError as error:
+            print(error)
+        """, f"localhost:{server.port}")
+    assert "limit of 2 for one user (--max-user-connections)" in text, text
+    staying[0].kill()
+
+    def connects():
+        return "in" in programs.run("import sys, gt\ntry:\n    gt.connect(sys.argv[1])\n    print('in')\n"
+                                    "except ConnectionError:\n    pass", f"localhost:{server.port}")
+
+    until(connects, "a place for another client")
+
+
+def test_limits_are_read_again(programs):
+    config = rows_config(programs, "limits: {max-memory: 8M}\n")
+    server = limited(programs, "--config", config)
+    client = programs.python("""
+        import sys
+        import gt
+        import time
+        gt.connect(sys.argv[1])
+        a = gt.ones(1 << 20)
+        def works():
+            try:
+                return sum((a + k).sum().item() for k in range(1)) and (a + 1, a + 2, a + 3)[2].sum().item() > 0
+            except MemoryError:
+                return False
+        print(works(), flush=True)
+        while not works():
+            time.sleep(0.01)
+        print("more", flush=True)
+        while works():
+            time.sleep(0.01)
+        print("less", flush=True)
+        """, f"localhost:{server.port}", name="client")
+    until(lambda: "False" in client.text() or not client.alive, "the client")
+    config.write_text("limits: {max-memory: 8M, users: {uid %d: {max-memory: 1G}}}\n" % os.getuid())
+    server.signal(signal.SIGHUP)
+    until(lambda: "more" in client.text() or not client.alive, "the new limit")
+    config.write_text("limits: {max-memory: nonsense}\n")      # a mistake: the limits stay, and the server says why
+    server.signal(signal.SIGHUP)
+    until(lambda: "max-memory must be bytes" in server.text(), "the error")
+    config.write_text("limits: {max-memory: 8M}\n")
+    server.signal(signal.SIGHUP)
+    assert client.wait() == 0 and "less" in client.text(), client.text()
