@@ -14,6 +14,8 @@
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make fuzz          strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
+#   make load          1,000 clients at work at once through one dispatcher, and a storm of 10,000 connections
+#   make soak          50 random clients for SOAK_SECONDS (600), some of them and some workers killed
 #   make lint           check the formatting of the C files;  make format: repair it
 #   make clean          remove what was built;  make distclean: and the Python environment
 #
@@ -22,7 +24,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-cuda test-long docs-operations bench bench-cuda bench-sweep test-sanitize fuzz lint format clean distclean setup setup-test setup-fuzz
+.PHONY: build run test test-engines test-cuda test-long docs-operations bench bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -37,12 +39,13 @@ run: build
 	@$(python) examples/mlp.py
 
 # All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines, and suites in which
-# everything that comes twice becomes a hot path.
+# everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten.
 test: setup-test build
 	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
+	$(python) tests/load/soak.py --seconds 60 || status=1; \
 	$(call on_engines,$(few_dtypes)) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
@@ -108,6 +111,13 @@ fuzz: setup-fuzz build build-fuzz/build.ninja
 	@tools/fuzz $(or $(FUZZ_SECONDS),60) $(fuzz_targets)
 
 fuzz_targets = config json log session tape wire
+
+load: build
+	@$(python) tests/load/load.py --links memory
+	@$(python) tests/load/load.py
+
+soak: build
+	@$(python) tests/load/soak.py --seconds $(or $(SOAK_SECONDS),600)
 
 lint:
 	@status=0; \

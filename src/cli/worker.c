@@ -62,6 +62,13 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .target = &arguments->worker.key_file,
          .value = "F",
          .help = "keys for a server on another host, made with `gt keygen F --server KEY` (also GT_KEY_FILE)"},
+        {.name = "listen",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->worker.listen,
+         .value = "HOST",
+         .help = "open a tcp port, encrypted, for workers of other hosts, at this address; auto: the one by which "
+                 "this "
+                 "worker reaches the server (default: no port)"},
         {.name = "threads",
          .kind = GT_OPTION_COUNT,
          .target = &arguments->threads,

@@ -217,14 +217,19 @@ bool gt__address_is_loopback(const char *host)
     return strcasecmp(name, "localhost") == 0;
 }
 
-bool gt__address_is_local(const char *host)
+bool gt__address_is_any(const char *host)
 {
     static const char *const any[] = {"", "*", "0.0.0.0", "::", "[::]"};
-    if (!host || gt__address_is_loopback(host))
-        return true;
     for (size_t k = 0; k < sizeof any / sizeof *any; k++)
         if (!strcmp(host, any[k]))
             return true;
+    return false;
+}
+
+bool gt__address_is_local(const char *host)
+{
+    if (!host || gt__address_is_loopback(host) || gt__address_is_any(host))
+        return true;
     char self[256];
     return !gethostname(self, sizeof self) && !strncasecmp(host, self, sizeof self);
 }

@@ -54,6 +54,8 @@ bool gt__address_is_loopback(const char *host);
 
 /* Does this name (or address) mean the machine we are on? */
 bool gt__address_is_local(const char *host);
+/* Does it mean every address of this host? */
+bool gt__address_is_any(const char *host);
 
 /* "127.0.0.1" or "[::1]" for a host name, IPv4 first; "*" and "" stay "*". */
 gt_err gt__address_resolve(const char *host, char *numeric, size_t size);

@@ -28,6 +28,7 @@ enum {
         5, /* a zero byte and 32 bits, chosen by the ROUTER; peers that choose their own are refused */
     ALIVE_MS = 1000,
     HANDSHAKE_MS = 3000, /* time for a connection to prove to be ZeroMQ */
+    BACKLOG = 4096,      /* connections that the kernel holds for us; it may allow fewer. ZeroMQ's own is 100 */
     MAX_UNREAD = 1000,   /* frames: then ZeroMQ stops reading from a peer that ignores credit */
 };
 
@@ -367,7 +368,7 @@ static gt_err router_new(router **out)
     gt__identities_seed();
     r->context = zmq_ctx_new();
     r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
-    int fd = -1, mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD;
+    int fd = -1, mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD, backlog = BACKLOG;
     size_t size = sizeof fd;
     struct epoll_event event = {.events = EPOLLIN};
     if (!r->socket || r->timer < 0 || r->base.fd < 0 || zmq_getsockopt(r->socket, ZMQ_FD, &fd, &size) ||
@@ -381,6 +382,7 @@ static gt_err router_new(router **out)
     zmq_setsockopt(r->socket, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory);
     zmq_setsockopt(r->socket, ZMQ_HANDSHAKE_IVL, &handshake_ms, sizeof handshake_ms);
     zmq_setsockopt(r->socket, ZMQ_RCVHWM, &unread, sizeof unread);
+    zmq_setsockopt(r->socket, ZMQ_BACKLOG, &backlog, sizeof backlog);
     *out = r;
     return GT_OK;
 }

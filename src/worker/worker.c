@@ -298,9 +298,9 @@ static gt_err connect_patiently(const gt_worker_options *options, gt_link **link
 
 static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
 {
-    bool network = !worker->link->port || worker->link->trust == GT_TRUST_KEY;
-    GT_TRY(options->board ? gt__exchange_local(options->board, options->stop, &worker->exchange)
-                          : gt__exchange_mesh(options->address, network, options->stop, &worker->exchange));
+    GT_TRY(options->board
+               ? gt__exchange_local(options->board, options->stop, &worker->exchange)
+               : gt__exchange_mesh(options->address, options->listen, options->stop, &worker->exchange));
     GT_TRY(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective));
     return worker->engine->ops->collective ? gt__collective_engine(worker, &worker->collective) : GT_OK;
 }

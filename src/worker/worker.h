@@ -22,6 +22,7 @@ typedef struct gt_worker_options {
     const char *backend;   /* NULL: GT_BACKEND, else cpu */
     const char *address;   /* "host:port", see gt_client_connect; not used when a link is given */
     const char *key_file;  /* of keys (link/keys.h); NULL: GT_KEY_FILE, else none */
+    const char *listen;    /* host at which workers of other hosts reach it, or "auto"; NULL: it has no tcp port */
     int timeout_ms;        /* for the server to appear; 0: the default */
     int threads;           /* 0: let the engine decide */
     double max_op_seconds; /* an operation that runs longer is cancelled; 0: GT_MAX_OP_SECONDS. The server may have

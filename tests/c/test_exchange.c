@@ -23,7 +23,7 @@ static atomic_bool stop; /* ends what waits for ever */
 static gt_exchange *mesh_new(void)
 {
     gt_exchange *mesh = NULL;
-    if (!CHECK_EQ(gt__exchange_mesh("localhost:1", false, &stop, &mesh), GT_OK))
+    if (!CHECK_EQ(gt__exchange_mesh("localhost:1", NULL, &stop, &mesh), GT_OK))
         abort();
     return mesh;
 }

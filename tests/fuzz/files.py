@@ -2,7 +2,7 @@
 file, never crashes, never takes memory that the file does not justify, and accepts no safetensors file that the format's own
 reader refuses.
 
-    python tests/fuzz/files.py [--seconds 60] [--seed N]
+    python tests/fuzz/files.py [--seconds 60] [--files N] [--seed N]
 
 The first finding ends the run: its bytes are in build-fuzz/files-KIND, and what happened is printed.
 """
@@ -140,13 +140,13 @@ def finding(kind, data):
     return None
 
 
-def run(seconds, seed):
+def run(seconds, most, seed):
     draw = random.Random(seed)
     files = list(good_files())
     for kind, data in files:
         assert finding(kind, data) is None, finding(kind, data)
     end, count = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end and count < most:
         kind, data = draw.choice(files)
         inner = damage_pt if kind == 'pt' else damage_safetensors
         data = draw.choice((damage_bytes, inner, inner))(draw, data)
@@ -165,7 +165,8 @@ def run(seconds, seed):
 if __name__ == '__main__':
     parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
     parser.add_argument('--seconds', type=float, default=60)
+    parser.add_argument('--files', type=int, default=1 << 60, help='at most so many')
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 30))
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    sys.exit(run(options.seconds, options.seed))
+    sys.exit(run(options.seconds, options.files, options.seed))

@@ -1,10 +1,13 @@
 """Broken safetensors files: what the reference reader refuses, GT refuses too, with an error that names the file."""
 
+import subprocess
+import sys
+
 import pytest
 from safetensors.torch import load as reference_load
 
 import gt
-from support import Collector
+from support import PATIENCE_S, REPOSITORY, Collector, clean_environment
 
 ENTRY = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
 EMPTY = '{"dtype":"F32","shape":[0],"data_offsets":[%d,%d]}'
@@ -94,6 +97,13 @@ def test_broken_files_are_refused_as_by_the_reference(tmp_path):
         elif what not in STRICTER:
             cases.true(f"{what}: {error}", error is None)
     cases.finish()
+
+
+def test_randomly_damaged_files_of_both_formats():
+    """A part of what `make fuzz` tries: no crash, no odd error, and no safetensors file that the reference refuses."""
+    done = subprocess.run([sys.executable, REPOSITORY / "tests" / "fuzz" / "files.py", "--files", "1500", "--seed", "1"],
+                          capture_output=True, text=True, timeout=4 * PATIENCE_S, env=clean_environment())
+    assert done.returncode == 0 and "1500 files" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "\\udc00"])

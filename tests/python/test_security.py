@@ -182,10 +182,13 @@ def test_a_replacement_takes_over_the_number(programs):
     assert programs.run(WORK, address) == "right\n"
 
 
-def test_many_connect_at_once_by_shared_memory(programs):
-    """None falls back to a slower transport because the server is busy. A connection takes four descriptors of each side."""
+@pytest.mark.parametrize("link, count", [("memory", 1000), ("ipc", 300), ("tcp", 300)])
+def test_many_connect_at_once(programs, link, count):
+    """None is refused, and none falls back from shared memory to a slower transport, because the server is busy. A connection takes
+    four descriptors of each side, by ZeroMQ more of the client."""
     server = programs.cluster()
-    count = min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 8)
+    count = min(count, resource.getrlimit(resource.RLIMIT_NOFILE)[1] // (8 if link == "memory" else 32))
+    address = f"localhost:{server.port}" if link == "memory" else f"{link}://localhost:{server.port}"
     assert programs.run("""
         import collections, os, sys, threading
         from gt import _gt
@@ -206,7 +209,7 @@ def test_many_connect_at_once_by_shared_memory(programs):
             thread.join()
         print(dict(kinds), flush=True)
         os._exit(0)
-    """, f"localhost:{server.port}", count) == f"{{'memory': {count}}}\n"
+    """, address, count) == f"{{'{link}': {count}}}\n"
     assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
 
 
@@ -273,6 +276,39 @@ def test_keys_admit_clients_and_workers(programs, keys):
         text = programs.run(REFUSED, address, *filter(None, [key]), XDG_RUNTIME_DIR=elsewhere)
         assert text.startswith("GtConnectionError") and words in text, text
     assert good.alive and server.alive
+
+
+def listening_ports(pid):
+    """Of a process, by tcp."""
+    targets = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {target.removeprefix("socket:[").rstrip("]") for target in targets}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/{pid}/net/{name}").readlines()[1:]]
+    return [int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and line[9] in inodes]
+
+
+SPREAD = """
+    import sys, gt
+    gt.connect(sys.argv[1])
+    while len(gt.debug.get_worker_stats()) < 2:
+        pass
+    gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+    x = gt.signal.tensor(gt.arange(8.0).reshape(4, 2), name="rows")
+    print((x.T @ x).tolist())
+"""
+
+
+def test_a_worker_listens_only_where_it_is_asked_to(programs, keys):
+    """Two workers that share no memory, as on two hosts: one of them must listen."""
+    key = keys.peer("far", "worker")
+    server = programs.server(*keys.server_options())
+    workers = []
+    for k, options in enumerate(([], ["--listen", "auto"])):
+        folder = programs.directory / f"host-{k}"
+        folder.mkdir(mode=0o700)
+        workers.append(programs.worker(server.port, "--key-file", key, "--index", k, *options, host="tcp://127.0.0.1",
+                                       XDG_RUNTIME_DIR=folder))
+    assert programs.run(SPREAD, f"localhost:{server.port}") == "[[56.0, 68.0], [68.0, 84.0]]\n"
+    assert [len(listening_ports(worker.pid)) for worker in workers] == [0, 1]
 
 
 def test_the_server_knows_users_apart(programs, keys):

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from support import GT_BINARY, PATIENCE_S, free_port, until
+from support import GT_BINARY, PATIENCE_S, free_port, in_process_group, until
 
 TRANSPORTS = ["memory", "ipc", "tcp"]
 
@@ -110,6 +110,43 @@ def test_sockets_of_killed_servers_are_swept(programs):
         programs.worker(server.port)
         assert programs.run(WORK, f"memory://localhost:{server.port}") == "right\n"
         assert programs.run(WORK, f"ipc://localhost:{server.port}") == "right\n"
+
+
+HOLDS = """
+    import pathlib, sys, time
+    import gt
+    if len(sys.argv) > 2:
+        gt.connect(sys.argv[2])
+    kept = [gt.from_numpy(__import__("numpy").ones(1 << 20)) + k for k in range(3)]
+    assert kept[-1].sum().item() == 3 << 20
+    pathlib.Path(sys.argv[1]).touch()
+    time.sleep(600)
+"""
+
+
+def test_nothing_is_left_of_killed_processes(programs):
+    """Clients, workers, the server and a program with its own server are killed: no process, no shared memory, and no file but
+    sockets, which the next server removes."""
+    def segments():
+        return {name for name in os.listdir("/dev/shm") if "gt" in name}
+
+    before = segments()
+    server = programs.cluster(workers=2)
+    ready = [programs.directory / f"ready-{k}" for k in range(4)]
+    clients = [programs.python(HOLDS, path, f"{transport}://localhost:{server.port}") for path, transport in zip(ready, TRANSPORTS)]
+    clients.append(programs.python(HOLDS, ready[-1]))
+    until(lambda: all(path.exists() for path in ready), "the clients")
+    killed = [*clients, *server.workers, server]
+    for process in killed:
+        process.kill()
+    assert not any(in_process_group(process.pid) for process in killed)
+    assert segments() <= before
+    assert all(entry.rpartition(".")[2] in ("memory", "ipc", "keys", "lock") for entry in programs.runtime_entries())
+    other = programs.cluster()
+    assert programs.run(WORK, f"localhost:{other.port}") == "right\n"
+    other.end()
+    assert other.workers[0].wait() == 0, other.workers[0].text()
+    assert programs.runtime_entries() == []
 
 
 def test_two_servers_cannot_have_one_port(programs):

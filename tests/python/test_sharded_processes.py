@@ -255,7 +255,7 @@ def test_workers_on_two_hosts(programs, namespaces):
                     "--allow-keys", allowed, "--port-file", port_file], "server")
     port = until(lambda: port_file.exists() and port_file.read_text().strip(), "the server's port")
     for place, host in ((near, "localhost"), (near, "localhost"), (far, "10.77.0.1"), (far, "10.77.0.1")):
-        keys = ["--key-file", far_key] if place is far else []
+        keys = ["--key-file", far_key, "--listen", "auto"] if place is far else []
         programs.start([*place, GT_BINARY, "worker", "--host", host, "-p", port, "--threads", 1, *keys], "worker")
     path = programs.directory / "program.py"
     path.write_text(textwrap.dedent(PROGRAM))

@@ -114,8 +114,8 @@ gt_board *gt__board_new(void);
 void gt__board_free(gt_board *board); /* after the last exchange on it is closed; NULL is fine */
 gt_err gt__exchange_local(gt_board *board, const atomic_bool *stop, gt_exchange **exchange);
 
-/* `server` is where the dispatcher was found, "host:port" (the address others see is on the way there). `network`: workers
- * that are not of this host and user reach us too, by a tcp port with CURVE keys. */
-gt_err gt__exchange_mesh(const char *server, bool network, const atomic_bool *stop, gt_exchange **exchange);
+/* `server` is where the dispatcher was found, "host:port". `listen`: where workers that are not of this host and user reach us,
+ * by a tcp port with CURVE keys; "auto": our address on the way to the server. NULL: there is none. */
+gt_err gt__exchange_mesh(const char *server, const char *listen, const atomic_bool *stop, gt_exchange **exchange);
 
 #endif

@@ -11,9 +11,9 @@
  *            the bytes
  *     data   imm[1] the next bytes, until all are there (none if a segment has them)
  *
- * A link starts with a hello that carries the key which the dispatcher gave only to its workers. Workers of one user on the
- * dispatcher's host meet in shared memory alone. The others have a tcp port with CURVE keys as well: "host:port KEY" is what
- * they tell the dispatcher, which tells only workers.
+ * A link starts with a hello that carries the key which the dispatcher gave only to its workers. Workers of one user on one
+ * host meet in shared memory. Between hosts, one of two needs a tcp port (gt worker --listen), with CURVE keys: "host:port KEY"
+ * is what it tells the dispatcher, which tells only workers.
  * Read exchange.h first; mesh_link.c has the two ends of a message on a link.
  */
 #include "worker/peers/exchange_mesh.h"
@@ -241,8 +241,9 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
         peer->deadline = gt__deadline_ns(gt__connect_timeout_ms(0));
     if (gt__remaining_ms(peer->deadline) == 0) {
         peer->gone_life = peer->life;
-        snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s",
-                 *peer->address ? peer->address : "all");
+        snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s%s",
+                 *peer->address ? peer->address : "all",
+                 *peer->key ? "" : "; on another host it needs `gt worker --listen auto`");
         pthread_cond_broadcast(&mesh->changed);
         return;
     }
@@ -427,20 +428,21 @@ static gt_err own_address(const char *server_host, char *own, size_t size)
     return found ? GT_OK : gt__fail(GT_ERR_CONNECTION, "no way to '%s': %s", server_host, strerror(errno));
 }
 
-static gt_err listen_for_peers(gt_mesh *mesh, const char *host, bool network)
+/* `listen`: where to open a tcp port; NULL: none. `host`: what others call this host. */
+static gt_err listen_for_peers(gt_mesh *mesh, const char *host, const char *listen)
 {
     const gt_guard guard = {.secret_key = mesh->keys.secret}; /* only workers learn the public key */
     gt_acceptor *acceptor;
     int port = 0;
-    if (network) { /* first: it chooses the port */
-        GT_TRY(gt__tcp_listen(host, port, &guard, &acceptor, &port));
+    if (listen) { /* first: it chooses the port */
+        GT_TRY(gt__tcp_listen(listen, port, &guard, &acceptor, &port));
         mesh->acceptors[mesh->acceptor_count++] = acceptor;
     }
     GT_TRY(gt__transport_memory.listen(host, port, &acceptor, &port));
     mesh->acceptors[mesh->acceptor_count++] = acceptor;
     snprintf(mesh->place, sizeof mesh->place, "%s:%d", host, port);
-    snprintf(mesh->address, sizeof mesh->address, "%s%s%s", mesh->place, network ? " " : "",
-             network ? mesh->keys.public_key : "");
+    snprintf(mesh->address, sizeof mesh->address, "%s%s%s", mesh->place, listen ? " " : "",
+             listen ? mesh->keys.public_key : "");
     return GT_OK;
 }
 
@@ -543,7 +545,7 @@ static const gt_exchange_ops mesh_ops = {
     .close = close_mesh,
 };
 
-static gt_err open_mesh(gt_mesh *mesh, const char *server, bool network)
+static gt_err open_mesh(gt_mesh *mesh, const char *server, const char *listen)
 {
     const char *scheme = server ? strstr(server, "://") : NULL, *host = scheme   ? scheme + 3
                                                                         : server ? server
@@ -556,14 +558,17 @@ static gt_err open_mesh(gt_mesh *mesh, const char *server, bool network)
         return gt__fail(GT_ERR_INTERNAL, "no descriptor is left: %s", strerror(errno));
     GT_TRY(own_address(mesh->server_host, own, sizeof own));
     GT_TRY(gt__keys_make(&mesh->keys));
-    GT_TRY(listen_for_peers(mesh, own, network));
+    bool named = listen && strcmp(listen, "auto") && !gt__address_is_any(listen);
+    if (named && snprintf(own, sizeof own, "%s", listen) >= (int)sizeof own)
+        return gt__fail(GT_ERR_VALUE, "'%.40s...' is too long for a host", listen);
+    GT_TRY(listen_for_peers(mesh, own, listen && !strcmp(listen, "auto") ? own : listen));
     if (pthread_create(&mesh->thread, NULL, mesh_main, mesh))
         return gt__fail(GT_ERR_INTERNAL, "no thread could be started");
     mesh->running = true;
     return GT_OK;
 }
 
-gt_err gt__exchange_mesh(const char *server, bool network, const atomic_bool *stop, gt_exchange **exchange)
+gt_err gt__exchange_mesh(const char *server, const char *listen, const atomic_bool *stop, gt_exchange **exchange)
 {
     gt_mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
@@ -576,7 +581,7 @@ gt_err gt__exchange_mesh(const char *server, bool network, const atomic_bool *st
     mesh->base.messages = &mesh->arrived;
     mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (err == GT_OK)
-        err = open_mesh(mesh, server, network);
+        err = open_mesh(mesh, server, listen);
     if (err != GT_OK) {
         close_mesh(&mesh->base);
         return err;
