@@ -172,7 +172,7 @@ static gt_err tensor_twin(const gt_tensor *tensor, gt_tensor **out)
     if (!twin)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     twin->id = tensor->id;
-    twin->meta = tensor->meta;
+    gt__meta_copy(&twin->meta, &tensor->meta);
     twin->bounded = tensor->bounded;
     twin->inference = tensor->inference;
     twin->low = tensor->low;
@@ -389,7 +389,7 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    result->meta = meta;
+    gt__meta_copy(&result->meta, &meta);
     if (!gt__dtype_is_float((gt_dtype)meta.dtype))
         gt__bounds_infer(&prototype, tail, in, count, result);
     prototype.result = result->id;
