@@ -462,6 +462,7 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
                                                               gt_tensor **out)
 {
     gt_client *client = a->client;
+    bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node); /* while they are in registers */
     uint32_t site = site_now(client);
     bool signals = atomic_load_explicit(&gt__signals_active, memory_order_relaxed);
     gt_slot *slot = __builtin_expect(signals, 0) ? NULL : room_now(client, 1);
@@ -480,7 +481,6 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     else
         commit(client, 1, a->meta.numel);
     *out = result;
-    bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node);
     if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())
         return GT_OK;
     gt_err err = gt__autograd_record_elementwise(op, literals, first, second, in, count, out);
