@@ -74,7 +74,9 @@ int gt__py_tensor_init(PyObject *module);
 
 static inline bool gt__py_is_tensor(PyObject *object)
 {
-    return Py_TYPE(object) == gt__py_tensor_type || PyType_IsSubtype(Py_TYPE(object), gt__py_tensor_type);
+    PyTypeObject *type = Py_TYPE(object);
+    return type == gt__py_tensor_type || type->tp_base == gt__py_tensor_type || /* such as nn.Parameter */
+           PyType_IsSubtype(type, gt__py_tensor_type);
 }
 
 /* A tensor that autograd follows. */

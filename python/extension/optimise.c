@@ -69,27 +69,9 @@ static PyObject *py_gradients(PyObject *module, PyObject *parameters)
     return pairs;
 }
 
-/* _drop_gradients(parameters): x.grad = None for each. */
-static PyObject *py_drop_gradients(PyObject *module, PyObject *parameters)
-{
-    (void)module;
-    if (check_list(parameters) < 0)
-        return NULL;
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parameters); k++) {
-        PyObject *parameter = parameter_at(parameters, k);
-        gt_node *node = parameter ? gt__py_node(parameter) : NULL;
-        if (node)
-            gt__node_drop_gradient(node);
-        Py_XDECREF(parameter);
-        if (!node && PyErr_Occurred())
-            return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
 /* ---- options and state ------------------------------------------------------------------------------------------- */
 
-/* Keys of groups and of states. */
+/* Keys of groups, of states, and of an optimizer. */
 #define KEYS(X)                                                                                                   \
     X(params)                                                                                                     \
     X(lr)                                                                                                         \
@@ -105,7 +87,13 @@ static PyObject *py_drop_gradients(PyObject *module, PyObject *parameters)
     X(momentum_buffer)                                                                                            \
     X(step)                                                                                                       \
     X(exp_avg)                                                                                                    \
-    X(exp_avg_sq)
+    X(exp_avg_sq)                                                                                                 \
+    X(param_groups)                                                                                               \
+    X(state)                                                                                                      \
+    X(_gt_update)                                                                                                 \
+    X(_gt_update_rest)                                                                                            \
+    X(_optimizer_step_pre_hooks)                                                                                  \
+    X(_optimizer_step_post_hooks)
 #define KEY(name) KEY_##name,
 enum { KEYS(KEY) KEY_COUNT };
 #undef KEY
@@ -462,9 +450,123 @@ static PyObject *py_adam(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     return update_group(args, kwnames ? -1 : nargs, read_adam, update_adam);
 }
 
+/* ---- all groups -------------------------------------------------------------------------------------------------- */
+
+static int drop_gradients(PyObject *parameters)
+{
+    if (check_list(parameters) < 0)
+        return -1;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parameters); k++) {
+        PyObject *parameter = parameter_at(parameters, k);
+        gt_node *node = parameter ? gt__py_node(parameter) : NULL;
+        if (node)
+            gt__node_drop_gradient(node);
+        Py_XDECREF(parameter);
+        if (!node && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+/* The group at a place of optimizer.param_groups, retained; NULL with an exception: no dict. */
+static PyObject *group_at(PyObject *groups, Py_ssize_t k)
+{
+    PyObject *group = PyList_GET_ITEM(groups, k);
+    if (PyDict_Check(group))
+        return Py_NewRef(group);
+    PyErr_SetString(PyExc_TypeError, "a group of parameters must be a dict");
+    return NULL;
+}
+
+/* _drop_gradients(groups): x.grad = None for each parameter. */
+static PyObject *py_drop_gradients(PyObject *module, PyObject *groups)
+{
+    (void)module;
+    int status = check_list(groups);
+    for (Py_ssize_t k = 0; status == 0 && k < PyList_GET_SIZE(groups); k++) {
+        PyObject *group = group_at(groups, k);
+        PyObject *parameters = group ? Py_XNewRef(PyDict_GetItemWithError(group, keys[KEY_params])) : NULL;
+        if (group && !parameters && !PyErr_Occurred())
+            PyErr_SetObject(PyExc_KeyError, keys[KEY_params]);
+        status = parameters ? drop_gradients(parameters) : -1;
+        Py_XDECREF(parameters);
+        Py_XDECREF(group);
+    }
+    return status == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *native_updates[2], *global_hooks[2];
+
+/* _updates(sgd, adam, before, after): the _gt_update() functions of these classes, and the hooks of every optimizer. */
+static PyObject *py_updates(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *given[4];
+    if (!PyArg_ParseTuple(args, "OOO!O!", &given[0], &given[1], &PyDict_Type, &given[2], &PyDict_Type, &given[3]))
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        Py_XSETREF(native_updates[k], Py_NewRef(given[k]));
+        Py_XSETREF(global_hooks[k], Py_NewRef(given[2 + k]));
+    }
+    Py_RETURN_NONE;
+}
+
+/* Whether the optimizer has no hooks around step(). */
+static bool is_unhooked(PyObject *values)
+{
+    for (int k = 0; k < 2; k++) {
+        PyObject *own = PyDict_GetItemWithError(values, keys[KEY__optimizer_step_pre_hooks + k]);
+        if (!own || !PyDict_Check(own) || PyDict_GET_SIZE(own) || PyDict_GET_SIZE(global_hooks[k]))
+            return false;
+    }
+    return true;
+}
+
+/* The parameters of a group, in place of optimizer._gt_update(group). */
+static int step_group(PyObject *optimizer, PyObject *group, PyObject *states, bool adam)
+{
+    PyObject *rest = update_group((PyObject *[]){group, states}, 2, adam ? read_adam : read_sgd,
+                                  adam ? update_adam : update_sgd);
+    if (rest && rest != Py_None)
+        Py_SETREF(rest, PyObject_CallMethodObjArgs(optimizer, keys[KEY__gt_update_rest], group, rest, NULL));
+    Py_XDECREF(rest);
+    return rest ? 0 : -1;
+}
+
+/* _step(optimizer): optimizer.step() without closure and hooks. False: it is left to the caller. */
+static PyObject *py_step(PyObject *module, PyObject *optimizer)
+{
+    (void)module;
+    PyObject *update = _PyType_Lookup(Py_TYPE(optimizer), keys[KEY__gt_update]);
+    PyObject **place = _PyObject_GetDictPtr(optimizer), *values = place ? *place : NULL;
+    bool adam = update && update == native_updates[1];
+    if (!values || !update || !(adam || update == native_updates[0]) || gt__inference_here ||
+        PyDict_GetItemWithError(values, keys[KEY__gt_update]) || !is_unhooked(values))
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    PyObject *groups = PyDict_GetItemWithError(values, keys[KEY_param_groups]),
+             *states = PyDict_GetItemWithError(values, keys[KEY_state]);
+    if (!groups || !states || !PyList_Check(groups))
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    Py_INCREF(groups);
+    Py_INCREF(states);
+    bool before = gt__grad_enable(false);
+    int status = 0;
+    for (Py_ssize_t k = 0; status == 0 && k < PyList_GET_SIZE(groups); k++) {
+        PyObject *group = group_at(groups, k);
+        status = group ? step_group(optimizer, group, states, adam) : -1;
+        Py_XDECREF(group);
+    }
+    gt__grad_enable(before);
+    Py_DECREF(groups);
+    Py_DECREF(states);
+    return status == 0 ? Py_NewRef(Py_True) : NULL;
+}
+
 PyMethodDef gt__py_optimise_functions[] = {
     {.ml_name = "_gradients", .ml_meth = py_gradients, .ml_flags = METH_O},
     {.ml_name = "_drop_gradients", .ml_meth = py_drop_gradients, .ml_flags = METH_O},
+    {.ml_name = "_updates", .ml_meth = py_updates, .ml_flags = METH_VARARGS},
+    {.ml_name = "_step", .ml_meth = py_step, .ml_flags = METH_O},
     FAST("_sgd", py_sgd, "_sgd(group, states): update parameters; returns those that were not, or None."),
     FAST("_adam", py_adam, "_adam(group, states): update parameters; returns those that were not, or None."),
     {.ml_name = NULL},

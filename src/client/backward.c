@@ -647,7 +647,10 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
     bool leaf = node->op == GT_OP_INVALID;
     gt_err err = run_hooks(node, false, &gradient);
     /* The rule runs under the signal of its forward op, not under the one around the call of backward. */
-    gt_signal_state before = gt__signal_replace(node_signal(node));
+    gt_signal_state signal = node_signal(node), before = {0};
+    bool signals = signal.scope || gt__signals_active;
+    if (__builtin_expect(signals, 0))
+        before = gt__signal_replace(signal);
     bool asked = p->input_count ? set_has(&p->targets, node) : leaf;
     if (err == GT_OK && asked && p->results)
         deliver(p, node, gradient);
@@ -663,7 +666,8 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
         if (err == GT_OK)
             consume(p, node);
     }
-    gt__signal_replace(before);
+    if (__builtin_expect(signals, 0))
+        gt__signal_replace(before);
     gt_tensor_release(gradient);
     gt__node_release(node);
     return err;

@@ -172,7 +172,7 @@ static gt_err tensor_twin(const gt_tensor *tensor, gt_tensor **out)
     if (!twin)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     twin->id = tensor->id;
-    twin->meta = tensor->meta;
+    gt__meta_copy(&twin->meta, &tensor->meta);
     twin->bounded = tensor->bounded;
     twin->inference = tensor->inference;
     twin->low = tensor->low;
@@ -389,7 +389,7 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    result->meta = meta;
+    gt__meta_copy(&result->meta, &meta);
     if (!gt__dtype_is_float((gt_dtype)meta.dtype))
         gt__bounds_infer(&prototype, tail, in, count, result);
     prototype.result = result->id;
@@ -462,6 +462,7 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
                                                               gt_tensor **out)
 {
     gt_client *client = a->client;
+    bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node); /* while they are in registers */
     uint32_t site = site_now(client);
     bool signals = atomic_load_explicit(&gt__signals_active, memory_order_relaxed);
     gt_slot *slot = __builtin_expect(signals, 0) ? NULL : room_now(client, 1);
@@ -480,7 +481,6 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     else
         commit(client, 1, a->meta.numel);
     *out = result;
-    bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node);
     if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())
         return GT_OK;
     gt_err err = gt__autograd_record_elementwise(op, literals, first, second, in, count, out);

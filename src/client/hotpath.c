@@ -217,9 +217,8 @@ static void write_run(gt_client *client, const gt_template *template, uint32_t w
     uint64_t *word = out[1].u64;
     memcpy(word, hot->cell + GT_CELL_WORDS, own * sizeof *word);
     word += own;
-    for (size_t k = 0; template->others && k < template->frees; k++)
-        if (template->free[k].other)
-            *word++ = client->frees[k];
+    for (uint32_t k = 0; k < template->others; k++)
+        *word++ = client->frees[template->other[k]];
     gt__slots_pad(out + 1, words * sizeof *word);
     client->free_count = 0;
     client->free_bytes = 0;

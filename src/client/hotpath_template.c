@@ -258,6 +258,7 @@ void gt__template_free(gt_template *t)
     free(t->dying);
     free(t->sole);
     free(t->free);
+    free(t->other);
     free(t);
 }
 
@@ -367,9 +368,11 @@ static bool free_room(gt_template *t, size_t count)
     if (count <= t->free_capacity)
         return true;
     gt_expected_free *grown = realloc(t->free, 2 * count * sizeof *grown);
-    if (!grown)
+    t->free = grown ? grown : t->free;
+    uint32_t *other = grown ? realloc(t->other, 2 * count * sizeof *other) : NULL;
+    if (!other)
         return false;
-    t->free = grown;
+    t->other = other;
     t->free_capacity = 2 * count;
     return true;
 }
@@ -390,20 +393,19 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
     for (size_t k = 0; k < count; k++) {
         gt_expected_free *expected = &t->free[k];
         uint32_t local;
-        *expected =
-            (gt_expected_free){.word = freed[k] - cell[GT_CELL_FIRST], .cell = GT_CELL_FIRST, .other = true};
+        bool ours;
+        *expected = (gt_expected_free){.word = freed[k] - cell[GT_CELL_FIRST], .cell = GT_CELL_FIRST};
         if (find_local(t, cell[GT_CELL_FIRST], freed[k], &local)) {
-            expected->other = !t->dead[local];
-            deaths += t->dead[local];
-            others += !t->dead[local];
-            continue;
+            ours = t->dead[local];
+        } else {
+            uint16_t place = *place_of(input, index, mask, freed[k]);
+            ours = place && t->dying[place - 1];
+            if (ours)
+                *expected = (gt_expected_free){.cell = (uint16_t)(GT_CELL_WORDS + place - 1)};
         }
-        uint16_t place = *place_of(input, index, mask, freed[k]);
-        if (place && t->dying[place - 1]) {
-            *expected = (gt_expected_free){.cell = (uint16_t)(GT_CELL_WORDS + place - 1)};
-            deaths++;
-        }
-        others += expected->other;
+        deaths += ours;
+        if (!ours)
+            t->other[others++] = (uint32_t)k;
     }
     t->others = others;
     if (deaths == t->deaths)

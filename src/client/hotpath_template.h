@@ -22,7 +22,6 @@ bool gt__ids_add(gt_ids *ids, uint64_t id); /* false: out of memory */
 typedef struct gt_expected_free {
     uint64_t word;
     uint16_t cell;
-    bool other; /* no tensor of the path: it is freed after it */
 } gt_expected_free;
 
 typedef struct gt_template {
@@ -52,7 +51,8 @@ typedef struct gt_template {
     bool any_sole;          /* one of them */
     gt_expected_free *free; /* what was freed in the last run, in order */
     size_t frees, free_capacity;
-    uint32_t others;  /* of these: no tensors of the path */
+    uint32_t *other;  /* of these: no tensors of the path, which are freed after it */
+    uint32_t others;  /* how many */
     uint32_t stopped; /* records that had fitted when the client waited last; 0: it never did */
     uint32_t
         align; /* the record that it should begin with, because the client waits before it; 0: the present one */
@@ -88,8 +88,8 @@ static inline uint32_t gt__template_entry(const gt_template *template)
  */
 bool gt__template_fits(gt_template *template, uint64_t *cell, const gt_slot *records, uint32_t slots,
                        uint32_t *fitted);
-/* After the last record: whether what is dead at the end of the template is in `freed`, and can be. template->free then
- * says which of them are others. */
+/* After the last record: whether what is dead at the end of the template is in `freed`, and can be. template->other
+ * then says which of them are none of the path's. */
 bool gt__template_ends(gt_template *template, const uint64_t *cell, const uint64_t *freed, size_t count);
 /* The definition of its path; *slots long, the caller's to free. NULL: out of memory or too long. */
 gt_slot *gt__template_define(const gt_template *template, size_t *slots);

@@ -143,7 +143,7 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
     if (!gt__dtype_valid(dtype))
         return gt__fail(GT_ERR_TYPE, "unknown dtype %d", (int)dtype);
     /* The product of the non-zero sizes must fit as well: the strides of an empty tensor must not overflow. */
-    int64_t numel = 1, limit = (int64_t)1 << 62;
+    int64_t numel = 1, most = ((int64_t)1 << 62) / 16;
     bool empty = false;
     for (unsigned axis = 0; axis < rank; axis++) {
         int64_t size = shape[axis];
@@ -151,12 +151,11 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
             return gt__fail(GT_ERR_VALUE, "Trying to create tensor with negative dimension %lld", (long long)size);
         if (size == 0)
             empty = true;
-        else if (numel > limit / 16 / size) {
+        else if (__builtin_mul_overflow(numel, size, &numel) || numel > most) {
             char text[128];
             return gt__fail(GT_ERR_MEMORY, "a tensor of shape %s is too large",
                             gt__sizes_text(rank, shape, text, sizeof text));
-        } else
-            numel *= size;
+        }
         meta->shape[axis] = size;
     }
     meta->numel = empty ? 0 : numel;

@@ -393,10 +393,15 @@ static gt_err infer_matmul(inference *s)
         return gt__fail(GT_ERR_VALUE, "both arguments to matmul need to be at least 1D, but they are %uD and %uD",
                         a->rank, b->rank);
     /* Batch dimensions broadcast; a 1-d operand loses its row or column in the result. */
-    gt_meta batch_a = *a, batch_b = *b, batch = *a;
-    batch_a.rank = (uint8_t)(a->rank > 2 ? a->rank - 2 : 0);
-    batch_b.rank = (uint8_t)(b->rank > 2 ? b->rank - 2 : 0);
-    GT_TRY(gt__meta_broadcast(&batch_a, &batch_b, &batch));
+    gt_meta batch;
+    batch.rank = 0;
+    if (a->rank > 2 || b->rank > 2) {
+        gt_meta batch_a = *a, batch_b = *b;
+        batch_a.rank = (uint8_t)(a->rank > 2 ? a->rank - 2 : 0);
+        batch_b.rank = (uint8_t)(b->rank > 2 ? b->rank - 2 : 0);
+        batch.dtype = a->dtype;
+        GT_TRY(gt__meta_broadcast(&batch_a, &batch_b, &batch));
+    }
     if (a->shape[a->rank - 1] != b->shape[b->rank == 1 ? 0 : b->rank - 2])
         return matmul_mismatch(a, b);
     int64_t shape[GT_MAX_RANK + 2];

@@ -174,9 +174,11 @@ gt_err gt__path_new(const gt_slot *definition, size_t slots, gt_path **out)
     if (!records || !count || records > GT_PATH_SLOTS || count > records || parameters > GT_PATH_WORDS ||
         slots != gt__path_definition_slots((uint32_t)records, (uint32_t)count, (uint32_t)parameters))
         return bad("a definition of the wrong length");
+    static _Atomic uint64_t serials;
     gt_path *path = calloc(1, sizeof *path);
     if (!path)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    path->serial = ++serials;
     path->slots = (uint32_t)records;
     path->count = (uint32_t)count;
     path->parameters = (uint32_t)parameters;
@@ -250,7 +252,10 @@ gt_err gt__path_expand(const gt_path *path, const gt_slot *run, gt_err (*emit)(v
     gt_slot record[1 + GT_MAX_TAIL];
     const gt_path_word *parameter = path->parameter, *end = parameter + path->parameters;
     for (uint32_t at = 0, word = path->inputs; at < path->slots; at += 1u + record->ins.tail) {
-        memcpy(record, path->records + at, (1u + path->records[at].ins.tail) * sizeof *record);
+        const gt_slot *from = path->records + at;
+        memcpy(record, from, sizeof *record); /* of fixed length: most have no tail */
+        if (from->ins.tail)
+            memcpy(record + 1, from + 1, from->ins.tail * sizeof *record);
         for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
             *ids.id = id_in_run(path, run, *ids.id);
         for (; parameter < end && parameter->slot == at; parameter++)

@@ -55,6 +55,7 @@ typedef struct gt_path_word {
 } gt_path_word;
 
 typedef struct gt_path {
+    uint64_t serial;  /* of this process: no other path has it; not 0 */
     gt_slot *records; /* frees included */
     uint32_t slots;
     uint32_t count; /* computing records, each of which makes a local */

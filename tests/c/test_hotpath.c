@@ -224,14 +224,6 @@ static bool fits(gt_template *t, uint64_t *cell, const gt_slot *records)
     return gt__template_fits(t, cell, records, 2, &fitted) && fitted == 2;
 }
 
-static size_t others(const gt_template *t)
-{
-    size_t count = 0;
-    for (size_t k = 0; k < t->frees; k++)
-        count += t->free[k].other;
-    return count;
-}
-
 static void test_templates(const void *argument)
 {
     (void)argument;
@@ -243,17 +235,17 @@ static void test_templates(const void *argument)
     CHECK(fits(t, cell, records));
     CHECK(!gt__template_ends(t, cell, (uint64_t[]){5, 20}, 2)); /* 11 is still alive */
     CHECK(gt__template_ends(t, cell, (uint64_t[]){5, 20, 11}, 3));
-    CHECK(others(t) == 1 && t->free[0].other); /* 5 is something else */
+    CHECK(t->others == 1 && t->other[0] == 0); /* 5 is something else */
     write_two(records, 30, 21, 3, 2);
     CHECK(fits(t, cell, records));
-    CHECK(gt__template_ends(t, cell, (uint64_t[]){15, 30, 21}, 3) && t->free[0].other); /* the same again */
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){15, 30, 21}, 3) && t->others == 1); /* the same again */
     CHECK(!gt__template_ends(t, cell, (uint64_t[]){15, 30}, 2));
-    CHECK(gt__template_ends(t, cell, (uint64_t[]){21, 30}, 2) && others(t) == 0);
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){21, 30}, 2) && t->others == 0);
     write_two(records, 30, 11, 11, 12); /* one tensor as two inputs, which dies as one of them */
     CHECK(fits(t, cell, records));
     CHECK(!gt__template_ends(t, cell, (uint64_t[]){11, 30}, 2));
     write_two(records, 30, 11, 12, 12); /* as two that live on */
-    CHECK(fits(t, cell, records) && gt__template_ends(t, cell, (uint64_t[]){30, 11}, 2) && others(t) == 0);
+    CHECK(fits(t, cell, records) && gt__template_ends(t, cell, (uint64_t[]){30, 11}, 2) && t->others == 0);
     write_two(records, 40, 11, 40, 12); /* an input that the run makes itself */
     CHECK(!fits(t, cell, records));
     write_two(records, 40, 11, 12, 12);

@@ -53,6 +53,8 @@ def train(make, options, prepare=lambda parameters: None, steps=4):
 @pytest.mark.parametrize('prepare', [lambda ps: None, lambda ps: [p.detach() for p in ps]], ids=['alone', 'shared memory'])
 def test_updates_are_those_of_the_python_code(make, options, prepare, monkeypatch):
     found = train(make, options, prepare)
+    monkeypatch.setattr(_gt, '_step', lambda optimizer: False)
+    assert found == train(make, options, prepare)
     for name in ('_sgd', '_adam'):
         monkeypatch.setattr(_gt, name, lambda group, states: group['params'])
     assert found == train(make, options, prepare)
@@ -72,6 +74,46 @@ def test_an_update_uses_the_operators_of_a_subclass():
     optimizer.step()
     assert calls == [[1.0, 1.0]]
     assert p.tolist() == [0.0, 0.0] and q.tolist() == [-1.0, -1.0]
+
+
+def test_hooks_and_methods_of_an_optimizer_are_called():
+    p, seen = nn.Parameter(gt.ones(1)), []
+    optimizer = SGD([p], lr=0.5)
+    p.sum().backward()
+    optimizer.step()
+    handles = [optimizer.register_step_pre_hook(lambda *args: seen.append('before')),
+               optimizer.register_step_post_hook(lambda *args: seen.append('after')),
+               gt.optim.optimizer.register_optimizer_step_pre_hook(lambda *args: seen.append('before all'))]
+    optimizer.step()
+    for handle in handles:
+        handle.remove()
+    optimizer.step()
+    assert seen == ['before all', 'before', 'after'] and p.item() == -0.5
+
+    class Own(SGD):
+        def _gt_update(self, group):
+            seen.append('own')
+
+        def step(self, closure=None):
+            return super().step(closure)
+
+    own = Own([p], lr=0.5)
+    own.step()
+    assert seen[3:] == ['own'] and p.item() == -0.5
+    assert optimizer.step(lambda: 7) == 7 and p.item() == -1.0
+
+
+def test_an_update_leaves_the_grad_mode_as_it_was():
+    p = nn.Parameter(gt.ones(1))
+    optimizer = SGD([p], lr=0.5)
+    optimizer.param_groups[0]['params'].append(3)  # no tensor
+    for enabled in (True, False):
+        with gt.set_grad_enabled(enabled):
+            with pytest.raises(TypeError):
+                optimizer.step()
+            assert gt.is_grad_enabled() is enabled
+            with pytest.raises(TypeError):
+                optimizer.zero_grad()
 
 
 def test_an_update_of_a_view_writes_its_memory():

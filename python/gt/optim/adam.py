@@ -21,9 +21,12 @@ class Adam(Optimizer):
 
     def _gt_update(self, group):
         """Update the parameters of a group."""
-        rest = _gt._adam(group, self.state)  # the same for parameters that have their state and are nothing special
-        if not rest:
-            return
+        rest = _gt._adam(group, self.state)
+        if rest:
+            self._gt_update_rest(group, rest)
+
+    def _gt_update_rest(self, group, rest):
+        """Update those parameters of a group that have no state yet, or are special."""
         lr, (beta1, beta2), eps, weight_decay = group['lr'], group['betas'], group['eps'], group['weight_decay']
         amsgrad, decoupled, states = group['amsgrad'], group['decoupled_weight_decay'], self.state
         keep1, keep2, counted = 1 - beta1, 1 - beta2, None

@@ -233,10 +233,9 @@ class Optimizer:
 
     def zero_grad(self, set_to_none=True):
         """Drop all gradients, or set them to zero."""
+        if set_to_none:
+            return _gt._drop_gradients(self.param_groups)
         for group in self.param_groups:
-            if set_to_none:
-                _gt._drop_gradients(group['params'])
-                continue
             for p in group['params']:
                 if p.grad is not None:
                     zero_in_place(p)
@@ -246,6 +245,8 @@ class Optimizer:
     def step(self, closure=None):
         """Update all parameters that have a gradient. closure(), if given, computes the loss first."""
         self._opt_called = True
+        if closure is None and _gt._step(self):  # the same for SGD and Adam without hooks
+            return None
         if (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_optimizer_pre_hooks or
                 _global_optimizer_post_hooks) and type(self).step is Optimizer.step:  # else that of the class calls the hooks
             return _with_hooks(self, Optimizer._gt_updated, (self,) if closure is None else (self, closure), {})

@@ -25,9 +25,12 @@ class SGD(Optimizer):
 
     def _gt_update(self, group):
         """Update the parameters of a group."""
-        rest = _gt._sgd(group, self.state)  # the same for parameters that have their state and are nothing special
-        if not rest:
-            return
+        rest = _gt._sgd(group, self.state)
+        if rest:
+            self._gt_update_rest(group, rest)
+
+    def _gt_update_rest(self, group, rest):
+        """Update those parameters of a group that have no state yet, or are special."""
         lr, momentum, keep, nesterov = group['lr'], group['momentum'], 1 - group['dampening'], group['nesterov']
         states = self.state
         for p, g in self._gt_gradients(group, rest):

@@ -19,6 +19,7 @@ enum {
     GT_LOG_LINE = 4096,  /* most bytes of a line, and of an event */
     GT_LOG_SOURCE = 104, /* bytes of "CLIENT 1" */
     GT_LOG_RECORD = 3,   /* slots of a record that a line shows */
+    GT_LOG_PATH = 640,   /* bytes of what it shows of a path */
 };
 
 typedef enum gt_event {

@@ -34,6 +34,12 @@ typedef struct gt_watched_client {
     uint32_t source;     /* its number in the log's events */
     uint32_t last_scope; /* of the last record in the log; and whether it was a gradient */
     bool last_backward;
+    uint32_t site; /* whose text this is, 0: none: successive records mostly have the same */
+    unsigned place_length;
+    char place[64]; /* " at=train.py:12" */
+    uint64_t path;  /* serial of the path whose text this is; 0: none */
+    unsigned path_length;
+    char path_text[GT_LOG_PATH]; /* " instructions=3 ops=mul,add,relu" */
 } gt_watched_client;
 
 enum { GT_WATCHED_FAILURES = 64 };
