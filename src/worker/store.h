@@ -148,6 +148,8 @@ void gt__store_trim(gt_store *store);
 /* Note which blocks of the pool are unused now, and later: give those back that were not used since. */
 void gt__store_note_unused(gt_store *store);
 void gt__store_trim_unused(gt_store *store);
+/* Give back the memory of entries behind the last that is used. Moves entries. */
+void gt__store_shrink(gt_store *store);
 
 gt_poison *gt__poison_new(gt_err err, const char *text);
 void gt__poison_release(gt_poison *poison);

@@ -215,6 +215,15 @@ static void test_trim_unused(const void *argument)
     gt__store_trim_unused(store); /* nothing is noted */
     CHECK_EQ(engine.bytes, 2 * 4096);
     gt__buffer_release(store, used);
+    /* The table of entries, too, is given back but for those in use. */
+    gt_entry *entry = gt__store_entry(store, 300);
+    entry->state = GT_ENTRY_POISON;
+    entry->poison = gt__poison_new(GT_ERR_VALUE, "kept");
+    CHECK(gt__store_entry(store, 100000) != NULL && store->capacity > 100000);
+    gt__store_shrink(store);
+    CHECK_EQ(store->capacity, 512);
+    CHECK(strcmp(gt__store_entry(store, 300)->poison->text, "kept") == 0);
+    CHECK_EQ(gt__store_entry(store, 100000)->state, GT_ENTRY_EMPTY);
     gt__store_free(&store);
     CHECK_EQ(engine.bytes, 0);
 }

@@ -68,6 +68,7 @@ def test_memory_goes_back_to_the_system_when_a_client_leaves(programs):
         import gt
         import numpy as np
         gt.connect(sys.argv[1])
+        many = [gt.ones(4) for _ in range(30000)]
         large = [gt.ones(1 << 24) for _ in range(3)]             # 64 MiB each
         small = [gt.ones(1 << 16) for _ in range(400)]           # 100 MiB in blocks of malloc
         uploads = [gt.from_numpy(np.ones(1 << 23, np.float32)) for _ in range(2)]
