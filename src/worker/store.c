@@ -10,7 +10,12 @@
 
 #include "worker/worker.h"
 
-enum { MAX_SLOTS = 1 << 26, FIRST_SLOTS = 256 };
+enum {
+    MAX_SLOTS = 1 << 26,
+    FIRST_SLOTS = 256,
+    PATIENCE_NS = 1000000, /* a count of tensors that took longer than that is kept, */
+    KEPT_FOR = 50,         /* for so many times as long as it took */
+};
 #define UNUSED UINT32_MAX /* references of a pooled buffer since gt__store_note_unused; a reuse sets them to 1 */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------- */
@@ -348,10 +353,25 @@ void gt__view_update_contiguous(gt_view *view)
     }
 }
 
-void gt__store_stats(const gt_store *store, gt_store_stats *stats)
+/* They are not counted as they come and go, which would cost every record something. */
+static void count_tensors(gt_store *store)
 {
-    *stats =
-        (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_held - store->bytes_used};
+    uint64_t now = gt__now_ns();
+    bool old =
+        store->counted.took_ns < PATIENCE_NS || now - store->counted.at_ns > KEPT_FOR * store->counted.took_ns;
+    if (!old)
+        return;
+    store->counted.tensors = 0;
     for (size_t slot = 0; slot < store->capacity; slot++)
-        stats->tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
+        store->counted.tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
+    store->counted.at_ns = gt__now_ns();
+    store->counted.took_ns = store->counted.at_ns - now;
+}
+
+void gt__store_stats(gt_store *store, gt_store_stats *stats)
+{
+    count_tensors(store);
+    *stats = (gt_store_stats){.tensors = store->counted.tensors,
+                              .bytes_used = store->bytes_used,
+                              .bytes_pooled = store->bytes_held - store->bytes_used};
 }

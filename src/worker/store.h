@@ -65,6 +65,9 @@ typedef struct gt_store {
     gt_buffer *spare;                       /* buffer headers without memory */
     uint64_t bytes_used, bytes_held, limit; /* handed out; and in the pool; the most that may be held */
     unsigned adopted;                       /* buffers that are segments */
+    struct {
+        uint64_t tensors, at_ns, took_ns; /* when they were last counted, for the statistics */
+    } counted;
 } gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);
@@ -163,6 +166,7 @@ typedef struct gt_store_stats {
     uint64_t bytes_used;   /* handed out */
     uint64_t bytes_pooled; /* kept for reuse */
 } gt_store_stats;
-void gt__store_stats(const gt_store *store, gt_store_stats *stats);
+/* Counting a million tensors takes milliseconds: the number may be a little old then. */
+void gt__store_stats(gt_store *store, gt_store_stats *stats);
 
 #endif

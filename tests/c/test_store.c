@@ -57,7 +57,7 @@ static gt_err allocate(gt_store *store, size_t bytes, gt_view *view, gt_buffer *
     return gt__store_allocate(store, view, buffer);
 }
 
-static gt_store_stats stats_of(const gt_store *store)
+static gt_store_stats stats_of(gt_store *store)
 {
     gt_store_stats stats;
     gt__store_stats(store, &stats);
