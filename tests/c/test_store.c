@@ -228,6 +228,26 @@ static void test_trim_unused(const void *argument)
     CHECK_EQ(engine.bytes, 0);
 }
 
+/* Statistics do not count a large table each time: a count that took long is kept for a while. */
+static void test_counts_are_kept(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    for (uint64_t slot = 1; slot <= 3; slot++) {
+        gt_entry *entry = gt__store_entry(store, slot);
+        entry->state = GT_ENTRY_POISON;
+        entry->poison = gt__poison_new(GT_ERR_VALUE, "");
+        CHECK_EQ(stats_of(store).tensors, slot < 3 ? slot : 2);
+        if (slot == 2)
+            store->counted.took_ns = UINT32_MAX; /* as if it had */
+    }
+    store->counted.at_ns = 0; /* and long ago */
+    CHECK_EQ(stats_of(store).tensors, 3);
+    gt__store_free(&store);
+}
+
 static void test_limit_text(const void *argument)
 {
     (void)argument;
@@ -640,6 +660,7 @@ int main(int argc, char **argv)
     check_run("limit", test_limit, NULL);
     check_run("segments count", test_segments_count, NULL);
     check_run("unused blocks go back", test_trim_unused, NULL);
+    check_run("counts are kept", test_counts_are_kept, NULL);
     check_run("limit text", test_limit_text, NULL);
     check_run("a host without memory", test_host_without_memory, NULL);
     check_run("a control group without memory", test_control_group_without_memory, NULL);

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 
 import pytest
 
@@ -11,12 +12,12 @@ from support import until
 LINKS = ("memory", "ipc", "tcp")
 
 
-def resident_mib(process):
-    """MiB of a process in memory."""
+def resident_mib(process, field="VmRSS"):
+    """MiB of a process in memory; VmHWM: the most there ever were."""
     for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) // 1024
-    raise AssertionError("no VmRSS")
+    raise AssertionError(f"no {field}")
 
 
 # ---- the worker's memory -------------------------------------------------------------------------------------------
@@ -331,3 +332,52 @@ def test_limits_are_read_again(programs):
     config.write_text("limits: {max-memory: 8M}\n")
     server.signal(signal.SIGHUP)
     assert client.wait() == 0 and "less" in client.text(), client.text()
+
+
+# ---- clients that do not play along -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_long_stream_costs_bounded_memory(programs, link):
+    server = programs.cluster()
+    worker = server.workers[0]
+    programs.run("import sys, gt\ngt.connect(sys.argv[1])\ngt.ones(4).sum().item()", f"{link}://localhost:{server.port}")
+    before = resident_mib(server), resident_mib(worker)
+    assert programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        a = gt.ones(1000)
+        one = gt.ones(1000)
+        for k in range(300000):                                  # no sync; 19 MB of records on their way
+            b = a + one
+        print(b.sum().item())
+        """, f"{link}://localhost:{server.port}", GT_AUTO_COMPILE=0) == "2000.0\n"
+    most = resident_mib(server, "VmHWM"), resident_mib(worker, "VmHWM")
+    assert most[0] < before[0] + 16 and most[1] < before[1] + 16, (before, most)
+
+
+def test_peers_that_send_a_byte_now_and_then(programs):
+    """They are given up after a few seconds, or cost nothing: an honest client works meanwhile."""
+    server = programs.cluster()
+    before = resident_mib(server)
+    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    for path in (programs.runtime / "gt").iterdir():
+        for kind in 10 * [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]:
+            peer = socket.socket(socket.AF_UNIX, kind)
+            try:
+                peer.connect(str(path))
+                slow.append(peer)
+            except OSError:  # a socket of the other kind, or none
+                peer.close()
+    for byte in range(8):
+        for peer in slow:
+            try:
+                peer.send(b"\xff\0\0\0\0\0\0\1"[byte:byte + 1])
+            except OSError:  # it was given up
+                pass
+        assert programs.run("import sys, gt\ngt.connect(sys.argv[1])\nprint(gt.ones(4).sum().item())",
+                            f"localhost:{server.port}") == "4.0\n"
+    assert len(slow) > 20 and resident_mib(server) < before + 16
+    for peer in slow:
+        peer.close()
