@@ -31,12 +31,12 @@ def print_tape():
 
 def dispatcher_stats():
     """The dispatcher's statistics as a dictionary: its own, the last report of each worker, and each client with the
-    counters of its stream modifiers. Waits for the dispatcher, not for the workers."""
+    counters of its stream modifiers (a client with a key sees those of its own user: docs/security.md). Waits for the dispatcher, not for the workers."""
     return json.loads(_gt.stats(False))
 
 
 def get_worker_stats():
-    """The statistics of each worker, by name. Waits until the workers have executed this client's instructions so far.
+    """The statistics of each worker, by name: counters are of all clients together. Waits until the workers have executed this client's instructions so far.
 
     Among them: 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
     'bytes', 'memory' (tensors, used, pooled, limit), and 'hotpath': this client's hot paths (docs/compilation.md), and how

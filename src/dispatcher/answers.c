@@ -80,7 +80,7 @@ static void answer_text(gt_session *session, uint64_t ticket, const char *text)
 
 void gt__answer_stats(gt_session *session, uint64_t ticket)
 {
-    char *json = gt__dispatcher_stats(session->dispatcher);
+    char *json = gt__dispatcher_stats(session->dispatcher, session->peer);
     answer_text(session, ticket, json ? json : "");
     if (session->dispatcher->watching)
         gt__observe_answered(session, GT_OP_stats, 0, json ? strlen(json) : 0, false);

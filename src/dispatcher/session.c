@@ -383,8 +383,12 @@ static void tell_workers_of_end(const gt_session *session)
     share.imm[1].u = 1;
     for (int32_t index = 0; index < session->dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = session->dispatcher->workers[index];
-        if (worker->peer)
-            gt__worker_tell(worker, &share);
+        if (!worker->peer)
+            continue;
+        gt__worker_tell(worker, &share);
+        if (!gt__slot_numbers_used(
+                &worker->slots)) /* the next ones are small again, so the worker's table can shrink */
+            gt__slot_numbers_free(&worker->slots);
     }
 }
 

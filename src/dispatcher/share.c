@@ -36,6 +36,10 @@ enum {
 #define SORTED_ELEMENT_NS 10.0
 #define BYTE_NS 0.1
 
+/* What one record may be charged before it is measured: one that asks for more memory than there is fails at once, and its
+ * session must not wait for long because of it. */
+#define MOST_CHARGE_NS 1e10
+
 /* What a measurement may change, and how far. */
 #define LEARNING 0.25
 #define MOST_RATIO 8.0
@@ -207,7 +211,7 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
 {
     gt_share *share = &worker->share;
     double cost = gt__share_cost(worker, work, ns);
-    uint64_t whole = cost < 1e18 ? (uint64_t)cost : (uint64_t)1e18;
+    uint64_t whole = cost < MOST_CHARGE_NS ? (uint64_t)cost : (uint64_t)MOST_CHARGE_NS;
     share->placed_ns += whole;
     share->unmarked_ns += whole;
     share->deep = session->spreading != NULL;

@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "dispatcher/session.h"
@@ -129,7 +130,17 @@ static void write_client(FILE *json, gt_session *session)
     fputc('}', json);
 }
 
-char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
+bool gt__stats_of_all(const gt_peer *viewer)
+{
+    return !viewer->stranger || viewer->link->trust == GT_TRUST_USER || viewer->link->trust == GT_TRUST_WORKER;
+}
+
+static bool may_see(const gt_peer *viewer, const gt_peer *peer)
+{
+    return gt__stats_of_all(viewer) || !strcmp(viewer->link->user, peer->link->user);
+}
+
+char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewer)
 {
     char *text = NULL;
     size_t size = 0;
@@ -159,7 +170,7 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
     fputs("], \"clients\": [", json);
     separator = "";
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session) {
+        if (peer->session && may_see(viewer, peer)) {
             fputs(separator, json);
             write_client(json, peer->session);
             separator = ", ";

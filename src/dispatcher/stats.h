@@ -2,9 +2,15 @@
 #ifndef GT_DISPATCHER_STATS_H
 #define GT_DISPATCHER_STATS_H
 
-typedef struct gt_dispatcher gt_dispatcher;
+#include <stdbool.h>
 
-/* malloc'ed; NULL: out of memory. */
-char *gt__dispatcher_stats(const gt_dispatcher *dispatcher);
+typedef struct gt_dispatcher gt_dispatcher;
+typedef struct gt_peer gt_peer;
+
+/* Whether a peer may see what the clients of all users do: those of the server's own user, and holders of a worker's key,
+ * who have the data of all clients. The others see clients of the same user only. */
+bool gt__stats_of_all(const gt_peer *viewer);
+/* What `viewer` may see. malloc'ed; NULL: out of memory. */
+char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewer);
 
 #endif

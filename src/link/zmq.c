@@ -4,7 +4,9 @@
  * Writing fills a frame, which is sent when it is full or flushed. Reading returns windows inside the received messages.
  * Flow control is by credit: a side may have GT_ZMQ_WINDOW slots in flight, and gets them back in quarters as the peer
  * consumes them, so a peer that stops reading stops its sender and holds a bounded amount of memory. ZeroMQ's own limit
- * counts messages, not bytes, and does not report which peer hit it; it is switched off for sending.
+ * counts messages, not bytes, and does not report which peer hit it; it is switched off for sending. So that a peer cannot
+ * return credit for slots that it never read, which would pile up in ZeroMQ, credit comes with a proof: the sum of random
+ * numbers that are sent among the slots.
  *
  * Read link.h first, then this, then link/zmq_dealer.c and link/zmq_router.c.
  */
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "link/address.h"
@@ -47,6 +50,37 @@ bool gt__zmq_control(zmq_msg_t *frame, gt_zmq_control *control)
     return control->magic == CONTROL_MAGIC;
 }
 
+/* The peer shows the sum of the receipts that it got: it has received all that was sent before the last of them. False: no
+ * such sum was sent. */
+static bool confirm(gt_zmq_link *link, uint32_t proof)
+{
+    if (proof == link->proof)
+        return true;
+    for (unsigned k = 0; k < link->receipt_count; k++)
+        if (link->receipts[k].proof == proof) {
+            link->proven = link->receipts[k].sent;
+            link->proof = proof;
+            link->receipt_count -= k + 1;
+            memmove(link->receipts, link->receipts + k + 1, link->receipt_count * sizeof link->receipts[0]);
+            return true;
+        }
+    return false;
+}
+
+static void credit_received(gt_zmq_link *link, uint64_t value)
+{
+    uint32_t slots = (uint32_t)value;
+    bool proven = slots <= GT_ZMQ_WINDOW - link->credit && confirm(link, (uint32_t)(value >> 32));
+    /* A receipt follows each quarter, by a frame at most. */
+    if (!proven || link->returned + slots > link->proven + GT_ZMQ_WINDOW / 2) {
+        gt__link_kill(&link->base, "protocol error: %s returned more credit than it received slots",
+                      link->base.peer);
+        return;
+    }
+    link->credit += slots;
+    link->returned += slots;
+}
+
 static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
 {
     switch (control->kind) {
@@ -54,12 +88,10 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
         link->accepted = true;
         break;
     case GT_ZMQ_CREDIT:
-        if (control->value > GT_ZMQ_WINDOW - link->credit) {
-            gt__link_kill(&link->base, "protocol error: %s returned more credit than it received slots",
-                          link->base.peer);
-            break;
-        }
-        link->credit += (unsigned)control->value;
+        credit_received(link, control->value);
+        break;
+    case GT_ZMQ_RECEIPT:
+        link->got += (uint32_t)control->value;
         break;
     case GT_ZMQ_URGENT:
         if (link->urgent_count < GT_LINK_URGENT)
@@ -132,7 +164,7 @@ static void retire(gt_zmq_link *link)
     zmq_msg_init(&link->reading);
     if (link->consumed >= GT_ZMQ_WINDOW / 4 && !link->base.gone) {
         link->received -= link->consumed;
-        gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed);
+        gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed | (uint64_t)link->got << 32);
         link->consumed = 0;
     }
 }
@@ -208,6 +240,26 @@ static void open_window(gt_zmq_link *link)
     link->base.write_end = link->frame + slots;
 }
 
+/* After each quarter of the window. */
+static void send_receipt(gt_zmq_link *link)
+{
+    unsigned count = link->receipt_count;
+    uint64_t before = count ? link->receipts[count - 1].sent : link->proven;
+    uint32_t number, sum = count ? link->receipts[count - 1].proof : link->proof;
+    if (link->sent - before < GT_ZMQ_WINDOW / 4)
+        return;
+    assert(count < GT_ZMQ_RECEIPTS);
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
+        gt__link_kill(&link->base, "no random numbers: %s", strerror(errno));
+        return;
+    }
+    number |= 1; /* not 0: each sum is another one */
+    link->receipts[count].sent = link->sent;
+    link->receipts[count].proof = sum + number;
+    link->receipt_count++;
+    gt__zmq_send_control(link, GT_ZMQ_RECEIPT, number);
+}
+
 void gt__zmq_flush(gt_link *base)
 {
     gt_zmq_link *link = (gt_zmq_link *)base;
@@ -221,8 +273,10 @@ void gt__zmq_flush(gt_link *base)
     }
     memcpy(zmq_msg_data(&message), link->frame, bytes);
     link->credit -= base->unflushed;
+    link->sent += base->unflushed;
     base->unflushed = 0;
-    link->side->send(link, &message);
+    if (link->side->send(link, &message))
+        send_receipt(link);
     if (!base->gone)
         open_window(link);
 }

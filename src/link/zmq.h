@@ -14,7 +14,8 @@ enum {
     GT_ZMQ_FRAME_BYTES = GT_ZMQ_FRAME_SLOTS * (int)sizeof(gt_slot),
     GT_ZMQ_WINDOW = 64 * 1024, /* slots in flight in one direction at most: 4 MiB */
     GT_ZMQ_LINGER_MS = 500,    /* how long closing waits for a last goodbye to be sent */
-    GT_ZMQ_VERSION = 1,
+    GT_ZMQ_VERSION = 2,
+    GT_ZMQ_RECEIPTS = 8, /* that may be outstanding: more than the window has room for */
 };
 
 /*
@@ -23,9 +24,10 @@ enum {
 typedef enum gt_zmq_kind {
     GT_ZMQ_OPEN = 1,   /* dealer -> router, the first frame; value: version */
     GT_ZMQ_ACCEPT = 2, /* the answer */
-    GT_ZMQ_CREDIT = 3, /* value: slots consumed: the sender may send as many more */
-    GT_ZMQ_CLOSE = 4,  /* the last frame */
-    GT_ZMQ_URGENT = 5, /* value: a word beside the stream */
+    GT_ZMQ_CREDIT = 3,  /* value: slots consumed (32 bits): the sender may send as many more; above: the sum of all receipts */
+    GT_ZMQ_CLOSE = 4,   /* the last frame */
+    GT_ZMQ_URGENT = 5,  /* value: a word beside the stream */
+    GT_ZMQ_RECEIPT = 6, /* value: a random number of 32 bits, after each quarter of a window */
 } gt_zmq_kind;
 
 typedef struct gt_zmq_control {
@@ -46,9 +48,18 @@ typedef struct gt_zmq_side {
 struct gt_zmq_link {
     gt_link base;
     const gt_zmq_side *side;
-    gt_slot *frame;    /* under construction; base.write_next is in it */
-    unsigned credit;   /* slots that we may send, including those in the frame */
-    unsigned wanted;   /* slots that the last reserve failed to get; 0: it succeeded */
+    gt_slot *frame;          /* under construction; base.write_next is in it */
+    unsigned credit;         /* slots that we may send, including those in the frame */
+    unsigned wanted;         /* slots that the last reserve failed to get; 0: it succeeded */
+    uint64_t sent, returned; /* slots: all that were sent, and those that credit came back for */
+    uint64_t proven;         /* of the sent ones: the peer has received at least those */
+    uint32_t proof;          /* the sum of the receipts up to there */
+    struct {
+        uint64_t sent; /* when it was */
+        uint32_t proof;
+    } receipts[GT_ZMQ_RECEIPTS]; /* that the peer has not confirmed yet, in order */
+    unsigned receipt_count;
+    uint32_t got;      /* the sum of the receipts that we got */
     unsigned received; /* slots received for which the peer has no credit back yet */
     unsigned consumed; /* of those, slots that we have read */
     zmq_msg_t *queue;  /* frames to read: a ring, queue_size is a power of two */

@@ -10,7 +10,12 @@
 
 #include "worker/worker.h"
 
-enum { MAX_SLOTS = 1 << 26 };
+enum {
+    MAX_SLOTS = 1 << 26,
+    FIRST_SLOTS = 256,
+    PATIENCE_NS = 1000000, /* a count of tensors that took longer than that is kept, */
+    KEPT_FOR = 50,         /* for so many times as long as it took */
+};
 #define UNUSED UINT32_MAX /* references of a pooled buffer since gt__store_note_unused; a reuse sets them to 1 */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------- */
@@ -37,6 +42,15 @@ static void header_free(gt_store *store, gt_buffer *buffer)
     store->spare = buffer;
 }
 
+static void free_headers(gt_store *store)
+{
+    while (store->spare) {
+        gt_buffer *next = store->spare->next;
+        free(store->spare);
+        store->spare = next;
+    }
+}
+
 /* Give blocks of the pool back: all of them, or those that are noted as unused. */
 static void trim(gt_store *store, bool all)
 {
@@ -52,6 +66,7 @@ static void trim(gt_store *store, bool all)
             store->bytes_held -= buffer->bytes;
             header_free(store, buffer);
         }
+    free_headers(store); /* they lie between small blocks, whose pages malloc could not give back */
 #if defined(__GLIBC__)
     malloc_trim(0); /* smaller blocks of host memory are malloc's, which would keep them */
 #endif
@@ -242,21 +257,31 @@ void gt__store_free(gt_store **where)
     for (size_t slot = 0; slot < store->capacity; slot++)
         gt__store_clear(store, &store->entries[slot]);
     gt__store_trim(store);
-    while (store->spare) {
-        gt_buffer *next = store->spare->next;
-        free(store->spare);
-        store->spare = next;
-    }
     free(store->entries);
     free(store);
     *where = NULL;
+}
+
+void gt__store_shrink(gt_store *store)
+{
+    size_t used = store->capacity, capacity = FIRST_SLOTS;
+    while (used && store->entries[used - 1].state == GT_ENTRY_EMPTY)
+        used--;
+    while (capacity < used)
+        capacity *= 2;
+    gt_entry *entries =
+        capacity <= store->capacity / 4 ? realloc(store->entries, capacity * sizeof *entries) : NULL;
+    if (!entries)
+        return;
+    store->entries = entries;
+    store->capacity = capacity;
 }
 
 bool gt__store_grow(gt_store *store, uint64_t slot)
 {
     if (slot >= MAX_SLOTS)
         return false;
-    size_t capacity = store->capacity ? store->capacity : 256;
+    size_t capacity = store->capacity ? store->capacity : FIRST_SLOTS;
     while (capacity <= slot)
         capacity *= 2;
     gt_entry *entries = realloc(store->entries, capacity * sizeof *entries);
@@ -328,10 +353,25 @@ void gt__view_update_contiguous(gt_view *view)
     }
 }
 
-void gt__store_stats(const gt_store *store, gt_store_stats *stats)
+/* They are not counted as they come and go, which would cost every record something. */
+static void count_tensors(gt_store *store)
 {
-    *stats =
-        (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_held - store->bytes_used};
+    uint64_t now = gt__now_ns();
+    bool old =
+        store->counted.took_ns < PATIENCE_NS || now - store->counted.at_ns > KEPT_FOR * store->counted.took_ns;
+    if (!old)
+        return;
+    store->counted.tensors = 0;
     for (size_t slot = 0; slot < store->capacity; slot++)
-        stats->tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
+        store->counted.tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
+    store->counted.at_ns = gt__now_ns();
+    store->counted.took_ns = store->counted.at_ns - now;
+}
+
+void gt__store_stats(gt_store *store, gt_store_stats *stats)
+{
+    count_tensors(store);
+    *stats = (gt_store_stats){.tensors = store->counted.tensors,
+                              .bytes_used = store->bytes_used,
+                              .bytes_pooled = store->bytes_held - store->bytes_used};
 }

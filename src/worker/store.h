@@ -65,6 +65,9 @@ typedef struct gt_store {
     gt_buffer *spare;                       /* buffer headers without memory */
     uint64_t bytes_used, bytes_held, limit; /* handed out; and in the pool; the most that may be held */
     unsigned adopted;                       /* buffers that are segments */
+    struct {
+        uint64_t tensors, at_ns, took_ns; /* when they were last counted, for the statistics */
+    } counted;
 } gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);
@@ -148,6 +151,8 @@ void gt__store_trim(gt_store *store);
 /* Note which blocks of the pool are unused now, and later: give those back that were not used since. */
 void gt__store_note_unused(gt_store *store);
 void gt__store_trim_unused(gt_store *store);
+/* Give back the memory of entries behind the last that is used. Moves entries. */
+void gt__store_shrink(gt_store *store);
 
 gt_poison *gt__poison_new(gt_err err, const char *text);
 void gt__poison_release(gt_poison *poison);
@@ -161,6 +166,7 @@ typedef struct gt_store_stats {
     uint64_t bytes_used;   /* handed out */
     uint64_t bytes_pooled; /* kept for reuse */
 } gt_store_stats;
-void gt__store_stats(const gt_store *store, gt_store_stats *stats);
+/* Counting a million tensors takes milliseconds: the number may be a little old then. */
+void gt__store_stats(gt_store *store, gt_store_stats *stats);
 
 #endif

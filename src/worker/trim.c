@@ -20,6 +20,7 @@ void gt__trim_look(gt_worker *worker)
     if (!worker->trim_ns || gt__now_ns() < worker->trim_ns)
         return;
     worker->trim_ns = 0;
+    gt__store_shrink(worker->store);
     gt__store_trim_unused(worker->store);
     if (worker->trim_again)
         gt__trim_soon(worker);

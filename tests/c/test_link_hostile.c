@@ -189,6 +189,44 @@ static void test_bad_frames(const void *argument)
     ends_close(&e);
 }
 
+/* A peer that reads nothing and returns credit all the same: what it is sent would pile up in ZeroMQ. */
+static void test_blind_credit(const void *argument)
+{
+    const kind *k = argument;
+    ends e;
+    char endpoint[200];
+    int linger = 0;
+    uint64_t written = 0;
+    if (!ends_open(&e, argument))
+        return;
+    CHECK_EQ(gt__zmq_endpoint(k->transport->name, "localhost", e.port, endpoint, sizeof endpoint), GT_OK);
+    void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
+    gt_zmq_control control = {.magic = 0x7167747au, .kind = GT_ZMQ_OPEN, .value = GT_ZMQ_VERSION};
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+    CHECK(!zmq_connect(socket, endpoint));
+    zmq_send(socket, &control, sizeof control, 0);
+    gt_link *link = accept_one(e.acceptor);
+    control.kind = GT_ZMQ_CREDIT;
+    control.value = GT_ZMQ_WINDOW / 4;
+    for (int round = 0; CHECK(link) && round < 100 && !link->dead; round++) {
+        for (gt_slot *slot; (slot = gt__link_reserve(link, 1)); written++) {
+            memset(slot, 0, sizeof *slot);
+            gt__link_commit(link, 1);
+        }
+        zmq_send(socket, &control, sizeof control, 0);
+        gt__link_wait(link, GT_WAIT_WRITE, 1000);
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+    }
+    CHECK(link->dead && strstr(link->reason, "more credit than it received"));
+    CHECK(written >= GT_ZMQ_WINDOW && written <= 2 * GT_ZMQ_WINDOW);
+    gt__link_close(link);
+    CHECK(send_record(e.client, 1));
+    CHECK(read_record(e.server, 1));
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    ends_close(&e);
+}
+
 /* ---- rings --------------------------------------------------------------------------------------------------- */
 
 /* A peer that follows the handshake and then writes nonsense into the rings' state. */
@@ -350,6 +388,7 @@ int main(int argc, char **argv)
         {.name = "no listener", .run = test_no_listener, .which = LISTENING},
         {.name = "garbage", .run = test_garbage, .which = LISTENING},
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
+        {.name = "blind credit", .run = test_blind_credit, .which = ZEROMQ},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
         {.name = "full bells", .run = test_full_bells, .which = MEMORY},
         {.name = "lingering descriptors", .run = test_lingering_descriptors, .which = MEMORY},

@@ -57,7 +57,7 @@ static gt_err allocate(gt_store *store, size_t bytes, gt_view *view, gt_buffer *
     return gt__store_allocate(store, view, buffer);
 }
 
-static gt_store_stats stats_of(const gt_store *store)
+static gt_store_stats stats_of(gt_store *store)
 {
     gt_store_stats stats;
     gt__store_stats(store, &stats);
@@ -215,8 +215,37 @@ static void test_trim_unused(const void *argument)
     gt__store_trim_unused(store); /* nothing is noted */
     CHECK_EQ(engine.bytes, 2 * 4096);
     gt__buffer_release(store, used);
+    /* The table of entries, too, is given back but for those in use. */
+    gt_entry *entry = gt__store_entry(store, 300);
+    entry->state = GT_ENTRY_POISON;
+    entry->poison = gt__poison_new(GT_ERR_VALUE, "kept");
+    CHECK(gt__store_entry(store, 100000) != NULL && store->capacity > 100000);
+    gt__store_shrink(store);
+    CHECK_EQ(store->capacity, 512);
+    CHECK(strcmp(gt__store_entry(store, 300)->poison->text, "kept") == 0);
+    CHECK_EQ(gt__store_entry(store, 100000)->state, GT_ENTRY_EMPTY);
     gt__store_free(&store);
     CHECK_EQ(engine.bytes, 0);
+}
+
+/* Statistics do not count a large table each time: a count that took long is kept for a while. */
+static void test_counts_are_kept(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    for (uint64_t slot = 1; slot <= 3; slot++) {
+        gt_entry *entry = gt__store_entry(store, slot);
+        entry->state = GT_ENTRY_POISON;
+        entry->poison = gt__poison_new(GT_ERR_VALUE, "");
+        CHECK_EQ(stats_of(store).tensors, slot < 3 ? slot : 2);
+        if (slot == 2)
+            store->counted.took_ns = UINT32_MAX; /* as if it had */
+    }
+    store->counted.at_ns = 0; /* and long ago */
+    CHECK_EQ(stats_of(store).tensors, 3);
+    gt__store_free(&store);
 }
 
 static void test_limit_text(const void *argument)
@@ -631,6 +660,7 @@ int main(int argc, char **argv)
     check_run("limit", test_limit, NULL);
     check_run("segments count", test_segments_count, NULL);
     check_run("unused blocks go back", test_trim_unused, NULL);
+    check_run("counts are kept", test_counts_are_kept, NULL);
     check_run("limit text", test_limit_text, NULL);
     check_run("a host without memory", test_host_without_memory, NULL);
     check_run("a control group without memory", test_control_group_without_memory, NULL);

@@ -13,6 +13,7 @@ from support import PATIENCE_S
 from test_server import WORK, steady_client
 
 OPEN, ACCEPT, CREDIT, CLOSE = 1, 2, 3, 4
+VERSION = 2
 
 
 def greeting(mechanism):
@@ -113,22 +114,22 @@ def test_identities_of_others(server):
     identities += [b"\0" + generator.randbytes(4) for _ in range(8)]
     identities += [b"x", b"x", b"\0", b"\xff" * 255, generator.randbytes(5)]
     for identity in identities:
-        server.send(*server.handshake(identity), control(OPEN, 1), frame(bytes(64)))
+        server.send(*server.handshake(identity), control(OPEN, VERSION), frame(bytes(64)))
 
 
 def test_frames_in_any_order(server):
     slots = [bytes(64), b"\xff" * 64, bytes(range(64)), bytes(64 * 5), bytes(64 * 1024), b"\xff" * 64 * 1024]
-    pieces = [control(OPEN, 1), control(OPEN, 2), control(OPEN, 1, magic=1), control(ACCEPT, 1), control(CREDIT, 1),
-              control(CREDIT, 1 << 63), control(CREDIT, (1 << 64) - 1), control(CLOSE), control(99, 5), frame(b""),
+    pieces = [control(OPEN, VERSION), control(OPEN, VERSION + 1), control(OPEN, VERSION, magic=1), control(ACCEPT, 1), control(CREDIT, 1),
+              control(CREDIT, 1 << 63), control(5, 7), control(CREDIT, (1 << 64) - 1), control(CLOSE), control(99, 5), frame(b""),
               frame(bytes(63)), frame(bytes(65)), frame(bytes(64), more=True) + frame(bytes(64)), frame(b"", more=True) * 50 + frame(b""),
               *map(frame, slots), frame(bytes(64 * 1025)), b"\x02" + struct.pack(">Q", 1 << 40), b"\x02" + b"\xff" * 8 + bytes(100),
               b"\x00\x40" + bytes(10), command(b"PING", b"\0\1abc"), command(b"PONG", bytes(200)), command(b"ERROR", b"\x03bad"),
               command(b"READY", metadata()), command(b"WELCOME"), command(b"NONSENSE"), b"\x04\x00", b"\xff" * 20]
     accepted = struct.pack("<I", 0x7167747A)
-    assert accepted in server.send(*server.handshake(), (control(OPEN, 1), accepted)), "a good one is refused"
+    assert accepted in server.send(*server.handshake(), (control(OPEN, VERSION), accepted)), "a good one is refused"
     for piece in pieces:
         server.send(*server.handshake(), piece)
-        server.send(*server.handshake(), control(OPEN, 1), piece, piece)
+        server.send(*server.handshake(), control(OPEN, VERSION), piece, piece)
     generator = random.Random(6)
     for _ in range(40):
-        server.send(*server.handshake(), control(OPEN, 1), *generator.choices(pieces, k=generator.randrange(1, 6)))
+        server.send(*server.handshake(), control(OPEN, VERSION), *generator.choices(pieces, k=generator.randrange(1, 6)))

@@ -319,11 +319,13 @@ def test_the_server_knows_users_apart(programs, keys):
         import sys, gt
         import gt.debug
         from gt.client.client import Client
-        near = Client("localhost", int(sys.argv[1])).connect()
+        before = Client("localhost", int(sys.argv[1])).connect()
         far = Client("tcp://127.0.0.1", int(sys.argv[1]), key_file=sys.argv[2]).connect()
+        print([client["user"] for client in gt.debug.dispatcher_stats()["clients"]])     # what alice may see
+        near = Client("localhost", int(sys.argv[1])).connect()
         print(sorted(client["user"] for client in gt.debug.dispatcher_stats()["clients"]))
     """, server.port, alice)
-    assert text == str(sorted(["alice", f"uid {os.getuid()}"])) + "\n"
+    assert text == "['alice']\n" + str(sorted(["alice", *2 * [f"uid {os.getuid()}"]])) + "\n"
 
 
 def test_the_list_of_keys_is_read_again(programs, keys):

@@ -160,7 +160,7 @@ def test_once_prints_a_table(programs, busy):
         text = top(programs, "--once", python=python).stdout
         assert f"localhost:{busy.port}" in text.splitlines()[0]
         assert re.search(r"^WORKER +ENGINE +IDLE +OPS/S +BYTES/S +MEMORY +LIMIT +QUEUE +ACTIVITY$", text, re.M)
-        assert re.search(r"^CLIENT +NAME +SHARE +TENSORS +BYTES +INSTR/S$", text, re.M)
+        assert re.search(r"^CLIENT +NAME +USER +SHARE +TENSORS +BYTES +INSTR/S$", text, re.M)
         assert rows(text, r"^(worker_\d) +cpu +\d+%") == ["worker_0", "worker_1"]
         assert rows(text, r"^([12]) .* +\d+%") == ["1", "2"]
     busy.finish()
@@ -230,7 +230,7 @@ def test_a_row_for_each_worker_and_client(busy, terminal):
     )
     assert f"gt top  localhost:{busy.port}" in screen and "2 workers  2 clients" in screen
     assert re.search(r"WORKER +ACTIVITY +IDLE +OPS/S +BYTES/S +MEMORY +QUEUE", screen)
-    assert re.search(r"CLIENT +NAME +SHARE +TENSORS +BYTES +INSTR/S", screen)
+    assert re.search(r"CLIENT +NAME +USER +SHARE +TENSORS +BYTES +INSTR/S", screen)
     busy.finish()
 
 

@@ -23,12 +23,13 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
                 fprintf(out, " %s %.0f%%", gt__category_table[category].name, 100 * worker->share[category]);
         fputc('\n', out);
     }
-    fprintf(out, "\n%-6s %-24s %6s %8s %8s %8s\n", "CLIENT", "NAME", "SHARE", "TENSORS", "BYTES", "INSTR/S");
+    fprintf(out, "\n%-6s %-24s %-12s %6s %8s %8s %8s\n", "CLIENT", "NAME", "USER", "SHARE", "TENSORS", "BYTES",
+            "INSTR/S");
     for (size_t k = 0; k < top->client_count; k++) {
         const gt_top_client *client = &top->clients[k];
-        fprintf(out, "%-6.0f %-24.24s %5.0f%% %8s %8s %8s\n", client->number, client->name, 100 * client->share,
-                gt__short_number(client->tensors, false, a), gt__short_number(client->bytes, true, b),
-                gt__short_number(client->rate, false, c));
+        fprintf(out, "%-6.0f %-24.24s %-12.12s %5.0f%% %8s %8s %8s\n", client->number, client->name, client->user,
+                100 * client->share, gt__short_number(client->tensors, false, a),
+                gt__short_number(client->bytes, true, b), gt__short_number(client->rate, false, c));
     }
     fflush(out);
 }

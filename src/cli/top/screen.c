@@ -193,21 +193,23 @@ static int draw_clients(const gt_top *top, int y, int last)
 {
     enum { MOST = 40 };
     static const int ends[] = {7, 16, 25, 34};
-    int name = COLS < 90 ? 16 : 24, names = 8 + name, numbers = fitting(ends, 4, names + 2),
-        bar = COLS - names - numbers - 2;
+    int name = COLS < 90 ? 16 : 24, user = COLS < 100 ? 0 : 12, names = 8 + name + user,
+        numbers = fitting(ends, 4, names + 2), bar = COLS - names - numbers - 2;
     bar = bar < LEAST_BAR ? LEAST_BAR : bar > MOST ? MOST : bar;
     char a[16], b[16], c[16], line[256];
     int length = names + bar + 2 + numbers;
-    snprintf(line, sizeof line, "%-7s%-*s %-*s %6s %8s %8s %8s", "CLIENT", name, "NAME", bar + 2, "", "SHARE",
-             "TENSORS", "BYTES", "INSTR/S");
+    snprintf(line, sizeof line, "%-7s%-*s%-*s %-*s %6s %8s %8s %8s", "CLIENT", name, "NAME", user,
+             user ? " USER" : "", bar + 2, "", "SHARE", "TENSORS", "BYTES", "INSTR/S");
     put_band(y, PAIR_HEADER, "");
     put_part(y++, 0, PAIR_HEADER, line, length);
     for (size_t k = 0; k < top->client_count && y <= last; k++, y++) {
         const gt_top_client *client = &top->clients[k];
-        snprintf(line, sizeof line, "%-7.0f%-*.*s [%-*s] %5.0f%% %8s %8s %8s", client->number, name, name,
-                 *client->name ? client->name : client->link, bar, "", 100 * client->share,
-                 gt__short_number(client->tensors, false, a), gt__short_number(client->bytes, true, b),
-                 gt__short_number(client->rate, false, c));
+        char whose[16];
+        snprintf(whose, sizeof whose, " %.11s", client->user);
+        snprintf(line, sizeof line, "%-7.0f%-*.*s%-*s [%-*s] %5.0f%% %8s %8s %8s", client->number, name, name,
+                 *client->name ? client->name : client->link, user, user ? whose : "", bar, "",
+                 100 * client->share, gt__short_number(client->tensors, false, a),
+                 gt__short_number(client->bytes, true, b), gt__short_number(client->rate, false, c));
         int filled = (int)(bar * client->share + 0.5);
         memset(line + names + 1, '#', (size_t)(filled < bar ? filled : bar));
         if (k + 1 < top->client_count && y == last)

@@ -92,13 +92,18 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
     bool ask = false;
     for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
         ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
-    if (ask)
-        json = gt__dispatcher_stats(dispatcher); /* one text for all that are due, or will be soon */
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
         if (monitor->filled && now >= monitor->lines_due_ns)
             send_lines(monitor);
         if (ask && monitor->topics & GT_TOPIC_STATS && due >= monitor->stats_due_ns) {
-            send_stats(monitor, json);
+            bool all =
+                gt__stats_of_all(monitor->peer); /* one text for all of those that are due, or will be soon */
+            char *text = all && json ? json : gt__dispatcher_stats(dispatcher, monitor->peer);
+            send_stats(monitor, text);
+            if (all)
+                json = text;
+            else
+                free(text);
             monitor->stats_due_ns = now + monitor->interval_ns;
             monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
         }
@@ -148,6 +153,10 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
         uint64_t interval_ms = record.ins.imm[1].u < LEAST_INTERVAL_MS ? LEAST_INTERVAL_MS : record.ins.imm[1].u;
         monitor->interval_ns = (interval_ms < 3600000 ? interval_ms : 3600000) * 1000000;
         monitor->topics = record.ins.imm[0].u;
+        if (!gt__stats_of_all(monitor->peer) && monitor->topics & GT_TOPIC_LINES)
+            return gt__fail(GT_ERR_CONNECTION,
+                            "only the server's own user, and holders of a worker's key, may trace "
+                            "the instructions of all clients");
         monitor->stats_due_ns = monitor->stats_again_ns;
         decide_trace(monitor->peer->dispatcher);
         *progress = true;

@@ -1,0 +1,338 @@
+/*
+ * test_isolation.c: several clients issue random programs, some of them hostile: they name the tensors of the others, free
+ * them, redefine their signals, leave uploads incomplete, ask for too much memory, and leave in the middle. The honest ones
+ * know what each of their tensors holds and find nothing else; the hostile ones never see a number of an honest one.
+ */
+#include <math.h>
+
+#include "core/config.h"
+#include "random_numbers.h"
+#include "server_fixture.h"
+
+enum { HONEST = 3, HOSTILE = 3, TENSORS = 24, SIZES = 3, DRAWN = 64 };
+#define STEPS (CHECK_SANITIZED ? 6000 : 30000)
+#define SECRET 1e6f /* numbers of honest clients are larger, those of hostile ones are smaller */
+
+static const int64_t sizes[SIZES] = {5, 300, 4000};
+
+/* What an honest client knows of one of its tensors. */
+typedef struct known {
+    bool there, poison;
+    double value; /* of all its elements */
+    unsigned size;
+} known;
+
+typedef struct party {
+    gt_link *link;
+    int number;
+    numbers n;
+    known tensor[TENSORS + 1]; /* by number; the id is `base` more */
+    uint64_t base[TENSORS + 1];
+    uint64_t next_id, ticket;
+    uint32_t scope; /* entered */
+    float drawn[DRAWN];
+    int deaths;
+} party;
+
+static void expect_all(const char *bytes, int64_t count, double value)
+{
+    float number;
+    for (int64_t k = 0; k < count; k++) {
+        memcpy(&number, bytes + k * (int64_t)sizeof number, sizeof number);
+        if (!CHECK(number == (float)value))
+            return;
+    }
+}
+
+/* ---- honest clients ----------------------------------------------------------------------------------------- */
+
+static uint64_t draw(const party *p, uint64_t id, int64_t seed)
+{
+    gt_slot record[3] = {{.ins = {.op = GT_OP_rand, .dtype = GT_FLOAT32, .rank = 1, .tail = 2, .result = id}}};
+    record->ins.imm[0].i = seed;
+    record->ins.imm[1].i = 7;
+    record[1].i64[0] = DRAWN;
+    send_slots(p->link, record, 3);
+    return id;
+}
+
+static void check_drawn(party *p, bool first)
+{
+    char bytes[1 << 12];
+    uint64_t id = draw(p, p->next_id++, 1000 + p->number);
+    if (!CHECK_EQ(fetch_text(p->link, id, p->ticket++, bytes, sizeof bytes), GT_OK))
+        return;
+    if (first)
+        memcpy(p->drawn, bytes, sizeof p->drawn);
+    CHECK(memcmp(p->drawn, bytes, sizeof p->drawn) == 0);
+    send_free(p->link, id);
+}
+
+static void make_tensor(party *p, unsigned k)
+{
+    known *t = &p->tensor[k];
+    *t = (known){.there = true, .size = (unsigned)numbers_below(&p->n, SIZES)};
+    p->base[k] = p->next_id++;
+    t->poison = numbers_below(&p->n, 10) == 0;
+    t->value = (double)SECRET * (1 + p->number) + (double)numbers_below(&p->n, 1000);
+    /* Too large for any worker: its failure names the size, which no other client has. */
+    send_full(p->link, p->base[k], t->poison ? (int64_t)1 << (45 + p->number) : sizes[t->size], t->value);
+    if (t->poison)
+        t->size = SIZES;
+}
+
+static void add_tensors(party *p, unsigned k, unsigned a, unsigned b)
+{
+    known *t = &p->tensor[k];
+    gt_instruction add = {.op = GT_OP_add, .operand = {p->base[a], p->base[b]}, .scope = p->scope};
+    if (!p->tensor[a].there || !p->tensor[b].there || p->tensor[a].size != p->tensor[b].size || k == a || k == b)
+        return;
+    *t = (known){.there = true, .size = p->tensor[a].size};
+    t->poison = p->tensor[a].poison;
+    t->value = (double)((float)p->tensor[a].value + (float)p->tensor[b].value);
+    add.result = p->base[k] = p->next_id++;
+    send_ins(p->link, add);
+}
+
+static void read_tensor(party *p, const known *t, uint64_t id)
+{
+    static char bytes[1 << 16];
+    char size[32];
+    gt_err err = fetch_text(p->link, id, p->ticket++, bytes, sizeof bytes);
+    if (!t->poison) {
+        if (CHECK_EQ(err, GT_OK))
+            expect_all(bytes, sizes[t->size], t->value);
+        return;
+    }
+    snprintf(size, sizeof size, " %llu bytes", 4ull << (45 + p->number));
+    CHECK_EQ(err, GT_ERR_MEMORY);
+    if (!CHECK(strstr(bytes, size)))
+        fprintf(stderr, "  %s, not%s\n", bytes, size);
+}
+
+/* A signal of one's own: all honest clients give it the same name and another meaning. */
+static void enter_scope(party *p)
+{
+    static gt_slot record[GT_CONFIG_SLOTS + 5];
+    gt_signal_config signal = {.name = "mine", .flags = GT_CONFIG_SHARD | GT_CONFIG_REPLICATED, .worker_count = 1};
+    signal.workers[0] = p->number % 2;
+    gt__config_write(&signal, record);
+    send_slots(p->link, record, 1u + record->ins.tail);
+    memset(record, 0, 5 * sizeof *record);
+    record->ins = (gt_instruction){.op = GT_OP_scope, .tail = 4};
+    record->ins.imm[0].u = p->scope = 1;
+    strcpy((char *)record[1].bytes, "mine");
+    send_slots(p->link, record, 5);
+}
+
+static void check_scope(party *p)
+{
+    gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1}}};
+    char text[256], expected[64];
+    record->ins.result = p->next_id++;
+    record->ins.scope = p->scope;
+    record[1].i64[0] = 3;
+    send_slots(p->link, record, 2);
+    send_ins(p->link,
+             (gt_instruction){.op = GT_OP_placement, .result = p->ticket, .operand = {record->ins.result}});
+    CHECK_EQ(receive_answer(p->link, p->ticket++, text, sizeof text), GT_OK);
+    snprintf(expected, sizeof expected, "single(worker=%d)", p->number % 2);
+    CHECK(strcmp(text, expected) == 0);
+    send_free(p->link, record->ins.result);
+}
+
+static void step_honest(party *p)
+{
+    unsigned k = 1 + (unsigned)numbers_below(&p->n, TENSORS);
+    known *t = &p->tensor[k];
+    switch (numbers_below(&p->n, 8)) {
+    case 0:
+        if (t->there)
+            read_tensor(p, t, p->base[k]);
+        return;
+    case 1:
+        if (t->there)
+            send_free(p->link, p->base[k]);
+        t->there = false;
+        return;
+    case 2:
+        numbers_below(&p->n, 4) ? check_drawn(p, false) : check_scope(p);
+        return;
+    case 3:
+    case 4:
+        if (!t->there)
+            make_tensor(p, k);
+        return;
+    default:
+        if (!t->there)
+            add_tensors(p, k, 1 + (unsigned)numbers_below(&p->n, TENSORS),
+                        1 + (unsigned)numbers_below(&p->n, TENSORS));
+    }
+}
+
+/* ---- hostile clients ---------------------------------------------------------------------------------------- */
+
+/* An answer has no number of an honest client. */
+static void expect_no_secret(const gt_slot *record)
+{
+    float number;
+    size_t bytes = record->ins.op == GT_OP_reply ? record->ins.imm[1].u : 0;
+    for (size_t at = 0; at + sizeof number <= bytes; at += sizeof number) {
+        memcpy(&number, record[1].bytes + at, sizeof number);
+        if (!CHECK(!(number >= SECRET && number < 100 * SECRET)))
+            return;
+    }
+}
+
+static void read_answers(party *p)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    const gt_slot *slots;
+    size_t available;
+    unsigned length;
+    gt__link_flush(p->link);
+    while ((slots = gt__link_peek(p->link, &available))) {
+        if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
+            return;
+        memcpy(record, slots, length * sizeof *record);
+        gt__link_consume(p->link, length);
+        expect_no_secret(record);
+    }
+}
+
+/* The beginning of an upload whose rest never comes, and what is computed from it. */
+static void upload_half(party *p)
+{
+    static gt_slot record[2 + GT_MAX_CHUNK / sizeof(gt_slot)];
+    int64_t count = 4000;
+    uint64_t id = p->next_id++;
+    memset(record, 0, sizeof record);
+    record->ins = (gt_instruction){.op = GT_OP_upload, .dtype = GT_FLOAT32, .rank = 1, .result = id};
+    record->ins.imm[0].i = count * (int64_t)sizeof(float);
+    uint64_t first = (uint64_t)record->ins.imm[0].i < GT_MAX_CHUNK ? (uint64_t)record->ins.imm[0].i : GT_MAX_CHUNK;
+    record->ins.tail = (uint16_t)(1 + gt__slots_for(first));
+    record[1].i64[0] = count;
+    send_slots(p->link, record, 1u + record->ins.tail);
+    send_ins(p->link, (gt_instruction){.op = GT_OP_neg, .result = p->next_id, .operand = {id}});
+    send_ins(p->link, (gt_instruction){.op = GT_OP_fetch, .result = p->ticket++, .operand = {p->next_id++}});
+    send_ins(p->link, (gt_instruction){.op = GT_OP_fetch, .result = p->ticket++, .operand = {id}});
+}
+
+static void steal_signal(party *p)
+{
+    static gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config signal = {.name = "mine", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2};
+    signal.workers[1] = 1 + (int32_t)numbers_below(&p->n, 2); /* 2 is not there */
+    gt__config_write(&signal, record);
+    send_slots(p->link, record, 1u + record->ins.tail);
+}
+
+static void step_hostile(party *p, const party *victims)
+{
+    const party *victim = &victims[numbers_below(&p->n, HONEST)];
+    uint64_t id =
+        victim->base[1 + numbers_below(&p->n, TENSORS)]; /* not its own: ids of hostile ones are larger */
+    uint64_t own = p->next_id++;
+    switch (numbers_below(&p->n, 40)) {
+    case 0:
+        send_free(p->link, id);
+        break;
+    case 1:
+        send_ins(p->link, (gt_instruction){.op = GT_OP_fetch, .result = p->ticket++, .operand = {id}});
+        break;
+    case 2:
+        send_ins(p->link, (gt_instruction){.op = GT_OP_add, .result = own, .operand = {id, id}});
+        break;
+    case 3:
+        send_ins(p->link,
+                 (gt_instruction){.op = GT_OP_neg, .flags = GT_FLAG_CONSUMES, .result = own, .operand = {id}});
+        break;
+    case 4:
+        send_ins(p->link, (gt_instruction){.op = GT_OP_failure, .result = id});
+        break;
+    case 5:
+    case 6:
+        steal_signal(p);
+        break;
+    case 7:
+        send_full(p->link, own, (int64_t)1 << 44, 1);
+        send_ins(p->link, (gt_instruction){.op = GT_OP_fetch, .result = p->ticket++, .operand = {own}});
+        break;
+    case 8:
+    case 9:
+        upload_half(p);
+        break;
+    case 10:
+        draw(p, own, 1000 + victim->number); /* the same seed: the same numbers for both */
+        break;
+    default:
+        send_full(p->link, own, sizes[numbers_below(&p->n, SIZES)], (double)(own % 1000));
+        send_ins(p->link, (gt_instruction){.op = GT_OP_fetch, .result = p->ticket++, .operand = {own}});
+        if (own % 2)
+            send_free(p->link, own);
+    }
+    read_answers(p);
+}
+
+static void join(server *s, party *p, const char *transport)
+{
+    p->link = server_connect(s, transport);
+    join_client(p->link);
+}
+
+static void test_cross_talk(const void *transport)
+{
+    static party honest[HONEST], hostile[HOSTILE];
+    server s;
+    memset(honest, 0, sizeof honest);
+    memset(hostile, 0, sizeof hostile);
+    server_new(&s, true);
+    server_start(&s);
+    server_add_worker(&s, true);
+    server_add_worker(&s, true);
+    for (int k = 0; k < HONEST; k++) {
+        honest[k] = (party){.number = k, .n.state = (uint64_t)k + 1, .next_id = 1, .ticket = 1};
+        join(&s, &honest[k], transport);
+        while (server_statistic(honest[k].link, honest[k].ticket++, "\"index\": 1", "records") < 0)
+            continue; /* until both workers are there */
+        enter_scope(&honest[k]);
+        check_drawn(&honest[k], true);
+    }
+    for (int k = 0; k < HOSTILE; k++) {
+        hostile[k] = (party){.number = HONEST + k, .n.state = (uint64_t)k + 100, .next_id = 1u << 30, .ticket = 1};
+        join(&s, &hostile[k], transport);
+    }
+    numbers n = {.state = 5};
+    for (int step = 0; step < STEPS; step++) {
+        party *bad = &hostile[numbers_below(&n, HOSTILE)];
+        step_honest(&honest[numbers_below(&n, HONEST)]);
+        if (numbers_below(&n, 4) == 0)
+            step_hostile(bad, honest);
+        if (bad->link->dead || bad->link->gone) {
+            gt__link_close(bad->link);
+            join(&s, bad, transport);
+            bad->deaths++;
+        }
+    }
+    int deaths = 0;
+    for (int k = 0; k < HONEST; k++) {
+        for (unsigned t = 1; t <= TENSORS; t++)
+            if (honest[k].tensor[t].there)
+                read_tensor(&honest[k], &honest[k].tensor[t], honest[k].base[t]);
+        gt__link_close(honest[k].link);
+    }
+    for (int k = 0; k < HOSTILE; k++) {
+        deaths += hostile[k].deaths;
+        gt__link_close(hostile[k].link);
+    }
+    CHECK(deaths > 10); /* they were found out */
+    server_stop(&s);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("no cross-talk by memory", test_cross_talk, "memory");
+    check_run("no cross-talk by tcp", test_cross_talk, "tcp");
+    return check_end();
+}
