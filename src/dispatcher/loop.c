@@ -561,6 +561,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     explicit_bzero(&dispatcher->secrets, sizeof dispatcher->secrets);
     gt__observer_free(dispatcher);
     gt__workers_free(dispatcher);
+    gt__journal_pool_free(&dispatcher->recovery.pool);
     gt__config_free(&dispatcher->config);
     if (dispatcher->epoll >= 0)
         close(dispatcher->epoll);

@@ -15,17 +15,19 @@
 #include "dispatcher/workers.h"
 
 enum {
-    JOURNAL_BYTES = 1 << 20, /* a journal of this size asks for a snapshot, too: it fits into a core's cache */
+    JOURNAL_BYTES = 8 << 20, /* a journal of this size asks for a snapshot, too: it fits into the cache */
+    SHORT_JOURNAL = 1 << 18, /* the same, if memory is scarce */
     LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
     LOOKS = 64,              /* in an interval: is a snapshot due? */
     WATCH = 4,               /* so many parts of the time since the last one are spent watching */
-    COST = 100,              /* a snapshot takes at most one part of this of the session's time */
+    COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
+    SCARCE_COST = 10,        /* or of this, if memory is scarce */
     MOST_STATE = 1 << 20,    /* slots of state records */
 };
 
 /* Estimated nanoseconds of a snapshot. */
 #define TENSOR_NS 2000.0
-#define BYTE_NS 0.5
+#define BYTE_NS 1.0
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
@@ -45,7 +47,8 @@ void gt__recovery_new(gt_session *session)
     session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
     session->epoch = 1;
     if (session->recovery)
-        session->recovery->state.most = MOST_STATE;
+        *session->recovery =
+            (gt_recovery){.journal.pool = &session->dispatcher->recovery.pool, .state.most = MOST_STATE};
 }
 
 static void charge(gt_session *session)
@@ -293,10 +296,12 @@ static bool is_due(gt_session *session)
     gt_recovery *recovery = session->recovery;
     double now_ns = session->account.total_ns, elapsed_ns = now_ns - recovery->since_ns;
     recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
-    if (elapsed_ns < session->dispatcher->recovery.every_ns && recovery->journal.bytes < JOURNAL_BYTES)
+    bool scarce = session->dispatcher->recovery.used > session->dispatcher->recovery.most / 4;
+    if (elapsed_ns < session->dispatcher->recovery.every_ns &&
+        recovery->journal.bytes < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
         return false;
-    double least_ns = COST * cost_ns(session);
-    if (elapsed_ns < least_ns && recovery->charged < session->dispatcher->recovery.most / 4) {
+    double least_ns = (scarce ? SCARCE_COST : COST) * cost_ns(session);
+    if (elapsed_ns < least_ns) {
         recovery->look_ns = recovery->since_ns + least_ns;
         return false;
     }
