@@ -6,7 +6,7 @@
 /* Slots of a block. The first is small, for the many clients that send little. The largest is below the size from which
  * malloc maps fresh pages. */
 enum { LEAST = 64, MOST = 1536 };
-enum { POOL_BYTES = 16 << 20 };
+enum { POOL_BYTES = 64 << 20 };
 
 _Static_assert((int)MOST >= (int)GT_MAX_TAIL + 1, "a record fits into a block");
 

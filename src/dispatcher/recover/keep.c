@@ -129,9 +129,14 @@ static void append(gt_session *session, const gt_slot *record)
         give_up(session, "out of memory");
 }
 
-static void append_piece(void *session, const gt_slot *record)
+static gt_slot *room_for_piece(void *journal, unsigned slots)
 {
-    append(session, record);
+    return gt__journal_reserve(journal, slots);
+}
+
+static void put_piece(void *journal, const gt_slot *record)
+{
+    gt__journal_commit(journal, 1u + record->ins.tail);
 }
 
 /* A snapshot has whole tensors only: it waits for these. */
@@ -196,7 +201,9 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
     }
     if (record->ins.op == GT_OP_upload && record->ins.imm[1].u) {
         /* The client may write to its segment when the worker has read it: the journal has the bytes. */
-        if (!gt__relay_read(session, record, append_piece, session) && session->recovery)
+        const gt_relay_sink to = {
+            .room = room_for_piece, .put = put_piece, .context = &session->recovery->journal};
+        if (!gt__relay_read(session, record, &to))
             give_up(session, "it uploaded from a shared segment that cannot be read");
     } else
         append(session, record);
