@@ -105,6 +105,28 @@ def test_another_worker_takes_over(programs):
          restart=False)
 
 
+def test_views_that_live_long(programs):
+    """A snapshot has the values of views, too; what is computed from them afterwards is right."""
+    source = """
+rng = np.random.default_rng(0)
+base = gt.from_numpy(rng.standard_normal((40, 30)).astype(np.float32))
+turned, part, broad = base.T, base[::2, 1:], base[:1].expand(5, 30)
+for turn in range(500):
+    h = gt.zeros(30)
+    for step in range(200):
+        h = gt.tanh(turned @ base[:, 0] * 0.01 + h)
+    h.sum().item()
+    if gt.debug.dispatcher_stats()["snapshots"] > 0:
+        break
+else:
+    raise AssertionError("no snapshot")
+kill(0)
+say(turned.numpy().tobytes().hex(), part.numpy().tobytes().hex(), broad.numpy().tobytes().hex())
+say(np.abs((turned @ base).numpy() - base.numpy().T @ base.numpy()).max() < 1e-4)
+"""
+    both(programs, source, options=SOON)
+
+
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_answers_under_way_are_completed(programs, transport):
     """Long answers come in parts: the client has some of them when the worker dies."""

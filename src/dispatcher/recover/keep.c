@@ -23,6 +23,7 @@ enum {
     COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
     SCARCE_COST = 10,        /* or of this, if memory is scarce */
     MOST_STATE = 1 << 20,    /* slots of state records */
+    STRICT = 4,              /* attempts at a snapshot without strided tensors, before they are taken, too */
 };
 
 /* Estimated nanoseconds of a snapshot. */
@@ -249,9 +250,11 @@ static void finish(gt_session *session)
     gt_recovery *recovery = session->recovery;
     gt_snapshot *saving = recovery->saving;
     recovery->saving = NULL;
-    if (saving->failed)
-        gt__snapshot_free(&saving); /* a tensor is poison, perhaps: the journal makes it again */
-    else {
+    if (saving->failed) { /* a tensor is poison, perhaps: the journal makes it again */
+        gt__snapshot_free(&saving);
+        recovery->failures++;
+    } else {
+        recovery->failures = saving->strided ? STRICT : 0;
         gt__snapshot_free(&recovery->saved);
         recovery->saved = saving;
         gt__journal_drop(&recovery->journal, saving->position);
@@ -274,7 +277,8 @@ void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *
 static void begin(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
-    gt__snapshot_new(session, recovery->saved, &recovery->saving); /* it is marked as failed if it does */
+    gt__snapshot_new(session, recovery->saved, recovery->failures >= STRICT,
+                     &recovery->saving); /* it says if it failed */
     if (!recovery->saving) {
         rest(session);
         return;
