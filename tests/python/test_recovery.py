@@ -3,6 +3,8 @@
 Each program says what it computed, once undisturbed and once with kills: both must say the same, to the last bit. The kills are
 at steps of the program, which waits for each: a file says that it is time, another that it is done.
 """
+import os
+
 import pytest
 
 from support import PATIENCE_S, REPOSITORY, until
@@ -378,4 +380,6 @@ for step, (x, y) in zip(range(STEPS), char_gpt.batches(text, 12, 9, seed=1)):
 
 
 def test_a_gpt_is_trained_on_three_workers_and_each_dies_now_and_then(programs):
-    both(programs, GPT, workers=3, options=SOON, EXAMPLE=REPOSITORY / "examples" / "char_gpt.py", STEPS=220, KILLS=10)
+    kills = int(os.environ.get("GT_TEST_KILLS", "10"))  # make test-long has more
+    both(programs, GPT, workers=3, options=SOON, EXAMPLE=REPOSITORY / "examples" / "char_gpt.py", STEPS=22 * kills,
+         KILLS=kills, SEED=kills)
