@@ -7,7 +7,7 @@
 #   make                build into build/: libgt.so, the gt command, the Python package
 #   make test-cuda      the same on this machine's NVIDIA GPU, and more; skipped where there is none
 #   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database;
-#                       every CUDA kernel that the op table's tests need
+#                       a training run in which workers die 100 times; every CUDA kernel that the op table's tests need
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
@@ -74,12 +74,13 @@ on_engines = for engine in far late; do \
 		GT_BACKEND=$$engine $(python) -m pytest -q tests/python/test_ops_table.py $(1) || status=1; \
 	done;
 
-# Random programs on spread tensors and with views, many more of them; every sample of the op database.
+# Random programs on spread tensors and with views, many more of them; every sample of the op database; many deaths of workers.
 test-long: setup-test build
 	@status=0; \
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
 	$(python) tests/python/alias_programs.py --count 100000 --processes $$(nproc) || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
+	GT_TEST_KILLS=100 $(python) -m pytest tests/python/test_recovery.py || status=1; \
 	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 || status=1; \
 	exit $$status
 

@@ -17,6 +17,7 @@ import fairness  # noqa: F401: its figures join those of figures.py
 import figures
 import hot  # noqa: F401: its figures join those of figures.py
 import monitoring  # noqa: F401: its figures join those of figures.py
+import recovery  # noqa: F401: its figures, too
 import report
 import sharding  # noqa: F401: its figures, too
 from processes import HERE, Child, Failure, Server

@@ -95,18 +95,21 @@ class Server(Process):
 
     host = "127.0.0.1"
 
-    def __init__(self, program, transport):
+    def __init__(self, program, transport, *options):
         self.transport = transport
         self.worker = Process()
         try:
             with tempfile.TemporaryDirectory() as folder:
                 port_file = pathlib.Path(folder) / "port"
-                self.start([program, "server", "--quiet", "-p", 0, "--port-file", port_file])
+                self.start([program, "server", "--quiet", "-p", 0, "--port-file", port_file, *options])
                 self.port = self.read_port(port_file)
-            self.worker.start([program, "worker", "--host", f"{transport}://{self.host}", "-p", self.port])
+            self.start_worker(program)
         except BaseException:
             self.__exit__()
             raise
+
+    def start_worker(self, program):
+        self.worker.start([program, "worker", "--host", f"{self.transport}://{self.host}", "-p", self.port])
 
     def read_port(self, port_file, timeout=10):
         deadline = time.monotonic() + timeout

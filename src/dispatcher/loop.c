@@ -602,6 +602,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt__observer_free(dispatcher);
     gt__workers_free(dispatcher);
     gt__quota_users_free(dispatcher);
+    gt__journal_pool_free(&dispatcher->recovery.pool);
     gt__config_free(&dispatcher->config);
     free(dispatcher->config_file);
     free(dispatcher->allowed_file);

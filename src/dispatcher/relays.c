@@ -37,8 +37,7 @@ void gt__relay_unused(gt_session *session, uint64_t client_id)
         gt__segment_done(segment);
 }
 
-bool gt__relay_read(const gt_session *session, const gt_slot *upload,
-                    void (*put)(void *context, const gt_slot *record), void *context)
+bool gt__relay_read(const gt_session *session, const gt_slot *upload, const gt_relay_sink *to)
 {
     uint64_t bytes = upload->ins.imm[0].u;
     const gt_segment *segment = clients_segment(session, upload->ins.imm[1].u);
@@ -46,22 +45,23 @@ bool gt__relay_read(const gt_session *session, const gt_slot *upload,
         return false; /* the worker will refuse it */
     for (uint64_t offset = 0; offset < bytes;) {
         uint64_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        unsigned head = offset ? 1 : 2;
-        gt_slot copy[2 + GT_MAX_CHUNK / sizeof(gt_slot)];
-        unsigned length = head + gt__slots_for(piece);
-        memset(copy + length - 1, 0, sizeof *copy);
-        if (offset) {
-            copy[0].ins = (gt_instruction){.op = GT_OP_data, .operand = {upload->ins.result}};
-            copy[0].ins.imm[0].u = offset;
-            copy[0].ins.imm[1].u = piece;
-        } else {
-            memcpy(copy, upload, 2 * sizeof *copy);
-            copy[0].ins.imm[1].u = 0;
-        }
-        copy[0].ins.tail = (uint16_t)(length - 1);
-        if (!gt__segment_read(segment, offset, copy + head, piece))
+        unsigned head = offset ? 1 : 2, length = head + gt__slots_for(piece);
+        gt_slot *record = to->room(to->context, length);
+        if (!record)
             return false;
-        put(context, copy);
+        if (offset) {
+            record->ins = (gt_instruction){.op = GT_OP_data, .operand = {upload->ins.result}};
+            record->ins.imm[0].u = offset;
+            record->ins.imm[1].u = piece;
+        } else {
+            memcpy(record, upload, 2 * sizeof *record);
+            record->ins.imm[1].u = 0;
+        }
+        record->ins.tail = (uint16_t)(length - 1);
+        if (!gt__segment_read(segment, offset, record + head, piece))
+            return false;
+        gt__slots_pad(record + head, piece);
+        to->put(to->context, record);
         offset += piece;
     }
     return true;

@@ -38,10 +38,16 @@ void gt__relay_unused(gt_session *session, uint64_t client_id);
 /* The client will not name the segment again. */
 void gt__relay_forget(gt_session *session, uint64_t client_id);
 
-/* An upload from a segment, as records with its bytes: calls `put` for an upload, and for `data` records with what does not
- * fit into it. False: the segment is missing or too small. */
-bool gt__relay_read(const gt_session *session, const gt_slot *upload,
-                    void (*put)(void *context, const gt_slot *record), void *context);
+/* Where the records of gt__relay_read go. */
+typedef struct gt_relay_sink {
+    gt_slot *(*room)(void *context, unsigned slots);   /* for the next record; NULL: no more */
+    void (*put)(void *context, const gt_slot *record); /* it is written there */
+    void *context;
+} gt_relay_sink;
+
+/* An upload from a segment, as records with its bytes: an upload, and `data` records with what does not fit into it. False: the
+ * segment is missing or too small, or there is no room. */
+bool gt__relay_read(const gt_session *session, const gt_slot *upload, const gt_relay_sink *to);
 
 void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worker);
 /* The client may use its orphaned segments again. Only when all that it sent was placed: an upload for the next worker

@@ -8,6 +8,7 @@
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/quota.h"
+#include "dispatcher/recover/journal.h"
 #include "link/keys.h"
 
 struct gt_dispatcher {
@@ -69,6 +70,7 @@ struct gt_dispatcher {
         uint64_t most, used; /* bytes of memory for it, of all sessions */
         uint64_t count;      /* sessions that were recovered */
         uint64_t snapshots;  /* that were taken */
+        gt_journal_pool pool;
     } recovery;
 
     /* observe/ */

@@ -362,6 +362,9 @@ void gt__worker_answer_fetch(gt_worker *worker, const gt_instruction *ins)
         answer_failure(worker, ins, GT_ERR_PROTOCOL, "fetch: the upload is not complete");
     else if (entry->state == GT_ENTRY_POISON)
         fetch_poison(worker, ins, entry->poison);
+    else if (ins->flags & GT_FLAG_INNER &&
+             !entry->view.contiguous) /* for a snapshot, which is better without it */
+        answer_failure(worker, ins, GT_ERR_UNSUPPORTED, "fetch: the tensor is a view that is not contiguous");
     else {
         gt_err err = fetch_tensor(worker, ins, entry);
         if (err != GT_OK && err != GT_ERR_CONNECTION)

@@ -48,7 +48,14 @@ static gt_slot *entry_new(gt_tape_writer *writer, gt_tape_kind kind, uint64_t se
 typedef struct piece_writer {
     gt_tape_writer *writer;
     uint64_t session, line;
+    gt_slot record[1 + GT_MAX_TAIL];
 } piece_writer;
+
+static gt_slot *room_for_piece(void *context, unsigned slots)
+{
+    (void)slots; /* no record is longer */
+    return ((piece_writer *)context)->record;
+}
 
 static void record_piece(void *context, const gt_slot *record)
 {
@@ -72,8 +79,12 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
     if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye || op == GT_OP_share)
         return; /* not needed for a replay */
     if (op == GT_OP_upload && record->ins.imm[1].u) {
-        piece_writer to = {.writer = writer, .session = session->number, .line = line};
-        gt__relay_read(session, record, record_piece, &to);
+        piece_writer to; /* its record is large, and written before it is read */
+        to.writer = writer;
+        to.session = session->number;
+        to.line = line;
+        gt__relay_read(session, record,
+                       &(gt_relay_sink){.room = room_for_piece, .put = record_piece, .context = &to});
     } else
         memcpy(entry_new(writer, kind_of(op), session->number, line, length), record, length * sizeof *record);
 }

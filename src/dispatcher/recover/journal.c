@@ -6,17 +6,27 @@
 /* Slots of a block. The first is small, for the many clients that send little. The largest is below the size from which
  * malloc maps fresh pages. */
 enum { LEAST = 64, MOST = 1536 };
+enum { POOL_BYTES = 64 << 20 };
 
 _Static_assert((int)MOST >= (int)GT_MAX_TAIL + 1, "a record fits into a block");
+
+static size_t size_of(unsigned capacity)
+{
+    return sizeof(gt_journal_block) + capacity * sizeof(gt_slot);
+}
 
 static bool add_block(gt_journal *journal, unsigned slots)
 {
     unsigned capacity = journal->last ? 2 * journal->last->capacity : LEAST;
     capacity = capacity < MOST ? capacity : MOST;
     capacity = capacity > slots ? capacity : slots;
-    size_t bytes = sizeof(gt_journal_block) + capacity * sizeof(gt_slot);
-    gt_journal_block *block = malloc(bytes);
-    if (!block)
+    size_t bytes = size_of(capacity);
+    gt_journal_pool *pool = journal->pool;
+    gt_journal_block *block = capacity == MOST ? pool->spare : NULL;
+    if (block) {
+        pool->spare = block->next;
+        pool->bytes -= bytes;
+    } else if (!(block = malloc(bytes)))
         return false;
     *block = (gt_journal_block){.capacity = capacity};
     *(journal->last ? &journal->last->next : &journal->first) = block;
@@ -75,11 +85,17 @@ static void drop_first(gt_journal *journal)
 {
     gt_journal_block *block = journal->first;
     journal->first = block->next;
-    journal->bytes -= sizeof *block + block->capacity * sizeof(gt_slot);
+    journal->bytes -= size_of(block->capacity);
     if (!journal->first)
         journal->last = NULL;
     journal->start = 0;
-    free(block);
+    if (block->capacity != MOST || journal->pool->bytes + size_of(MOST) > POOL_BYTES) {
+        free(block);
+        return;
+    }
+    block->next = journal->pool->spare;
+    journal->pool->spare = block;
+    journal->pool->bytes += size_of(MOST);
 }
 
 void gt__journal_drop(gt_journal *journal, gt_journal_position position)
@@ -99,4 +115,13 @@ void gt__journal_free(gt_journal *journal)
 {
     while (journal->first)
         drop_first(journal);
+}
+
+void gt__journal_pool_free(gt_journal_pool *pool)
+{
+    while (pool->spare) {
+        gt_journal_block *next = pool->spare->next;
+        free(pool->spare);
+        pool->spare = next;
+    }
 }

@@ -15,7 +15,14 @@ typedef struct gt_journal_block {
     gt_slot slots[];
 } gt_journal_block;
 
+/* Blocks that any journal may use again: fresh pages cost more than the copy. A zeroed pool is empty. */
+typedef struct gt_journal_pool {
+    gt_journal_block *spare;
+    size_t bytes;
+} gt_journal_pool;
+
 typedef struct gt_journal {
+    gt_journal_pool *pool;
     gt_journal_block *first, *last;
     uint32_t start; /* slots of the first block that were dropped */
     size_t bytes;   /* allocated */
@@ -43,5 +50,6 @@ const gt_slot *gt__journal_next(const gt_journal *journal, gt_journal_position *
 /* Drop the records before the position. */
 void gt__journal_drop(gt_journal *journal, gt_journal_position position);
 void gt__journal_free(gt_journal *journal);
+void gt__journal_pool_free(gt_journal_pool *pool);
 
 #endif

@@ -15,17 +15,20 @@
 #include "dispatcher/workers.h"
 
 enum {
-    JOURNAL_BYTES = 1 << 20, /* a journal of this size asks for a snapshot, too: it fits into a core's cache */
+    JOURNAL_BYTES = 8 << 20, /* a journal of this size asks for a snapshot, too: it fits into the cache */
+    SHORT_JOURNAL = 1 << 18, /* the same, if memory is scarce */
     LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
     LOOKS = 64,              /* in an interval: is a snapshot due? */
     WATCH = 4,               /* so many parts of the time since the last one are spent watching */
-    COST = 100,              /* a snapshot takes at most one part of this of the session's time */
+    COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
+    SCARCE_COST = 10,        /* or of this, if memory is scarce */
     MOST_STATE = 1 << 20,    /* slots of state records */
+    STRICT = 4,              /* attempts at a snapshot without strided tensors, before they are taken, too */
 };
 
 /* Estimated nanoseconds of a snapshot. */
 #define TENSOR_NS 2000.0
-#define BYTE_NS 0.5
+#define BYTE_NS 1.0
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
@@ -45,7 +48,8 @@ void gt__recovery_new(gt_session *session)
     session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
     session->epoch = 1;
     if (session->recovery)
-        session->recovery->state.most = MOST_STATE;
+        *session->recovery =
+            (gt_recovery){.journal.pool = &session->dispatcher->recovery.pool, .state.most = MOST_STATE};
 }
 
 static void charge(gt_session *session)
@@ -126,9 +130,14 @@ static void append(gt_session *session, const gt_slot *record)
         give_up(session, "out of memory");
 }
 
-static void append_piece(void *session, const gt_slot *record)
+static gt_slot *room_for_piece(void *journal, unsigned slots)
 {
-    append(session, record);
+    return gt__journal_reserve(journal, slots);
+}
+
+static void put_piece(void *journal, const gt_slot *record)
+{
+    gt__journal_commit(journal, 1u + record->ins.tail);
 }
 
 /* A snapshot has whole tensors only: it waits for these. */
@@ -193,7 +202,9 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
     }
     if (record->ins.op == GT_OP_upload && record->ins.imm[1].u) {
         /* The client may write to its segment when the worker has read it: the journal has the bytes. */
-        if (!gt__relay_read(session, record, append_piece, session) && session->recovery)
+        const gt_relay_sink to = {
+            .room = room_for_piece, .put = put_piece, .context = &session->recovery->journal};
+        if (!gt__relay_read(session, record, &to))
             give_up(session, "it uploaded from a shared segment that cannot be read");
     } else
         append(session, record);
@@ -239,9 +250,11 @@ static void finish(gt_session *session)
     gt_recovery *recovery = session->recovery;
     gt_snapshot *saving = recovery->saving;
     recovery->saving = NULL;
-    if (saving->failed)
-        gt__snapshot_free(&saving); /* a tensor is poison, perhaps: the journal makes it again */
-    else {
+    if (saving->failed) { /* a tensor is poison, perhaps: the journal makes it again */
+        gt__snapshot_free(&saving);
+        recovery->failures++;
+    } else {
+        recovery->failures = saving->strided ? STRICT : 0;
         gt__snapshot_free(&recovery->saved);
         recovery->saved = saving;
         gt__journal_drop(&recovery->journal, saving->position);
@@ -264,7 +277,8 @@ void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *
 static void begin(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
-    gt__snapshot_new(session, recovery->saved, &recovery->saving); /* it is marked as failed if it does */
+    gt__snapshot_new(session, recovery->saved, recovery->failures >= STRICT,
+                     &recovery->saving); /* it says if it failed */
     if (!recovery->saving) {
         rest(session);
         return;
@@ -293,10 +307,12 @@ static bool is_due(gt_session *session)
     gt_recovery *recovery = session->recovery;
     double now_ns = session->account.total_ns, elapsed_ns = now_ns - recovery->since_ns;
     recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
-    if (elapsed_ns < session->dispatcher->recovery.every_ns && recovery->journal.bytes < JOURNAL_BYTES)
+    bool scarce = session->dispatcher->recovery.used > session->dispatcher->recovery.most / 4;
+    if (elapsed_ns < session->dispatcher->recovery.every_ns &&
+        recovery->journal.bytes < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
         return false;
-    double least_ns = COST * cost_ns(session);
-    if (elapsed_ns < least_ns && recovery->charged < session->dispatcher->recovery.most / 4) {
+    double least_ns = (scarce ? SCARCE_COST : COST) * cost_ns(session);
+    if (elapsed_ns < least_ns) {
         recovery->look_ns = recovery->since_ns + least_ns;
         return false;
     }

@@ -23,6 +23,8 @@
 
 /* An instruction that kills its worker kills the next one, too. */
 enum { MOST_ATTEMPTS = 5 };
+#define FORGIVEN_NS                                                                                               \
+    60000000000u /* a worker that dies so long after a recovery was not killed by what was repeated */
 
 /* ---- answers ------------------------------------------------------------------------------------------------ */
 
@@ -195,6 +197,9 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
     bool again = recovery->phase != GT_RECOVER_NOTHING;
     snprintf(recovery->reason, sizeof recovery->reason, "%s", reason);
     recovery->intact |= !again;
+    gt__share_forget(session); /* it waits for no turn, and other sessions not for it */
+    if (!again && gt__now_ns() - recovery->done_ns > FORGIVEN_NS)
+        recovery->attempts = 0;
     if (recovery->phase != GT_RECOVER_WAIT) {
         recovery->attempts++;
         recovery->alone = !is_sharded(session);
@@ -369,6 +374,7 @@ static gt_err replay(gt_session *session, size_t *left)
         const gt_slot *record = gt__journal_next(&recovery->journal, &recovery->journal_at);
         if (!record) {
             recovery->phase = GT_RECOVER_NOTHING;
+            recovery->done_ns = gt__now_ns();
             session->dispatcher->recovery.count++;
             gt__log(GT_LOG_STATUS, "client %llu goes on", (unsigned long long)session->number);
             return GT_OK;

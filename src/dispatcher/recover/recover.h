@@ -49,7 +49,8 @@ typedef struct gt_recovery {
     /* When the next snapshot is due: keep.c. On the scale of session->account.total_ns. */
     enum { GT_KEEP_REST, GT_KEEP_WATCH, GT_KEEP_STRIKE } stage;
     double look_ns, since_ns, until_ns;
-    uint32_t low; /* tensors: the fewest while it was watched */
+    uint32_t low;      /* tensors: the fewest while it was watched */
+    unsigned failures; /* of snapshots, in a row */
 
     gt_recover_phase phase;
     uint64_t deadline_ns; /* of the wait */
@@ -58,7 +59,8 @@ typedef struct gt_recovery {
     int32_t home;      /* the index of its home worker */
     bool alone;        /* any worker will do */
     bool intact;       /* tensors were not dropped since the loss */
-    unsigned attempts; /* recoveries since the last snapshot */
+    unsigned attempts; /* recoveries since the last snapshot, one soon after the other */
+    uint64_t done_ns;  /* when the last of them was complete */
     char reason[160];
     size_t state_at;
     uint32_t tensor_at;

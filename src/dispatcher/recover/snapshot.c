@@ -129,6 +129,7 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     gt_pending pending = {.session = session, .op = GT_OP_fetch, .tensor = saved->id, .save = part};
     GT_TRY(gt__pendings_add(&worker->pendings, &pending));
     out->ins = (gt_instruction){.op = GT_OP_fetch, .operand = {slot}};
+    out->ins.flags = snapshot->strided ? 0 : GT_FLAG_INNER;
     gt__worker_put(worker, 1);
     gt__share_bytes(session, worker, bytes);
     snapshot->outstanding++;
@@ -166,7 +167,7 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, gt_snapshot **out)
+gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool strided, gt_snapshot **out)
 {
     gt_snapshot *snapshot = calloc(1, sizeof *snapshot);
     gt_saved **tensor = malloc((session->handles.count + 1) * sizeof(*tensor));
@@ -176,6 +177,7 @@ gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, gt_snaps
         return no_memory();
     }
     snapshot->tensor = tensor;
+    snapshot->strided = strided;
     uint32_t cursor = 0;
     const gt_handle *handle;
     gt_err err = GT_OK;

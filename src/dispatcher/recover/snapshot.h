@@ -40,13 +40,15 @@ typedef struct gt_snapshot {
     gt_saved **tensor;            /* by id */
     uint32_t count;
     uint32_t outstanding; /* parts that have not come yet */
+    bool strided;         /* views that are not contiguous are taken, too */
     bool failed;          /* one of them cannot be had */
     uint64_t bytes;       /* of memory */
     uint64_t asked_bytes; /* of the parts that were asked for */
 } gt_snapshot;
 
-/* Ask for all tensors of the session that `before`, unless NULL, does not have. */
-gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, gt_snapshot **snapshot);
+/* Ask for all tensors of the session that `before`, unless NULL, does not have. It fails if one of them is poison or, unless
+ * `strided`, a view that is not contiguous: restored, it would be, and what is computed from it may round in another way. */
+gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool strided, gt_snapshot **snapshot);
 /* A piece of a part, or a failure. */
 void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record);
 /* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. */
