@@ -1,7 +1,8 @@
 /*
  * caller.c: the base of gt.nn.Module. A call runs forward(), or the path with hooks; attributes that the module does not have are
  * looked up among its parameters, buffers and children. The dictionaries of both are ordinary entries of the module's __dict__,
- * as in PyTorch, so each call reads them anew: programs replace them and write into them. Read next: python/gt/nn/module.py.
+ * as in PyTorch, so each call reads them anew, unless nothing has been written to them: programs replace them and write into
+ * them. Read next: python/gt/nn/module.py.
  */
 #include "extension.h"
 
@@ -156,7 +157,7 @@ static PyObject *py_set_plain(PyObject *module, gt_py_args args, Py_ssize_t narg
 typedef struct Plan Plan;
 
 /* forward(input) of a layer of this package, without a call of the Python function. NULL without exception: call that. */
-typedef PyObject *native_forward(const Plan *plan, PyObject *input);
+typedef PyObject *native_forward(Plan *plan, PyObject *input);
 
 struct Plan {
     uint64_t values_version;
@@ -169,9 +170,6 @@ struct Plan {
     PyObject *weight, *bias;
 };
 
-enum { PLAN_BITS = 8 };
-static Plan plans[1 << PLAN_BITS];
-
 static struct {
     PyObject *function; /* strong; NULL: not registered */
     native_forward *native;
@@ -179,7 +177,9 @@ static struct {
 
 /* Versions are gone from later interpreters. */
 #if PY_VERSION_HEX < 0x030C0000
-#define HAVE_VERSIONS 1
+
+enum { PLAN_BITS = 8 };
+static Plan plans[1 << PLAN_BITS];
 
 static inline uint64_t version_of(PyObject *dictionary)
 {
@@ -241,7 +241,7 @@ static bool plan_make(PyObject *self, PyObject *values, Plan *plan)
 }
 
 /* NULL: the module has something of its own, or hooks, or there is an exception. */
-static const Plan *plan_of(PyObject *self)
+static Plan *plan_of(PyObject *self)
 {
     PyObject **place = _PyObject_GetDictPtr(self), *values = place ? *place : NULL;
     if (UNLIKELY(!values))
@@ -262,9 +262,13 @@ static const Plan *plan_of(PyObject *self)
     return LIKELY(!hooks) ? plan : NULL;
 }
 
-static PyObject *native_linear(const Plan *plan, PyObject *input)
+static PyObject *native_linear(Plan *plan, PyObject *input)
 {
-    if (UNLIKELY(version_of(plan->table) != plan->table_version || !gt__py_functions_are_ours()))
+    if (UNLIKELY(version_of(plan->table) != plan->table_version)) {
+        plan->values_version = 0; /* the next call plans anew */
+        return NULL;
+    }
+    if (UNLIKELY(!gt__py_functions_are_ours()))
         return NULL;
     PyObject *in[] = {input, Py_NewRef(plan->weight), Py_NewRef(plan->bias)};
     PyObject *result = gt__py_linear(in);
@@ -277,13 +281,13 @@ static PyObject *native_linear(const Plan *plan, PyObject *input)
 
 #else
 
-static const Plan *plan_of(PyObject *self)
+static Plan *plan_of(PyObject *self)
 {
     (void)self;
     return NULL;
 }
 
-static PyObject *native_linear(const Plan *plan, PyObject *input)
+static PyObject *native_linear(Plan *plan, PyObject *input)
 {
     (void)plan;
     (void)input;
@@ -292,7 +296,7 @@ static PyObject *native_linear(const Plan *plan, PyObject *input)
 
 #endif
 
-static PyObject *native_relu(const Plan *plan, PyObject *input)
+static PyObject *native_relu(Plan *plan, PyObject *input)
 {
     (void)plan;
     return Py_IS_TYPE(input, gt__py_tensor_type) && gt__py_functions_are_ours() ? gt__py_unary(GT_OP_relu, input)
@@ -301,7 +305,7 @@ static PyObject *native_relu(const Plan *plan, PyObject *input)
 
 static PyObject *call_with(PyObject *module, PyObject *input);
 
-static PyObject *native_sequential(const Plan *plan, PyObject *input)
+static PyObject *native_sequential(Plan *plan, PyObject *input)
 {
     PyObject *children = Py_NewRef(plan->table), *name, *child;
     Py_ssize_t place = 0, count = PyDict_GET_SIZE(children);
@@ -358,8 +362,7 @@ static PyObject *function_call(PyObject *function, PyObject *self, PyObject *con
     return result;
 }
 
-static PyObject *plan_call(const Plan *plan, PyObject *self, PyObject *const *args, Py_ssize_t count,
-                           PyObject *keywords)
+static PyObject *plan_call(Plan *plan, PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
     PyObject *forward = plan->forward; /* a native forward may replace the plan */
     if (plan->native && count == 1 && !keywords) {
@@ -373,7 +376,7 @@ static PyObject *plan_call(const Plan *plan, PyObject *self, PyObject *const *ar
 /* module(input) */
 static PyObject *call_with(PyObject *module, PyObject *input)
 {
-    const Plan *plan = PyObject_TypeCheck(module, caller_type) ? plan_of(module) : NULL;
+    Plan *plan = PyObject_TypeCheck(module, caller_type) ? plan_of(module) : NULL;
     if (LIKELY(plan && Py_TYPE(module)->tp_call == caller_type->tp_call))
         return plan_call(plan, module, &input, 1, NULL);
     return PyErr_Occurred() ? NULL : PyObject_CallOneArg(module, input);
@@ -438,7 +441,7 @@ static PyObject *caller_call_hooked(PyObject *self, PyObject *args, PyObject *ke
 static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
-    const Plan *plan = count < ROOM ? plan_of(self) : NULL;
+    Plan *plan = count < ROOM ? plan_of(self) : NULL;
     if (LIKELY(plan != NULL))
         return plan_call(plan, self, PySequence_Fast_ITEMS(args), count, keywords);
     if (PyErr_Occurred())

@@ -96,17 +96,34 @@ def _in_float32(function):
     return precise
 
 
-def wrap(function, name=None):
-    """The function, cast under autocast as the lists say for this name."""
-    name = name or function.__name__
-    if name in _NORMS:
-        function = _in_float32(function)
+def _wrap_norm(function, name):
+    """wrap() of a normalisation."""
+    precise = _in_float32(function)
 
+    @functools.wraps(function)
+    def casting(*arguments, **options):
+        if active:
+            return _run(precise, name, arguments, options)
+        if arguments and isinstance(arguments[0], _gt.Tensor) and arguments[0].itemsize != 2:  # no half: one call less
+            return function(*arguments, **options)
+        return precise(*arguments, **options)
+    return casting
+
+
+def _wrap_plain(function, name):
+    """wrap() of any other function."""
     @functools.wraps(function)
     def casting(*arguments, **options):
         if active:
             return _run(function, name, arguments, options)
         return function(*arguments, **options)
+    return casting
+
+
+def wrap(function, name=None):
+    """The function, cast under autocast as the lists say for this name."""
+    name = name or function.__name__
+    casting = (_wrap_norm if name in _NORMS else _wrap_plain)(function, name)
     casting._casts = True
     return casting
 

@@ -563,16 +563,17 @@ def _grouped(x, groups):
 
 def _fits_one_instruction(query, key, value):
     """Whether _gt._attention takes these: one floating dtype and the same axes before the last two."""
-    return (query.dtype == key.dtype == value.dtype and query.dtype.is_floating_point and query.ndim >= 2
+    dtype = query.dtype
+    return (dtype is key.dtype is value.dtype and dtype.is_floating_point and query.ndim >= 2
             and query.shape[:-2] == key.shape[:-2] == value.shape[:-2])
 
 
 def _saved_in_attention(query, key, value, dropout_p):
     """The operands as PyTorch's graph has them: themselves if it computes attention in one step, or else query and key
     times a scale, and value as a batch of matrices."""
-    if (query.ndim == key.ndim == value.ndim == 4 and not dropout_p and query.shape[-1] == key.shape[-1] == value.shape[-1]
-            and query.shape[0] == key.shape[0] == value.shape[0] and query.shape[-2] and key.shape[-2]
-            and all(x.shape[-1] == 1 or x.stride(-1) == 1 for x in (query, key, value))):
+    q, k, v = query.shape, key.shape, value.shape
+    if (len(q) == len(k) == len(v) == 4 and not dropout_p and q[3] == k[3] == v[3] and q[0] == k[0] == v[0] and q[2] and k[2]
+            and (q[3] == 1 or query.stride(3) == key.stride(3) == value.stride(3) == 1)):
         return query, key, value
     viewed = all(value.shape[d] == 1 or value.stride(d) == value.stride(d + 1) * value.shape[d + 1]
                  for d in range(value.ndim - 3))

@@ -25,6 +25,9 @@ def _trailing(input, normalized_shape):
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Mean 0 and variance 1 over the last dimensions, times weight, plus bias."""
+    shape = input.shape
+    if len(normalized_shape) == 1 and shape and shape[-1] == normalized_shape[0]:  # most often
+        return input._layer_norm(1, weight, bias, eps)
     return input._layer_norm(len(_trailing(input, normalized_shape)), weight, bias, eps)
 
 
