@@ -8,6 +8,8 @@
 #ifndef GT_CORE_SLOT_QUEUE_H
 #define GT_CORE_SLOT_QUEUE_H
 
+#include <assert.h>
+
 #include "core/instruction.h"
 
 typedef struct gt_slot_queue {
@@ -49,6 +51,15 @@ static inline void gt__slot_queue_pop(gt_slot_queue *queue)
     queue->first += 1u + queue->slots[queue->first].ins.tail;
     if (queue->first == queue->end)
         queue->first = queue->end = 0;
+}
+
+/* Room before all others for a record of `slots` slots, which is there then. One that was as long was taken from the queue since
+ * the last reserve, and others are left in it. */
+static inline gt_slot *gt__slot_queue_unpop(gt_slot_queue *queue, unsigned slots)
+{
+    assert(queue->end && queue->first >= slots);
+    queue->first -= slots;
+    return queue->slots + queue->first;
 }
 
 /* Drop all records; the memory stays. */

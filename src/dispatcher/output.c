@@ -82,16 +82,22 @@ static void wait_for_room(gt_session *session)
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 /* A record that waits is the tail of one of our own, which keeps its cause for the log. */
-static bool append(gt_session *session, const gt_slot *record)
+static void write_waiting(const gt_session *session, const gt_slot *record, gt_slot *out)
 {
     unsigned length = 1u + record->ins.tail;
-    gt_slot *out = gt__slot_queue_reserve(&session->output.waiting, 1 + length);
-    if (!out)
-        return false;
     out->ins = (gt_instruction){.tail = (uint16_t)length};
     gt__observe_cause(session->dispatcher, &out->ins.imm[0].u, &out->ins.imm[1].u);
     memcpy(out + 1, record, length * sizeof *record);
-    gt__slot_queue_commit(&session->output.waiting, 1 + length);
+}
+
+static bool append(gt_session *session, const gt_slot *record)
+{
+    unsigned slots = 2u + record->ins.tail;
+    gt_slot *out = gt__slot_queue_reserve(&session->output.waiting, slots);
+    if (!out)
+        return false;
+    write_waiting(session, record, out);
+    gt__slot_queue_commit(&session->output.waiting, slots);
     return true;
 }
 
@@ -109,6 +115,14 @@ gt_err gt__output_put(gt_session *session, const gt_slot *record)
     if (gt__slot_queue_slots(&session->output.waiting) + record->ins.tail + 2 <= MOST_SLOTS)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     return gt__fail(GT_ERR_MEMORY, "the stream modifiers made more than 64 MiB of records out of one");
+}
+
+gt_err gt__output_put_back(gt_session *session, const gt_slot *record)
+{
+    if (!gt__output_waits(&session->output))
+        return gt__output_put(session, record);
+    write_waiting(session, record, gt__slot_queue_unpop(&session->output.waiting, 2u + record->ins.tail));
+    return GT_OK;
 }
 
 /* Place the record that waits longest. A run of a path may become records that wait in turn, so it leaves the queue first:

@@ -28,6 +28,8 @@ static inline bool gt__output_waits(const gt_output *output)
 
 /* Place a record, or have it wait behind the others. */
 gt_err gt__output_put(gt_session *session, const gt_slot *record);
+/* The rest of the record that is being placed, as long as that: it goes before all others. */
+gt_err gt__output_put_back(gt_session *session, const gt_slot *record);
 /* Place records that wait, as far as there is room, *left slots at most. */
 gt_err gt__output_drain(gt_session *session, size_t *left);
 /* Whether there is room for the record that waits longest. If not, the loop is woken when there is some. */

@@ -436,7 +436,7 @@ static gt_err put_rest(gt_session *session, const gt_slot *run, unsigned slices,
     memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
     copy->ins.imm[1].u = slices;
     copy->ins.operand[1] = ns;
-    return gt__output_put(session, copy);
+    return gt__output_put_back(session, copy);
 }
 
 /* The next slice of a run. The last one has all that is left. */
