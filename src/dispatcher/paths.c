@@ -429,13 +429,12 @@ static unsigned count_slices(const gt_session *session, const gt_path *path, dou
     return slices < most ? (unsigned)slices : most;
 }
 
-/* The rest of the run waits as records of the client do. imm[1] has the number of slices, operand[1] the estimate of each. */
-static gt_err put_rest(gt_session *session, const gt_slot *run, unsigned slices, uint64_t ns)
+/* The rest of the run waits as records of the client do. imm[1] has the number of slices. */
+static gt_err put_rest(gt_session *session, const gt_slot *run, unsigned slices)
 {
     gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the rest goes to */
     memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
     copy->ins.imm[1].u = slices;
-    copy->ins.operand[1] = ns;
     return gt__output_put_back(session, copy);
 }
 
@@ -444,15 +443,14 @@ static gt_err place_slice(gt_session *session, const known_path *known, const gt
 {
     gt_dispatch_worker *worker = session->home;
     unsigned slices = (unsigned)run->ins.imm[1].u;
-    uint64_t ns = run->ins.operand[1];
     gt_slot *out = worker && knowing_worker(session, known) == worker ? gt__worker_reserve(worker, 1) : NULL;
     if (out) {
         out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number};
         out->ins.imm[1].u = slices > 1 ? SLICE_NS : 0;
         gt__worker_put(worker, 1);
-        gt__share_charge(session, worker, GT_WORK_SLICE, (double)ns, 1);
+        gt__share_charge(session, worker, GT_WORK_SLICE, SLICE_NS, 1);
     }
-    return slices > 1 ? put_rest(session, run, slices - 1, ns) : free_after(session, known->path, run);
+    return slices > 1 ? put_rest(session, run, slices - 1) : free_after(session, known->path, run);
 }
 
 gt_err gt__paths_place(gt_session *session, const gt_slot *run)
@@ -487,9 +485,8 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     gt__slots_pad(out + 1, words * sizeof *word);
     gt__worker_put(worker, 1 + tail);
     worker->instructions += path->count;
-    gt__share_charge(session, worker, slices > 1 ? GT_WORK_SLICE : GT_WORK_PATH, v->ns / slices, 1);
-    return slices > 1 ? put_rest(session, run, slices - 1, (uint64_t)v->ns / slices)
-                      : free_after(session, path, run);
+    gt__share_charge(session, worker, slices > 1 ? GT_WORK_SLICE : GT_WORK_PATH, slices > 1 ? SLICE_NS : v->ns, 1);
+    return slices > 1 ? put_rest(session, run, slices - 1) : free_after(session, path, run);
 }
 
 /* ---- news --------------------------------------------------------------------------------------------------- */

@@ -311,7 +311,8 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++) {
         double factor = share->factor[work] * (1 + LEARNING * (ratio - 1) * by_work[work] / estimate);
         double most = work == GT_WORK_SMALL ? MOST_SMALL_FACTOR : MOST_FACTOR;
-        share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), most);
+        if (work != GT_WORK_SLICE)
+            share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), most);
     }
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;

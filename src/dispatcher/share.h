@@ -30,9 +30,9 @@ typedef struct gt_dispatch_worker gt_dispatch_worker;
 enum {
     GT_WORK_SMALL = GT_FORM_CONTROL, /* a record beside its elements */
     GT_WORK_PATH,                    /* a run of a hot path */
-    GT_WORK_SLICE,  /* a slice of one: the last ones have nothing to do, which says nothing of its cost */
-    GT_WORK_REPLAY, /* and on spread tensors: a record of it */
-    GT_WORK_BYTES,  /* data on its way to or from a client */
+    GT_WORK_SLICE,                   /* a slice of one: may find nothing to do, so the estimate is not corrected */
+    GT_WORK_REPLAY,                  /* and on spread tensors: a record of it */
+    GT_WORK_BYTES,                   /* data on its way to or from a client */
     GT_WORKS
 };
 
