@@ -122,7 +122,8 @@ def compare_checks(checks, tolerance=1e-3):
 
 
 def measure(row, children, pace):
-    """Median seconds of one repetition, by library: rounds alternate, so a slow moment of the machine hits all."""
+    """Median seconds of one repetition, by library: rounds of GT and PyTorch alternate, so a slow moment of the machine hits both.
+    NumPy follows: the threads of its OpenBLAS spin for a tenth of a second after their work, as long as the next round."""
     sides = {"gt": children.gt(row.link)}
     for library in ("numpy",) if row.of_memcpy else ("torch",) if row.training else ("torch", "numpy"):
         sides[library] = children.library(library)
@@ -133,13 +134,15 @@ def measure(row, children, pace):
         child("run", count=max(count, UNTIL_HOT) if library == "gt" and row.training else count)
 
     times = {library: [] for library in sides}
-    end = time.monotonic() + pace.row_seconds
-    for number in range(pace.rounds):
-        for library, child in sides.items():
-            time.sleep(pace.settle_seconds)
-            times[library].append(child("run", count=count) / count)
-        if number >= 2 and time.monotonic() > end:
-            break
+    compared = [library for library in sides if row.of_memcpy or library != "numpy"]
+    for group in (compared, [library for library in sides if library not in compared]):
+        end = time.monotonic() + pace.row_seconds
+        for number in range(pace.rounds if group else 0):
+            for library in group:
+                time.sleep(pace.settle_seconds)
+                times[library].append(sides[library]("run", count=count) / count)
+            if number >= 2 and time.monotonic() > end:
+                break
     return {library: statistics.median(values) for library, values in times.items()}
 
 

@@ -50,7 +50,8 @@ extern "C" {
     E(ERR_INTERRUPTED, "interrupted")                                                                             \
     E(ERR_LINALG, "linear algebra failed")                                                                        \
     E(ERR_UNSUPPORTED, "unsupported")                                                                             \
-    E(ERR_INTERNAL, "internal error")
+    E(ERR_INTERNAL, "internal error")                                                                             \
+    E(ERR_CANCELLED, "cancelled")
 
 typedef enum gt_err {
 #define GT_ERROR_ENUM(name, text) GT_##name,

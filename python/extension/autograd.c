@@ -383,8 +383,10 @@ static PyObject *run_backward(gt_tensor **outputs, gt_tensor **gradients, Py_ssi
             return PyErr_Format(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
         }
     }
+    gt__py_site_pin();
     gt_err err =
         gt__autograd_run(outputs, gradients, (unsigned)count, wanted, (unsigned)wanted_count, NULL, options);
+    gt__py_site_unpin();
     release_all(wanted, wanted_count);
     return err == GT_OK ? Py_NewRef(Py_None) : raise_run(err);
 }

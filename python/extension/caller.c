@@ -6,9 +6,12 @@
 #include "extension.h"
 
 enum { HOOK_KINDS = 4, TABLES = 3 };
+enum { PARAMETERS, BUFFERS, MODULES };                           /* tables */
+enum { NATIVE_LINEAR, NATIVE_RELU, NATIVE_SEQUENTIAL, NATIVES }; /* layers whose forward() is here, too */
 
 static PyObject *hook_names[HOOK_KINDS]; /* the dictionaries of hooks that a call looks at */
 static PyObject *table_names[TABLES];    /* the dictionaries of members, in the order of the search */
+static PyObject *name_weight, *name_bias, *name_inplace;
 static PyObject *name_forward, *name_call_impl, *name_compiled, *name_getattr, *name_getattribute;
 static PyObject *caller_call_impl,
     *caller_getattr; /* the methods of the type, to know whether a subclass has its own */
@@ -144,25 +147,247 @@ static PyObject *py_set_plain(PyObject *module, gt_py_args args, Py_ssize_t narg
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
 }
 
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * What a call of a module finds in its __dict__ and its class, remembered until either changes. Both have a version, a number
+ * that no other state of a dictionary or class has. What is remembered is borrowed from them.
+ */
+typedef struct Plan Plan;
+
+/* forward(input) of a layer of this package, without a call of the Python function. NULL without exception: call that. */
+typedef PyObject *native_forward(const Plan *plan, PyObject *input);
+
+struct Plan {
+    uint64_t values_version;
+    unsigned class_version;
+    PyObject *hooks[HOOK_KINDS]; /* dictionaries */
+    PyObject *forward;           /* a function of the class; it takes the module first */
+    native_forward *native;      /* NULL: none */
+    PyObject *table;             /* for native forwards: the parameters, or the children */
+    uint64_t table_version;      /* of parameters: when these were found in it */
+    PyObject *weight, *bias;
+};
+
+enum { PLAN_BITS = 8 };
+static Plan plans[1 << PLAN_BITS];
+
+static struct {
+    PyObject *function; /* strong; NULL: not registered */
+    native_forward *native;
+} natives[NATIVES];
+
+/* Versions are gone from later interpreters. */
+#if PY_VERSION_HEX < 0x030C0000
+#define HAVE_VERSIONS 1
+
+static inline uint64_t version_of(PyObject *dictionary)
+{
+    return ((PyDictObject *)dictionary)->ma_version_tag;
+}
+
+/* A parameter of a layer that neither its class nor its __dict__ hides; NULL: none, or an exception. */
+static PyObject *plain_parameter(PyTypeObject *type, PyObject *values, PyObject *table, PyObject *name)
+{
+    if (_PyType_Lookup(type, name) || PyDict_GetItemWithError(values, name))
+        return NULL;
+    return PyDict_GetItemWithError(table, name);
+}
+
+/* What the native forward needs to know; false: it cannot be used, or there is an exception. */
+static bool plan_native(Plan *plan, PyTypeObject *type, PyObject *values)
+{
+    if (plan->native == natives[NATIVE_RELU].native) /* not in place */
+        return !_PyType_Lookup(type, name_inplace) && PyDict_GetItemWithError(values, name_inplace) == Py_False;
+    bool linear = plan->native == natives[NATIVE_LINEAR].native;
+    plan->table = PyDict_GetItemWithError(values, table_names[linear ? PARAMETERS : MODULES]);
+    if (!plan->table || !is_plain(plan->table))
+        return false;
+    if (!linear)
+        return true;
+    plan->table_version = version_of(plan->table);
+    plan->weight = plain_parameter(type, values, plan->table, name_weight);
+    plan->bias = plan->weight ? plain_parameter(type, values, plan->table, name_bias) : NULL;
+    return plan->bias != NULL;
+}
+
+static bool plan_make(PyObject *self, PyObject *values, Plan *plan)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    *plan = (Plan){.forward = _PyType_Lookup(type, name_forward)};
+    bool own = type->tp_getattro != caller_getattro || PyDict_GetItemWithError(values, name_compiled) ||
+               PyDict_GetItemWithError(values, name_call_impl) || PyDict_GetItemWithError(values, name_forward) ||
+               _PyType_Lookup(type, name_call_impl) != caller_call_impl || !plan->forward ||
+               !PyType_HasFeature(Py_TYPE(plan->forward), Py_TPFLAGS_METHOD_DESCRIPTOR);
+    if (own || PyErr_Occurred())
+        return false;
+    for (int k = 0; k < HOOK_KINDS; k++) {
+        PyObject *hooks = PyDict_GetItemWithError(values, hook_names[k]);
+        if (!hooks || !PyDict_Check(hooks))
+            return false;
+        plan->hooks[k] = hooks;
+    }
+    for (int k = 0; k < NATIVES; k++)
+        if (natives[k].function == plan->forward)
+            plan->native = natives[k].native;
+    if (plan->native && !plan_native(plan, type, values)) {
+        plan->native = NULL;
+        if (PyErr_Occurred())
+            return false;
+    }
+    plan->values_version = version_of(values);
+    plan->class_version = type->tp_version_tag;
+    return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
+}
+
+/* NULL: the module has something of its own, or hooks, or there is an exception. */
+static const Plan *plan_of(PyObject *self)
+{
+    PyObject **place = _PyObject_GetDictPtr(self), *values = place ? *place : NULL;
+    if (UNLIKELY(!values))
+        return NULL;
+    PyTypeObject *type = Py_TYPE(self);
+    uint64_t version = version_of(values);
+    Plan *plan = &plans[version * 0x9E3779B97F4A7C15u >> (64 - PLAN_BITS)];
+    if (UNLIKELY(plan->values_version != version || plan->class_version != type->tp_version_tag ||
+                 !PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))) {
+        if (!plan_make(self, values, plan)) {
+            plan->values_version = 0;
+            return NULL;
+        }
+    }
+    Py_ssize_t hooks = 0;
+    for (int k = 0; k < HOOK_KINDS; k++)
+        hooks += PyDict_GET_SIZE(global_hooks[k]) + PyDict_GET_SIZE(plan->hooks[k]);
+    return LIKELY(!hooks) ? plan : NULL;
+}
+
+static PyObject *native_linear(const Plan *plan, PyObject *input)
+{
+    if (UNLIKELY(version_of(plan->table) != plan->table_version || !gt__py_functions_are_ours()))
+        return NULL;
+    PyObject *in[] = {input, Py_NewRef(plan->weight), Py_NewRef(plan->bias)};
+    PyObject *result = gt__py_linear(in);
+    Py_DECREF(in[1]);
+    Py_DECREF(in[2]);
+    if (UNLIKELY(result == Py_None))
+        Py_CLEAR(result);
+    return result;
+}
+
+#else
+
+static const Plan *plan_of(PyObject *self)
+{
+    (void)self;
+    return NULL;
+}
+
+static PyObject *native_linear(const Plan *plan, PyObject *input)
+{
+    (void)plan;
+    (void)input;
+    return NULL;
+}
+
+#endif
+
+static PyObject *native_relu(const Plan *plan, PyObject *input)
+{
+    (void)plan;
+    return Py_IS_TYPE(input, gt__py_tensor_type) && gt__py_functions_are_ours() ? gt__py_unary(GT_OP_relu, input)
+                                                                                : NULL;
+}
+
+static PyObject *call_with(PyObject *module, PyObject *input);
+
+static PyObject *native_sequential(const Plan *plan, PyObject *input)
+{
+    PyObject *children = Py_NewRef(plan->table), *name, *child;
+    Py_ssize_t place = 0, count = PyDict_GET_SIZE(children);
+    Py_INCREF(input);
+    if (Py_EnterRecursiveCall(" while calling a module"))
+        Py_CLEAR(input);
+    else {
+        while (input && PyDict_Next(children, &place, &name, &child)) {
+            Py_INCREF(child);
+            Py_SETREF(input, call_with(child, input));
+            Py_DECREF(child);
+            if (UNLIKELY(PyDict_GET_SIZE(children) != count) && input) {
+                Py_CLEAR(input);
+                PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+            }
+        }
+        Py_LeaveRecursiveCall();
+    }
+    Py_DECREF(children);
+    return input;
+}
+
+/* _native_forwards(linear, relu, sequential): the forward() functions of these layers. */
+static PyObject *py_native_forwards(PyObject *module, PyObject *args)
+{
+    (void)module;
+    native_forward *const by[] = {
+        [NATIVE_LINEAR] = native_linear, [NATIVE_RELU] = native_relu, [NATIVE_SEQUENTIAL] = native_sequential};
+    PyObject *function[NATIVES];
+    if (!PyArg_ParseTuple(args, "OOO", &function[NATIVE_LINEAR], &function[NATIVE_RELU],
+                          &function[NATIVE_SEQUENTIAL]))
+        return NULL;
+    for (int k = 0; k < NATIVES; k++) {
+        Py_XSETREF(natives[k].function, Py_NewRef(function[k]));
+        natives[k].native = by[k];
+    }
+    Py_RETURN_NONE;
+}
+
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+enum { ROOM = 8 }; /* arguments of a call that need no allocation, and the module */
+
+/* A function of a class, with the module as its first argument. */
+static PyObject *function_call(PyObject *function, PyObject *self, PyObject *const *args, Py_ssize_t count,
+                               PyObject *keywords)
+{
+    PyObject *stack[ROOM] = {self};
+    for (Py_ssize_t k = 0; k < count; k++)
+        stack[k + 1] = args[k];
+    Py_INCREF(function);
+    PyObject *result = PyObject_VectorcallDict(function, stack, (size_t)count + 1, keywords);
+    Py_DECREF(function);
+    return result;
+}
+
+static PyObject *plan_call(const Plan *plan, PyObject *self, PyObject *const *args, Py_ssize_t count,
+                           PyObject *keywords)
+{
+    PyObject *forward = plan->forward; /* a native forward may replace the plan */
+    if (plan->native && count == 1 && !keywords) {
+        PyObject *result = plan->native(plan, args[0]);
+        if (LIKELY(result || PyErr_Occurred()))
+            return result;
+    }
+    return function_call(forward, self, args, count, keywords);
+}
+
+/* module(input) */
+static PyObject *call_with(PyObject *module, PyObject *input)
+{
+    const Plan *plan = PyObject_TypeCheck(module, caller_type) ? plan_of(module) : NULL;
+    if (LIKELY(plan && Py_TYPE(module)->tp_call == caller_type->tp_call))
+        return plan_call(plan, module, &input, 1, NULL);
+    return PyErr_Occurred() ? NULL : PyObject_CallOneArg(module, input);
+}
 
 static PyObject *forward_call(PyObject *self, PyObject *values, PyObject *args, PyObject *keywords)
 {
-    enum { ROOM = 8 };
     Py_ssize_t count = PyTuple_GET_SIZE(args);
     PyTypeObject *type = Py_TYPE(self);
     if (LIKELY(type->tp_getattro == caller_getattro && count < ROOM) &&
         !PyDict_GetItemWithError(values, name_forward)) {
         PyObject *function = _PyType_Lookup(type, name_forward);
-        if (LIKELY(function && PyType_HasFeature(Py_TYPE(function), Py_TPFLAGS_METHOD_DESCRIPTOR))) {
-            PyObject *stack[ROOM] = {self};
-            for (Py_ssize_t k = 0; k < count; k++)
-                stack[k + 1] = PyTuple_GET_ITEM(args, k);
-            Py_INCREF(function);
-            PyObject *result = PyObject_VectorcallDict(function, stack, (size_t)count + 1, keywords);
-            Py_DECREF(function);
-            return result;
-        }
+        if (LIKELY(function && PyType_HasFeature(Py_TYPE(function), Py_TPFLAGS_METHOD_DESCRIPTOR)))
+            return function_call(function, self, PySequence_Fast_ITEMS(args), count, keywords);
     }
     PyObject *forward = PyErr_Occurred() ? NULL : PyObject_GetAttr(self, name_forward);
     PyObject *result = forward ? PyObject_Call(forward, args, keywords) : NULL;
@@ -212,6 +437,12 @@ static PyObject *caller_call_hooked(PyObject *self, PyObject *args, PyObject *ke
 /* module(...): module._compiled_call_impl(...) if that is set, else module._call_impl(...). */
 static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    const Plan *plan = count < ROOM ? plan_of(self) : NULL;
+    if (LIKELY(plan != NULL))
+        return plan_call(plan, self, PySequence_Fast_ITEMS(args), count, keywords);
+    if (PyErr_Occurred())
+        return NULL;
     if (LIKELY(_PyType_Lookup(Py_TYPE(self), name_call_impl) == caller_call_impl)) {
         PyObject *values = module_values(self);
         bool own = !values || PyDict_GetItemWithError(values, name_compiled) ||
@@ -250,6 +481,7 @@ PyMethodDef gt__py_caller_functions[] = {
     {.ml_name = "_fast_attributes", .ml_meth = py_fast_attributes, .ml_flags = METH_O},
     FAST("_set_plain", py_set_plain, "_set_plain(module, name, value): whether it has been set."),
     {.ml_name = "_module_hooks", .ml_meth = py_module_hooks, .ml_flags = METH_VARARGS},
+    {.ml_name = "_native_forwards", .ml_meth = py_native_forwards, .ml_flags = METH_VARARGS},
     {.ml_name = NULL},
 };
 
@@ -263,9 +495,12 @@ static int names_make(void)
         {.place = &hook_names[1], .text = "_backward_pre_hooks"},
         {.place = &hook_names[2], .text = "_forward_hooks"},
         {.place = &hook_names[3], .text = "_forward_pre_hooks"},
-        {.place = &table_names[0], .text = "_parameters"},
-        {.place = &table_names[1], .text = "_buffers"},
-        {.place = &table_names[2], .text = "_modules"},
+        {.place = &table_names[PARAMETERS], .text = "_parameters"},
+        {.place = &table_names[BUFFERS], .text = "_buffers"},
+        {.place = &table_names[MODULES], .text = "_modules"},
+        {.place = &name_weight, .text = "weight"},
+        {.place = &name_bias, .text = "bias"},
+        {.place = &name_inplace, .text = "inplace"},
         {.place = &name_forward, .text = "forward"},
         {.place = &name_call_impl, .text = "_call_impl"},
         {.place = &name_compiled, .text = "_compiled_call_impl"},

@@ -132,10 +132,15 @@ int gt__py_check_apart(PyObject *self, PyObject *const *operands, Py_ssize_t cou
 
 /* where(condition, a, b), each a tensor or a number. */
 PyObject *gt__py_where(PyObject *const *objects);
-/* x op y, as the operators do it. */
+/* x op y, as the operators do it, and op x. */
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
+PyObject *gt__py_unary(gt_opcode op, PyObject *self);
 /* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);
+/* The same for a tensor, the result of a call that returned err. */
+int gt__py_become(PyObject *self, gt_err err, gt_tensor *result);
+/* self op= other (taken), or op= number if that is NULL. */
+int gt__py_update(gt_opcode op, PyObject *self, gt_tensor *other, double number);
 
 /* ---- connect.c: clients, waiting, errors ----------------------------------------------------------------- */
 
@@ -243,6 +248,23 @@ int gt__py_operand(PyObject *object, gt_client *client, gt_dtype other, gt_tenso
 /* The same, but always a tensor, and anything inconvertible raises TypeError. */
 int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what, gt_tensor **tensor);
 
+/* ---- training.c: layers ------------------------------------------------------------------------------------- */
+
+/* args: input, weight, and bias or None. None: the caller composes it. */
+PyObject *gt__py_linear(gt_py_args args);
+/* Whether nn.functional has its own linear() and relu(), and no functions of the program's in their place. */
+bool gt__py_functions_are_ours(void);
+
+/* ---- site.c: lines of user code ---------------------------------------------------------------------------- */
+
+/*
+ * A function that emits many operations finds their line once: until unpin, operations that are issued from this frame have the
+ * line that it has now. Other frames, of code that the function calls or of other threads, have their own. One frame is pinned
+ * at a time, the last one.
+ */
+void gt__py_site_pin(void);
+void gt__py_site_unpin(void);
+
 /* ---- random.c: gt.Generator ------------------------------------------------------------------------------ */
 
 /* Make the client draw from the generator; and from its own numbers again, saving the generator's position. */
@@ -285,7 +307,7 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
-extern PyMethodDef gt__py_caller_functions[], gt__py_training_functions[];
+extern PyMethodDef gt__py_caller_functions[], gt__py_optimise_functions[], gt__py_training_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
@@ -296,5 +318,6 @@ extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);
 int gt__py_caller_init(PyObject *module);
+int gt__py_optimise_init(PyObject *module);
 
 #endif

@@ -63,6 +63,7 @@ static int module_exec(PyObject *module)
                                    gt__py_signal_functions,
                                    gt__py_spatial_functions,
                                    gt__py_spectral_functions,
+                                   gt__py_optimise_functions,
                                    gt__py_training_functions,
                                    gt__py_caller_functions};
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
@@ -70,7 +71,8 @@ static int module_exec(PyObject *module)
             return -1;
     if (gt__py_dtype_init(module) < 0 || gt__py_size_init(module) < 0 || gt__py_tensor_init(module) < 0 ||
         gt__py_interop_init(module) < 0 || gt__py_connect_init(module) < 0 || gt__py_server_init(module) < 0 ||
-        gt__py_engine_init(module) < 0 || gt__py_functions_init(module) < 0 || gt__py_caller_init(module) < 0)
+        gt__py_engine_init(module) < 0 || gt__py_functions_init(module) < 0 || gt__py_caller_init(module) < 0 ||
+        gt__py_optimise_init(module) < 0)
         return -1;
     return 0;
 }

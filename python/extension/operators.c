@@ -483,12 +483,40 @@ PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y)
     return binary(op, x, y);
 }
 
+PyObject *gt__py_unary(gt_opcode op, PyObject *self)
+{
+    return unary(op, self);
+}
+
 PyObject *gt__py_adopt(PyObject *self, PyObject *result)
 {
     gt_tensor *tensor = result ? gt__py_use(result) : NULL;
     gt_tensor_retain(tensor);
     Py_XDECREF(result);
     return tensor ? assign_result(self, GT_OK, tensor) : gt__py_fail_write(self);
+}
+
+int gt__py_become(PyObject *self, gt_err err, gt_tensor *result)
+{
+    PyObject *assigned = assign_result(self, err, result);
+    Py_XDECREF(assigned);
+    return assigned ? 0 : -1;
+}
+
+int gt__py_update(gt_opcode op, PyObject *self, gt_tensor *other, double number)
+{
+    if (UNLIKELY(((TensorObject *)self)->alias != NULL)) {
+        PyObject *object = other ? gt__py_wrap(other) : PyFloat_FromDouble(number);
+        PyObject *updated = object ? inplace(op, self, object) : NULL;
+        Py_XDECREF(object);
+        Py_XDECREF(updated);
+        return updated ? 0 : -1;
+    }
+    gt_tensor *a = gt__py_hold(self), *out = NULL;
+    gt_err err = a ? emit_operands(op, a, other, GT_LITERAL_FLOAT, (gt_imm){.f = number}, false, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(other);
+    return a ? gt__py_become(self, err, out) : -1;
 }
 
 /* self._become(value): the last step of an in-place method that is written in Python. */

@@ -100,9 +100,17 @@ static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void
 
 #ifdef FRAMES_IN_PLACE
 
+/* See gt__py_site_pin. Every call that pins clears it at its end, so the frame exists. */
+static struct {
+    const _PyInterpreterFrame *frame;
+    uint32_t site;
+} pinned;
+
 static uint32_t current_site(void)
 {
     const _PyInterpreterFrame *frame = _PyThreadState_GET()->cframe->current_frame;
+    if (frame == pinned.frame && frame)
+        return pinned.site;
     for (; frame; frame = frame->previous) {
         const void *at = frame->prev_instr;
         uint32_t where = place_of(at);
@@ -115,7 +123,26 @@ static uint32_t current_site(void)
     return 0;
 }
 
+void gt__py_site_pin(void)
+{
+    pinned.site = current_site();
+    pinned.frame = _PyThreadState_GET()->cframe->current_frame;
+}
+
+void gt__py_site_unpin(void)
+{
+    pinned.frame = NULL;
+}
+
 #else
+
+void gt__py_site_pin(void)
+{
+}
+
+void gt__py_site_unpin(void)
+{
+}
 
 /* Frame objects are made on demand in later versions, and kept while their function runs. */
 static uint32_t current_site(void)

@@ -11,8 +11,9 @@ typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
-    double max_weight;
-    bool insecure, quiet;
+    double max_weight, recover_wait, recover_every, max_op_seconds;
+    uint64_t recover_memory;
+    bool insecure, quiet, recover;
     gt_limits limits;
 } server_arguments;
 
@@ -91,6 +92,37 @@ static int parse(int argc, char **argv, server_arguments *arguments)
         limit_option(GT_LIMIT_USER_MEMORY, arguments),
         limit_option(GT_LIMIT_USER_TENSORS, arguments),
         limit_option(GT_LIMIT_USER_CONNECTIONS, arguments),
+        {.name = "recover",
+         .target = &arguments->recover,
+         .help = "programs go on when a worker dies: what they need is kept, and computed again"},
+        {.name = "recover-wait",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->recover_wait,
+         .least = 0.001,
+         .most = 1e6,
+         .value = "S",
+         .help = "seconds to wait for the replacement of a dead worker (default %)"},
+        {.name = "recover-every",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->recover_every,
+         .least = 0.001,
+         .most = 1e6,
+         .value = "S",
+         .help = "seconds of work between two snapshots of a program's tensors (default %)"},
+        {.name = "recover-memory",
+         .kind = GT_OPTION_BYTES,
+         .target = &arguments->recover_memory,
+         .least = 1 << 20,
+         .most = 9e18,
+         .value = "N",
+         .help = "memory for that, of all programs together (default 4G)"},
+        {.name = "max-op-seconds",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->max_op_seconds,
+         .least = 0.001,
+         .most = 1e9,
+         .value = "S",
+         .help = "workers cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS)"},
         {.name = "port-file",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->port_file,
@@ -134,6 +166,8 @@ static void reload(void *dispatcher)
 int gt__command_server(int argc, char **argv)
 {
     server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
+    arguments.recover_wait = GT_RECOVER_WAIT_S;
+    arguments.recover_every = GT_RECOVER_EVERY_S;
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
@@ -146,6 +180,11 @@ int gt__command_server(int argc, char **argv)
     options.observer = arguments.observer;
     options.max_weight = arguments.max_weight;
     options.limits = arguments.limits;
+    options.recover = arguments.recover;
+    options.recover_wait_s = arguments.recover_wait;
+    options.recover_every_s = arguments.recover_every;
+    options.recover_bytes = arguments.recover_memory;
+    options.max_op_seconds = arguments.max_op_seconds;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());

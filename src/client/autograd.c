@@ -19,7 +19,8 @@ bool gt__grad_enable(bool enabled)
 {
     bool before = gt__grad_enabled_here;
     gt__grad_enabled_here = enabled;
-    atomic_fetch_add_explicit(&gt__grad_disabled_threads, before - enabled, memory_order_relaxed);
+    if (before != enabled)
+        atomic_fetch_add_explicit(&gt__grad_disabled_threads, before - enabled, memory_order_relaxed);
     return before;
 }
 

@@ -1,6 +1,7 @@
 /* backward.c: the backward walk. See autograd.h; nodes and recording are in autograd.c, the rules in gradients/. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/batch.h"
 #include "client/intercept.h"
@@ -20,6 +21,12 @@ struct gt_arrival {
     int64_t from, to;
 };
 
+/* What most passes get by with, without an allocation. */
+typedef struct room {
+    gt_arrival arrivals[8];
+    gt_arrival *places[16];
+} room;
+
 typedef struct heap {
     gt_arrival **arrivals; /* a heap: the newest node is first */
     size_t count, capacity;
@@ -33,6 +40,8 @@ typedef struct node_set {
 
 typedef struct pass {
     heap queue;
+    room *room;
+    unsigned used; /* arrivals of the room */
     gt_arrival *spare;
     gt_tensor *const *inputs; /* the tensors whose gradients are wanted; NULL: all leaves */
     unsigned input_count;
@@ -42,16 +51,26 @@ typedef struct pass {
     gt_backward_options options;
 } pass;
 
-static gt_err heap_push(heap *h, gt_arrival *arrival)
+static gt_err heap_grow(pass *p)
 {
-    if (h->count == h->capacity) {
-        size_t capacity = h->capacity ? h->capacity * 2 : 64;
-        gt_arrival **arrivals = realloc(h->arrivals, capacity * sizeof(gt_arrival *));
-        if (!arrivals)
-            return gt__fail(GT_ERR_MEMORY, "out of memory");
-        h->arrivals = arrivals;
-        h->capacity = capacity;
-    }
+    heap *h = &p->queue;
+    bool ours = h->arrivals != p->room->places;
+    size_t capacity = h->capacity * 2;
+    gt_arrival **arrivals = realloc(ours ? h->arrivals : NULL, capacity * sizeof(gt_arrival *));
+    if (!arrivals)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (!ours)
+        memcpy(arrivals, h->arrivals, h->count * sizeof(gt_arrival *));
+    h->arrivals = arrivals;
+    h->capacity = capacity;
+    return GT_OK;
+}
+
+static gt_err heap_push(pass *p, gt_arrival *arrival)
+{
+    heap *h = &p->queue;
+    if (h->count == h->capacity)
+        GT_TRY(heap_grow(p));
     size_t place = h->count++;
     while (place && h->arrivals[(place - 1) / 2]->node->sequence < arrival->node->sequence) {
         h->arrivals[place] = h->arrivals[(place - 1) / 2];
@@ -195,14 +214,17 @@ static gt_err arrive_first(pass *p, gt_node *node, gt_tensor *gradient)
     gt_arrival *arrival = p->spare;
     if (arrival)
         p->spare = arrival->next;
+    else if (p->used < sizeof p->room->arrivals / sizeof *arrival)
+        arrival = &p->room->arrivals[p->used++];
     else if (!(arrival = malloc(sizeof *arrival))) {
         gt_tensor_release(gradient);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
     *arrival = (gt_arrival){.next = node->arrivals, .pass = p, .node = node, .gradient = gradient, .axis = -1};
-    gt_err err = heap_push(&p->queue, arrival);
+    gt_err err = heap_push(p, arrival);
     if (err != GT_OK) {
-        free(arrival);
+        arrival->next = p->spare;
+        p->spare = arrival;
         gt_tensor_release(gradient);
         return err;
     }
@@ -687,12 +709,14 @@ static void pass_end(pass *p)
         gt_tensor_release(gradient);
         gt__node_release(node);
     }
-    free(p->queue.arrivals);
+    if (p->queue.arrivals != p->room->places)
+        free(p->queue.arrivals);
     free(p->targets.numbers);
     free(p->leading.numbers);
     while (p->spare) {
         gt_arrival *next = p->spare->next;
-        free(p->spare);
+        if (p->spare < p->room->arrivals || p->spare >= p->room->arrivals + p->used)
+            free(p->spare);
         p->spare = next;
     }
 }
@@ -704,7 +728,13 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     if (__builtin_expect(gt__signals_active, 0) &&
         (gt__batch_any(outputs, count) || gt__batch_any(inputs, input_count)))
         return gt__batch_autograd(outputs, gradients, count, inputs, input_count, results, options);
-    pass p = {.inputs = inputs, .input_count = input_count, .results = results, .options = options};
+    room space;
+    pass p = {.queue = {.arrivals = space.places, .capacity = sizeof space.places / sizeof *space.places},
+              .room = &space,
+              .inputs = inputs,
+              .input_count = input_count,
+              .results = results,
+              .options = options};
     gt_err err = GT_OK;
     for (unsigned k = 0; k < input_count; k++)
         if (!inputs[k]->node)

@@ -471,9 +471,14 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__meta_copy(&result->meta, &a->meta);
-    *slot = (gt_slot){
-        .u64 = {gt__word_head(op, literals), result->id, first, second, 0, 0, 0, gt__word_place(0, site)}};
-    commit(client, 1, a->meta.numel);
+    uint64_t head = gt__word_head(op, literals), place = gt__word_place(0, site);
+    const gt_expected *expected = client->expected;
+    *slot = (gt_slot){.u64 = {head, result->id, first, second, 0, 0, 0, place}};
+    if (expected && expected->plain && !gt__log_on(GT_LOG_CLIENT) &&
+        gt__expected_fits_plain(expected, client->cell, head, result->id, first, second, place))
+        gt__hotpath_held(client, expected, slot);
+    else
+        commit(client, 1, a->meta.numel);
     *out = result;
     bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node);
     if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())

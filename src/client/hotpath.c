@@ -217,7 +217,7 @@ static void write_run(gt_client *client, const gt_template *template, uint32_t w
     uint64_t *word = out[1].u64;
     memcpy(word, hot->cell + GT_CELL_WORDS, own * sizeof *word);
     word += own;
-    for (size_t k = 0; k < template->frees; k++)
+    for (size_t k = 0; template->others && k < template->frees; k++)
         if (template->free[k].other)
             *word++ = client->frees[k];
     gt__slots_pad(out + 1, words * sizeof *word);
@@ -257,9 +257,7 @@ static bool send_run_later(gt_client *client, gt_template *template, uint32_t wo
 /* The stage is closed. False: the run cannot be sent. */
 static bool send_run(gt_client *client, gt_template *template)
 {
-    uint32_t words = template->inputs + template->parameter_count;
-    for (size_t k = 0; k < template->frees; k++)
-        words += template->free[k].other;
+    uint32_t words = template->inputs + template->parameter_count + template->others;
     if (words > GT_PATH_WORDS)
         return false;
     unsigned slots = 1 + gt__slots_for(words * sizeof(uint64_t));
@@ -382,15 +380,16 @@ static void count_hit(gt_hotpath *hot, gt_template *template)
     hot->stats.hot_instructions += template->count;
 }
 
-/* The records of a path are all in the stage, and it ends. */
-static void finish(gt_client *client)
+/* The records of a path are all in the stage, and it ends. known: gt__template_ends has said that its template fits. */
+static void finish(gt_client *client, bool known)
 {
     gt_hotpath *hot = client->hotpath;
     gt_template *template = hot->holding, *first = template;
     uint32_t fitted = template->count;
     hot->staged = template->slots;
-    while (template && (fitted != template->count ||
-                        !gt__template_ends(template, hot->cell, client->frees, client->free_count)))
+    while (
+        !known && template &&
+        (fitted != template->count || !gt__template_ends(template, hot->cell, client->frees, client->free_count)))
         template = find_fitting(hot, template, hot->stage, hot->staged, gt__template_entry(template), &fitted);
     if (!template) {
         hot->stats.instructions += first->count;
@@ -418,7 +417,7 @@ void gt__hotpath_last(gt_client *client)
     if (template->late)
         client->finish_at = client->free_count + template->late;
     else
-        finish(client);
+        finish(client, false);
 }
 
 void gt__hotpath_last_free(gt_client *client)
@@ -427,7 +426,7 @@ void gt__hotpath_last_free(gt_client *client)
     client->finish_at = 0; /* if something else died, the next record ends the path */
     if (client->usable && client->generation == gt__fork_generation &&
         gt__template_ends(hot->holding, hot->cell, client->frees, client->free_count))
-        finish(client);
+        finish(client, true);
 }
 
 /* The staged records do not go on as the template does, of which `fitted` have fitted. */
@@ -558,7 +557,7 @@ static void finish_before(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
     int64_t at = hot->staged;
-    finish(client);
+    finish(client, false);
     if (hot->state == GT_HOT_HOLDING)
         close_stage(client);
     if (hot->state == GT_HOT_DRAINING)
@@ -572,7 +571,7 @@ static bool take_next(gt_client *client, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
     int64_t at = hot->staged;
-    finish(client);
+    finish(client, false);
     gt_slot *out = hot->state == GT_HOT_DRAINING ? NULL : gt__link_reserve(client->link, slots);
     if (!out) {
         hot->fresh = slots;
@@ -655,7 +654,7 @@ void gt__hotpath_release(gt_client *client)
         return;
     hot->staged = (uint32_t)(client->link->write_next - hot->stage);
     if (is_complete(client))
-        finish(client);
+        finish(client, false);
     else if (hot->staged)
         miss_by_waiting(client, fitted_now(client));
     if (hot->state == GT_HOT_HOLDING) /* a path was expected to begin */
@@ -671,7 +670,7 @@ void gt__hotpath_enter(gt_client *client, uint64_t region)
     if (!hot || hot->recording.depth++)
         return;
     if (hot->state == GT_HOT_HOLDING && is_complete(client) && client->generation == gt__fork_generation)
-        finish(client);
+        finish(client, false);
     if (hot->state == GT_HOT_LEARNING)
         gt__hotpath_stop_learning(hot);
     hot->detector.separator = true;
@@ -686,7 +685,7 @@ void gt__hotpath_leave(gt_client *client)
     if (client->generation != gt__fork_generation)
         return;
     if (hot->state == GT_HOT_HOLDING && is_complete(client))
-        finish(client);
+        finish(client, false);
     gt__region_end(client);
     hot->detector.separator = true;
 }

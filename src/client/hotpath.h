@@ -29,6 +29,14 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work);
 void gt__hotpath_last(gt_client *client);
 /* client->finish_at was reached. */
 void gt__hotpath_last_free(gt_client *client);
+/* The record at the link's write_next is the expected one: it is held back. */
+static inline void gt__hotpath_held(gt_client *client, const gt_expected *expected, gt_slot *record)
+{
+    client->link->write_next = record + expected->slots;
+    client->expected = expected + 1;
+    if (__builtin_expect(expected->last, 0))
+        gt__hotpath_last(client);
+}
 /* The same as take, for a client that holds records back (client->expected). False: the record is not the expected one. */
 static inline bool gt__hotpath_hold(gt_client *client)
 {
@@ -36,10 +44,7 @@ static inline bool gt__hotpath_hold(gt_client *client)
     gt_slot *record = client->link->write_next;
     if (__builtin_expect(!gt__expected_fits(expected, client->cell, record), 0))
         return false;
-    client->link->write_next = record + expected->slots;
-    client->expected = expected + 1;
-    if (__builtin_expect(expected->last, 0))
-        gt__hotpath_last(client);
+    gt__hotpath_held(client, expected, record);
     return true;
 }
 /* Whether records are held back now: frees have to wait. */

@@ -157,6 +157,8 @@ static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t
         e.cell[word - GT_CELL_FROM] = (uint16_t)(GT_CELL_WORDS + t->inputs + (*parameters)++);
         e.stores |= (uint8_t)(1u << (word - GT_CELL_FROM));
     }
+    e.plain = !e.tail && !e.stores && !e.binds && !e.cell[3] && !e.word[GT_WORD_OPERAND + 2] &&
+              !e.word[GT_WORD_IMM] && !e.word[GT_WORD_IMM + 1];
     return e;
 }
 
@@ -376,7 +378,7 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
 {
     uint16_t index[2 * GT_PATH_WORDS];
     const uint64_t *input = cell + GT_CELL_WORDS;
-    uint32_t deaths = 0, mask = 0;
+    uint32_t deaths = 0, others = 0, mask = 0;
     bool distinct = true, same = frees_are_the_same(t, cell, freed, count);
     if (t->any_sole || !same)
         mask = index_inputs(t, input, index, &distinct);
@@ -393,6 +395,7 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
         if (find_local(t, cell[GT_CELL_FIRST], freed[k], &local)) {
             expected->other = !t->dead[local];
             deaths += t->dead[local];
+            others += !t->dead[local];
             continue;
         }
         uint16_t place = *place_of(input, index, mask, freed[k]);
@@ -400,7 +403,9 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
             *expected = (gt_expected_free){.cell = (uint16_t)(GT_CELL_WORDS + place - 1)};
             deaths++;
         }
+        others += expected->other;
     }
+    t->others = others;
     if (deaths == t->deaths)
         t->frees = count;
     return deaths == t->deaths;

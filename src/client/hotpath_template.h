@@ -52,6 +52,7 @@ typedef struct gt_template {
     bool any_sole;          /* one of them */
     gt_expected_free *free; /* what was freed in the last run, in order */
     size_t frees, free_capacity;
+    uint32_t others;  /* of these: no tensors of the path */
     uint32_t stopped; /* records that had fitted when the client waited last; 0: it never did */
     uint32_t
         align; /* the record that it should begin with, because the client waits before it; 0: the present one */

@@ -22,7 +22,8 @@ _Thread_local bool gt__anomaly_wanted;
 
 static void count_mode(bool before, bool after)
 {
-    atomic_fetch_add_explicit(&gt__signals_active, after - before, memory_order_relaxed);
+    if (before != after)
+        atomic_fetch_add_explicit(&gt__signals_active, after - before, memory_order_relaxed);
 }
 
 gt_autocast gt__autocast_get(void)

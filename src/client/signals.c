@@ -24,8 +24,8 @@ typedef struct entered {
 } entered;
 
 _Atomic int gt__signals_active;
-static _Thread_local gt_signal_state state;    /* what instructions of this thread carry now */
-static _Thread_local entered stack[MAX_DEPTH]; /* the entered scopes, with the state before each */
+static _Thread_local gt_signal_state state; /* what instructions of this thread carry now */
+static _Thread_local entered *stack;        /* the entered scopes, with the state before each; NULL: none is */
 static _Thread_local unsigned depth;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
@@ -83,7 +83,8 @@ gt_signal_state gt__signal_current(void)
 gt_signal_state gt__signal_replace(gt_signal_state new)
 {
     gt_signal_state before = state;
-    gt__signals_active += (new.scope != 0) - (before.scope != 0);
+    if ((new.scope != 0) != (before.scope != 0))
+        gt__signals_active += new.scope ? 1 : -1;
     state = new;
     return before;
 }
@@ -150,6 +151,8 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
     gt_err err = scope_number(name, backward, state.scope, &number);
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
+    if (!stack && !(stack = malloc(MAX_DEPTH * sizeof *stack)))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
     stack[depth].scope = number;
     stack[depth].compiles = client && compiles(name) ? client : NULL;
     if (stack[depth].compiles) {
@@ -165,6 +168,10 @@ static void leave(void)
 {
     gt_client *client = stack[--depth].compiles;
     gt__signal_replace(stack[depth].before);
+    if (!depth) {
+        free(stack);
+        stack = NULL;
+    }
     if (!client)
         return;
     gt__hotpath_leave(client);

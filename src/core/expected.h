@@ -31,6 +31,7 @@ typedef struct gt_expected {
     uint8_t stores;               /* bits of words that are parameters; and the first result */
     bool first, last;             /* of the path */
     bool tail;
+    bool plain; /* only head, result, two operands and place are of interest: see gt__expected_fits_plain */
     uint16_t slots;
     union { /* of a record with a tail */
         const gt_slot *slot;
@@ -57,6 +58,18 @@ static inline bool gt__expected_fits(const gt_expected *e, uint64_t *cell, const
     for (unsigned k = 0; k < GT_CELL_COUNT; k++)
         different |= (word[k] - cell[e->cell[k]]) ^ e->word[GT_CELL_FROM + k];
     return !different && (!e->tail || gt__expected_tail_fits(e, cell, record));
+}
+
+/* The same for a record of these words alone, without tail, and an expected one that is plain: without inputs used for the first
+ * time, parameters and tail. Emission has the words at hand, and need not read what it has just written. */
+static inline bool gt__expected_fits_plain(const gt_expected *e, const uint64_t *cell, uint64_t head,
+                                           uint64_t result, uint64_t first, uint64_t second, uint64_t place)
+{
+    uint64_t different = (head ^ e->word[GT_WORD_HEAD]) | (place ^ e->word[GT_WORD_PLACE]);
+    different |= (result - cell[e->cell[0]]) ^ e->word[GT_WORD_RESULT];
+    different |= (first - cell[e->cell[1]]) ^ e->word[GT_WORD_OPERAND];
+    different |= (second - cell[e->cell[2]]) ^ e->word[GT_WORD_OPERAND + 1];
+    return !different;
 }
 
 #endif

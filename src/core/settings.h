@@ -23,6 +23,7 @@
     X(TIMEOUT, "GT_TIMEOUT", SECONDS, 1, 1e6, 60)                                                                 \
     X(CONNECT_TIMEOUT, "GT_CONNECT_TIMEOUT", SECONDS, 0.001, 1e6, 10)                                             \
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \
+    X(MAX_OP_SECONDS, "GT_MAX_OP_SECONDS", SECONDS, 0, 1e9, 0)                                                    \
     X(NUM_THREADS, "GT_NUM_THREADS", COUNT, 0, 1024, 0)                                                           \
     X(VERBOSE, "GT_VERBOSE", COUNT, 0, 1, 0)                                                                      \
     X(SYNC, "GT_SYNC", COUNT, 0, 1, 0)                                                                            \

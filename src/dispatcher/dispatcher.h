@@ -15,6 +15,10 @@
 
 typedef struct gt_dispatcher gt_dispatcher;
 
+enum { GT_RECOVER_WAIT_S = 10 };
+#define GT_RECOVER_EVERY_S 0.5
+#define GT_RECOVER_BYTES ((uint64_t)4 << 30)
+
 typedef struct gt_dispatcher_options {
     const char *host; /* NULL: "localhost" */
     int port;         /* 0: any free one */
@@ -25,8 +29,13 @@ typedef struct gt_dispatcher_options {
     const char *allow_keys; /* list of keys that may connect; set together with key_file */
     bool insecure;          /* without keys: everyone who reaches the port may be a client */
     double max_weight;      /* that a client may ask for (share.h); 0: 1 */
+    double max_op_seconds;  /* workers cancel an operation that runs longer; 0: GT_MAX_OP_SECONDS, else no limit */
     const char *config;     /* YAML: what signals mean where a client does not say, and limits; NULL: none */
     gt_limits limits;       /* of clients and users; those of the config where these say nothing */
+    bool recover;           /* sessions outlive their workers (recover/recover.h) */
+    double recover_wait_s;  /* for the replacement of a worker; 0: GT_RECOVER_WAIT_S */
+    double recover_every_s; /* of a program's work, a snapshot; 0: GT_RECOVER_EVERY_S */
+    uint64_t recover_bytes; /* of memory for that; 0: GT_RECOVER_BYTES */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);

@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/settings.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/reload.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
@@ -169,6 +170,7 @@ static void send_welcome(gt_peer *peer, uint64_t number)
     if (peer->worker) { /* the key is for workers alone */
         out->ins.operand[1] = peer->dispatcher->worker_key;
         out->ins.operand[2] = peer->worker->life;
+        out->ins.imm[1].f = peer->dispatcher->max_op_seconds;
     }
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
@@ -334,8 +336,12 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         bool busy = false;
         next = peer->active_next;
         if (peer->blocked) {
-            if (peer->session->account.waits_at || !gt__output_has_room(peer->session))
+            if (peer->session->account.waits_at)
                 continue;
+            if (!gt__output_has_room(peer->session)) { /* it lost its place with a worker: it queues again */
+                gt__share_wait(peer->session);
+                continue;
+            }
             peer->blocked = false;
         }
         serve_peer(peer, &busy);
@@ -378,6 +384,8 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
         return false;
     accept_peers(dispatcher);
     gt__workers_look(dispatcher);
+    if (dispatcher->recovery.on)
+        gt__recover_look(dispatcher);
     if (__builtin_expect(dispatcher->silent, 0))
         drop_silent(dispatcher);
     return true;
@@ -522,6 +530,14 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->secrets_file.lock = -1;
     dispatcher->limits = options->limits;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
+    dispatcher->recovery.on = options->recover;
+    dispatcher->recovery.wait_ms =
+        (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
+    dispatcher->recovery.every_ns =
+        1e9 * (options->recover_every_s > 0 ? options->recover_every_s : GT_RECOVER_EVERY_S);
+    dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;
+    dispatcher->max_op_seconds =
+        options->max_op_seconds > 0 ? options->max_op_seconds : gt__setting(GT_SETTING_MAX_OP_SECONDS);
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0

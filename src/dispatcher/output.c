@@ -3,6 +3,7 @@
 
 #include "dispatcher/download.h"
 #include "dispatcher/place.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -110,6 +111,23 @@ gt_err gt__output_put(gt_session *session, const gt_slot *record)
     return gt__fail(GT_ERR_MEMORY, "the stream modifiers made more than 64 MiB of records out of one");
 }
 
+/* Place the record that waits longest. A run of a path may become records that wait in turn, so it leaves the queue first:
+ * whether it had to wait is a matter of time, and must not decide in which way it is placed (spread/replay.c). */
+static gt_err place_first(gt_session *session, const gt_slot *record)
+{
+    gt_slot run[GT_PATH_ROOM];
+    bool is_run = record->ins.op == GT_OP_repeat;
+    if (is_run) {
+        memcpy(run, record, (1u + record->ins.tail) * sizeof *run);
+        record = run;
+        gt__slot_queue_pop(&session->output.waiting);
+    }
+    gt_err err = gt__place(session, record);
+    if (!is_run)
+        gt__slot_queue_pop(&session->output.waiting);
+    return err;
+}
+
 gt_err gt__output_drain(gt_session *session, size_t *left)
 {
     gt_slot_queue *waiting = &session->output.waiting;
@@ -127,10 +145,8 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
         size_t slots = entry->ins.tail;
         if (session->home)
             gt__share_records(session, session->home, 1);
-        gt_err err = gt__place(session, record); /* a path may become records that wait: the queue may move */
         *left -= slots < *left ? slots : *left;
-        gt__slot_queue_pop(waiting);
-        GT_TRY(err);
+        GT_TRY(place_first(session, record));
         if (session->home)
             gt__worker_flush_batch(session->home);
     }
@@ -142,6 +158,8 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
 bool gt__output_has_room(gt_session *session)
 {
     const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
+    if (gt__recover_waits(session))
+        return gt__recover_ready(session);
     if (!gt__share_has_queued(session) && (!entry || has_room(session, &entry[1].ins)))
         return true;
     watch_home(session);

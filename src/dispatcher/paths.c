@@ -11,7 +11,11 @@
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
-enum { VARIANTS = 4 };
+enum {
+    VARIANTS = 4,
+    SLICE_NS = 2000000, /* of a run on a worker that others use: they are served between two slices */
+    MOST_SLICES = 64,
+};
 
 /* What the outputs look like for inputs that look like this. */
 typedef struct variant {
@@ -29,6 +33,7 @@ typedef struct known_path {
     uint32_t number;     /* there */
     gt_path_news *news;  /* of that worker; NULL: none came */
     gt_replays replays;  /* of runs on spread tensors */
+    uint64_t epoch;      /* of the session, when it was defined */
 } known_path;
 
 struct gt_paths {
@@ -108,6 +113,17 @@ void gt__paths_free(gt_session *session)
     session->paths = NULL;
 }
 
+void gt__paths_rollback(gt_session *session, uint64_t epoch)
+{
+    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
+        known_path *known = &session->paths->known[k];
+        if (known->path && known->epoch > epoch)
+            forget(session, known);
+        else if (known->path)
+            gt__replays_rollback(session, &known->replays, epoch);
+    }
+}
+
 gt_err gt__paths_define(gt_session *session, const gt_slot *record)
 {
     gt_path *path;
@@ -122,6 +138,7 @@ gt_err gt__paths_define(gt_session *session, const gt_slot *record)
     known_path *known = &session->paths->known[record->ins.result];
     forget(session, known);
     known->path = path;
+    known->epoch = session->epoch;
     return GT_OK;
 }
 
@@ -206,6 +223,8 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run)
     if (!path)
         return gt__fail(GT_ERR_PROTOCOL, "repeat: path %llu is not defined", (unsigned long long)run->ins.result);
     GT_TRY(gt__path_check_run(path, run));
+    if (run->ins.imm[1].u) /* ours: see place_slice */
+        return gt__fail(GT_ERR_PROTOCOL, "repeat: it names slices");
     session->instructions += path->count - 1; /* the run itself is counted as one */
     if (!modifiers_agree(session->chain))
         return gt__path_expand(path, run, pass_on, session);
@@ -359,12 +378,15 @@ static gt_err free_after(gt_session *session, const gt_path *path, const gt_slot
             continue;
         if (!gt__handles_remove(&session->handles, gt__path_word(run, k), &index, &slot))
             err = gt__session_unknown(&run->ins, gt__path_word(run, k));
+        else if (!worker || index != worker->index)
+            continue; /* the worker was lost */
         else if (dies)
             gt__slot_number_free(&worker->slots, slot);
-        else if (index != GT_NO_WORKER)
+        else
             gt__worker_free_tensor(worker, slot);
     }
-    gt__worker_flush_frees(worker);
+    if (worker)
+        gt__worker_flush_frees(worker);
     return err;
 }
 
@@ -390,9 +412,46 @@ static gt_err expand(gt_session *session, known_path *known, const gt_slot *run)
     return gt__replay_place(session, &known->replays, &session->paths->scratch, known->path, copy);
 }
 
+/* ---- slices ------------------------------------------------------------------------------------------------- */
+
+/* In how many slices to run a path: one if the worker has no other sessions, or the run is short. A log has a line for each run. */
+static unsigned count_slices(const gt_session *session, const gt_dispatch_worker *worker, double ns)
+{
+    double cost = gt__share_cost(worker, GT_WORK_PATH, ns);
+    if (!worker->share.shared || worker->share.late || session->dispatcher->observing || cost < 2 * SLICE_NS)
+        return 1;
+    return cost < (double)MOST_SLICES * SLICE_NS ? (unsigned)(cost / SLICE_NS) : MOST_SLICES;
+}
+
+/* The rest of the run: it waits as records of the client do. imm[1] has the number of slices. */
+static gt_err put_rest(gt_session *session, const gt_slot *run, unsigned slices)
+{
+    gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the rest goes to */
+    memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
+    copy->ins.imm[1].u = slices;
+    return gt__output_put(session, copy);
+}
+
+/* The next slice of a run. The last one has all that is left. */
+static gt_err place_slice(gt_session *session, known_path *known, const gt_slot *run)
+{
+    gt_dispatch_worker *worker = session->home;
+    unsigned slices = (unsigned)run->ins.imm[1].u;
+    gt_slot *out = worker && knowing_worker(session, known) == worker ? gt__worker_reserve(worker, 1) : NULL;
+    if (out) {
+        out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number};
+        out->ins.imm[1].u = slices > 1 ? SLICE_NS : 0;
+        gt__worker_put(worker, 1);
+        gt__share_charge(session, worker, GT_WORK_PATH, SLICE_NS / gt__share_cost(worker, GT_WORK_PATH, 1), 1);
+    }
+    return slices > 1 ? put_rest(session, run, slices - 1) : free_after(session, known->path, run);
+}
+
 gt_err gt__paths_place(gt_session *session, const gt_slot *run)
 {
     known_path *known = &session->paths->known[run->ins.result];
+    if (run->ins.imm[1].u)
+        return place_slice(session, known, run);
     const gt_path *path = known->path;
     gt_dispatch_worker *worker = session->home;
     const variant *v = worker && !session->spreading && inputs_at_home(session, path, run)
@@ -407,7 +466,9 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     if (!out)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number, .tail = (uint16_t)tail};
+    unsigned slices = count_slices(session, worker, v->ns);
     out->ins.imm[0].u = words;
+    out->ins.imm[1].u = slices > 1 ? SLICE_NS : 0;
     uint64_t *word = out[1].u64;
     for (uint32_t k = 0; k < path->inputs; k++)
         *word++ = gt__handles_find(&session->handles, gt__path_word(run, k))->slot;
@@ -418,8 +479,8 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     gt__slots_pad(out + 1, words * sizeof *word);
     gt__worker_put(worker, 1 + tail);
     worker->instructions += path->count;
-    gt__share_charge(session, worker, GT_WORK_PATH, v->ns, 1);
-    return free_after(session, path, run);
+    gt__share_charge(session, worker, GT_WORK_PATH, v->ns / slices, 1);
+    return slices > 1 ? put_rest(session, run, slices - 1) : free_after(session, path, run);
 }
 
 /* ---- news --------------------------------------------------------------------------------------------------- */

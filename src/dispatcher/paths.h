@@ -27,6 +27,8 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run);
 /* The same, behind them: there is room for GT_PATH_ROOM slots in the link of the home worker. */
 gt_err gt__paths_place(gt_session *session, const gt_slot *run);
 void gt__paths_free(gt_session *session);
+/* The session is back at the end of this epoch: forget the paths that were defined later. */
+void gt__paths_rollback(gt_session *session, uint64_t epoch);
 
 /* A worker's `path` record: how it runs one. */
 void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record);

@@ -7,11 +7,13 @@
 typedef struct gt_session gt_session;
 typedef struct gt_download gt_download;
 typedef struct gt_inquiry gt_inquiry;
+typedef struct gt_saved_part gt_saved_part;
 
 typedef struct gt_pending {
     gt_session *session;   /* NULL: it left meanwhile */
     uint64_t ticket;       /* the client's */
     gt_download *download; /* the answer is a part of this; NULL: it is whole */
+    gt_saved_part *save;   /* the answer is for a snapshot (recover/snapshot.h); NULL: it is for the client */
     gt_opcode op;          /* the question: fetch, sync, or ours: stats (the answer is a report), mark (share.h) */
     uint64_t tensor;       /* the client's id, of a fetch */
     uint64_t bytes;        /* of the answer, so far */
@@ -19,6 +21,7 @@ typedef struct gt_pending {
     gt_inquiry *inquiry;   /* of a report that a client waits for */
     uint64_t placed_ns;    /* of a mark: see share.h */
     uint32_t charges;
+    uint64_t record; /* of a mark: its number in the worker's stream */
 } gt_pending;
 
 typedef struct gt_pendings {

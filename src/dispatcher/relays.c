@@ -2,6 +2,7 @@
 #include "dispatcher/relays.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
@@ -24,7 +25,7 @@ bool gt__relay_name(const gt_session *session, uint64_t *segment)
     return relay->shared_with == session->home;
 }
 
-static gt_segment *clients_segment(gt_session *session, uint64_t client_id)
+static gt_segment *clients_segment(const gt_session *session, uint64_t client_id)
 {
     return session->link->ops->segment ? session->link->ops->segment(session->link, client_id) : NULL;
 }
@@ -34,6 +35,36 @@ void gt__relay_unused(gt_session *session, uint64_t client_id)
     gt_segment *segment = clients_segment(session, client_id);
     if (segment)
         gt__segment_done(segment);
+}
+
+bool gt__relay_read(const gt_session *session, const gt_slot *upload,
+                    void (*put)(void *context, const gt_slot *record), void *context)
+{
+    uint64_t bytes = upload->ins.imm[0].u;
+    const gt_segment *segment = clients_segment(session, upload->ins.imm[1].u);
+    if (!segment || !bytes || bytes > segment->bytes)
+        return false; /* the worker will refuse it */
+    for (uint64_t offset = 0; offset < bytes;) {
+        uint64_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        unsigned head = offset ? 1 : 2;
+        gt_slot copy[2 + GT_MAX_CHUNK / sizeof(gt_slot)];
+        unsigned length = head + gt__slots_for(piece);
+        memset(copy + length - 1, 0, sizeof *copy);
+        if (offset) {
+            copy[0].ins = (gt_instruction){.op = GT_OP_data, .operand = {upload->ins.result}};
+            copy[0].ins.imm[0].u = offset;
+            copy[0].ins.imm[1].u = piece;
+        } else {
+            memcpy(copy, upload, 2 * sizeof *copy);
+            copy[0].ins.imm[1].u = 0;
+        }
+        copy[0].ins.tail = (uint16_t)(length - 1);
+        if (!gt__segment_read(segment, offset, copy + head, piece))
+            return false;
+        put(context, copy);
+        offset += piece;
+    }
+    return true;
 }
 
 static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)

@@ -14,6 +14,7 @@
 #include "core/error.h"
 
 typedef struct gt_session gt_session;
+typedef union gt_slot gt_slot;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
 
 typedef struct gt_relay {
@@ -36,6 +37,11 @@ bool gt__relay_name(const gt_session *session, uint64_t *segment);
 void gt__relay_unused(gt_session *session, uint64_t client_id);
 /* The client will not name the segment again. */
 void gt__relay_forget(gt_session *session, uint64_t client_id);
+
+/* An upload from a segment, as records with its bytes: calls `put` for an upload, and for `data` records with what does not
+ * fit into it. False: the segment is missing or too small. */
+bool gt__relay_read(const gt_session *session, const gt_slot *upload,
+                    void (*put)(void *context, const gt_slot *record), void *context);
 
 void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worker);
 /* The client may use its orphaned segments again. Only when all that it sent was placed: an upload for the next worker

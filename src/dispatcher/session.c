@@ -13,13 +13,15 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
 enum {
     MAX_REASONS = 1024, /* texts kept of why tensors of one client are lost */
-    PREFETCH = 8,       /* records: they come from another core's cache, so ask for them ahead */
+    LEAN_FROM = 32, /* sessions: the links of others are lean, since full rings of 1000 clients would take 1 GiB */
+    PREFETCH = 8,   /* records: they come from another core's cache, so ask for them ahead */
 };
 
 gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id)
@@ -101,6 +103,8 @@ static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t ava
     record[0] = slots[0];
     GT_TRY(gt__instruction_check(record, available, length));
     memcpy(record + 1, slots + 1, (*length - 1) * sizeof *record);
+    if (session->recovery) /* before the worker has it, which may change a segment */
+        gt__recover_note(session, record);
     if (session->dispatcher->observing)
         gt__observe_received(session, record);
     return record->ins.op < GT_OP_FIRST_CONTROL ? session->chain->ops->step(session->chain, record)
@@ -157,6 +161,8 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         }
         GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
+        if (done && session->recovery)
+            gt__recover_note_run(session, slots, done);
         if (!done) {
             bool statistics = slots->ins.op == GT_OP_stats;
             GT_TRY(serve_record(session, slots, available, &done));
@@ -172,11 +178,12 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
             gt__share_records(session, worker, session->instructions - before);
             gt__worker_flush_batch(worker);
         }
+        gt__recover_consider(session);
     }
     return GT_OK;
 }
 
-gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
+static gt_err serve(gt_session *session, size_t budget, bool *progress)
 {
     size_t left = budget;
     bool idle = false;
@@ -184,9 +191,15 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
         *progress = true;
         gt__download_continue(session);
     }
-    if (__builtin_expect(gt__output_waits(&session->output), 0))
-        GT_TRY(gt__output_drain(session, &left));
-    GT_TRY(serve_input(session, &left, &idle));
+    if (__builtin_expect(gt__recover_active(session), 0))
+        GT_TRY(gt__recover_serve(session, &left));
+    else {
+        if (__builtin_expect(gt__output_waits(&session->output), 0)) {
+            GT_TRY(gt__output_drain(session, &left));
+            gt__recover_consider(session);
+        }
+        GT_TRY(serve_input(session, &left, &idle));
+    }
     if (idle && !session->settled) {
         session->settled = true;
         GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_IDLE));
@@ -199,6 +212,14 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     if (__builtin_expect(session->spreading != NULL, 0))
         gt__spread_turn_over(session);
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
+}
+
+gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
+{
+    gt__runs_begin(session);
+    gt_err err = serve(session, budget, progress);
+    gt__runs_end(session);
+    return err;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
@@ -216,25 +237,36 @@ static void send_welcome(gt_session *session)
     gt__answer_send(session, &record);
 }
 
+void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker)
+{
+    bool moved = worker && session->home != worker;
+    if (moved)
+        worker->sessions++;
+    session->home = worker;
+    if (moved)
+        gt__share_move(session);
+    send_welcome(session);
+}
+
 /* Give a session without a worker one, if there is one, and tell the client. */
 static void find_home(gt_session *session)
 {
-    session->home = gt__worker_choose(session->dispatcher);
-    if (session->home)
-        session->home->sessions++;
-    send_welcome(session);
+    gt__session_give_home(session, gt__worker_choose(session->dispatcher));
 }
 
 void gt__session_new_worker(gt_session *session)
 {
     if (session->spreading)
         session->spreading->target_valid = false;
+    if (gt__recover_active(session) && !session->home)
+        return; /* when all its workers are there */
     if (session->home && session->instructions) {
         send_welcome(session);
         return;
     }
     if (session->home) /* it has no tensors there yet: choose again */
         session->home->sessions--;
+    session->home = NULL;
     find_home(session);
 }
 
@@ -280,8 +312,19 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
     }
     snprintf(session->lost, sizeof session->lost, "%s", reason);
     session->home = NULL;
-    gt__download_drop_all(session, reason);
-    find_home(session);
+    bool recovers = gt__recover_active(session);
+    gt__download_drop_all(session, recovers ? NULL : reason);
+    if (recovers)
+        gt__peer_wake(session->peer);
+    else
+        find_home(session);
+}
+
+static gt_err init_handles(gt_session *session)
+{
+    gt_err err = gt__handles_init(&session->handles);
+    session->handles.salt = session->dispatcher->worker_key; /* which clients do not know */
+    return err;
 }
 
 gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
@@ -299,8 +342,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     gt__output_init(&session->output);
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(session->lost, sizeof session->lost, "no worker is there");
-    gt_err err = gt__handles_init(&session->handles);
-    session->handles.salt = peer->dispatcher->worker_key; /* which clients do not know */
+    gt_err err = init_handles(session);
     if (err == GT_OK)
         err = gt__quota_apply(session);
     if (err == GT_OK)
@@ -312,6 +354,8 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
         return err;
     }
     peer->session = session;
+    peer->link->lean = peer->dispatcher->session_count++ >= LEAN_FROM;
+    gt__recovery_new(session);
     gt__log(GT_LOG_STATUS, "client %llu (%s, %s) connected by %s", (unsigned long long)session->number,
             peer->link->peer, *peer->link->user ? peer->link->user : "unknown user", gt__link_name(peer->link));
     gt__observe_client(session, NULL);
@@ -342,10 +386,20 @@ static void tell_workers_of_end(const gt_session *session)
         if (!worker->peer)
             continue;
         gt__worker_tell(worker, &share);
-        if (!gt__slot_numbers_used(
-                &worker->slots)) /* the next ones are small again, so the worker's table can shrink */
+        /* The next numbers are small again, so that the worker's table can shrink. */
+        if (!gt__slot_numbers_used(&worker->slots))
             gt__slot_numbers_free(&worker->slots);
     }
+}
+
+gt_err gt__session_drop_tensors(gt_session *session)
+{
+    gt__spreading_free(session);
+    free_tensors(session);
+    gt__quota_free(session);
+    gt__handles_free(&session->handles);
+    GT_TRY(init_handles(session));
+    return gt__quota_apply(session);
 }
 
 void gt__session_free(gt_session *session, const char *reason)
@@ -353,10 +407,14 @@ void gt__session_free(gt_session *session, const char *reason)
     gt_dispatcher *dispatcher = session->dispatcher;
     /* Place the records that were held back, as far as there is room. The results of the others are not needed: only this
      * client could have asked for them. */
+    gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
     gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number, reason);
     gt__observe_client(session, reason);
     gt__chain_close(&session->chain);
+    gt__runs_end(session);
+    if (!dispatcher->observing) /* logs show what was computed */
+        gt__runs_cancel(session);
     gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
     gt__spreading_free(session);
@@ -367,7 +425,9 @@ void gt__session_free(gt_session *session, const char *reason)
     dispatcher->past_instructions += session->instructions;
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
+    gt__recovery_free(session);
     gt__share_forget(session);
+    dispatcher->session_count--;
     gt__relays_free(session);
     tell_workers_of_end(session);
     session->peer->session = NULL;

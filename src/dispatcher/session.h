@@ -2,7 +2,8 @@
  * session.h: one client: its tensors, its chain of modifiers, and the worker that its tensors live on.
  *
  * The parts have files of their own: handles.h its tensors, output.h records that wait, answers.h its answers,
- * relays.h its shared segments, download.h its long fetches, spread/spread.h tensors on several workers.
+ * relays.h its shared segments, download.h its long fetches, spread/spread.h tensors on several workers, recover/recover.h
+ * what happens when a worker dies.
  */
 #ifndef GT_DISPATCHER_SESSION_H
 #define GT_DISPATCHER_SESSION_H
@@ -20,6 +21,7 @@
 
 typedef struct gt_download gt_download;
 typedef struct gt_spreading gt_spreading;
+typedef struct gt_recovery gt_recovery;
 
 /* The bytes of a session's tensors, when they were last summed up: stats.c. */
 typedef struct gt_counted {
@@ -34,11 +36,13 @@ struct gt_session {
     gt_output output;         /* records that wait between the modifiers and placement */
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
+    gt_recovery *recovery;    /* NULL: it is lost with its worker (recover/recover.h) */
     gt_handles handles;
     gt_quota *quota; /* NULL: its tensors are not limited */
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */
     bool settled;    /* the modifiers were told that the client is idle */
+    uint64_t epoch;  /* counts snapshots: recover/snapshot.h */
     uint64_t instructions;
     uint64_t number;
     char name[64];
@@ -65,6 +69,10 @@ const char *gt__session_site(const gt_session *session, uint32_t site);
 void gt__session_new_worker(gt_session *session);
 /* `worker` is gone: its tensors are lost. */
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
+/* Make `worker` its home, unless it is that already, and tell the client. NULL: there is no worker. */
+void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker);
+/* Free all its tensors on the workers, and forget its handles and signals. */
+gt_err gt__session_drop_tensors(gt_session *session);
 /* Why a handle without a worker is lost. */
 const char *gt__session_lost(const gt_session *session, const gt_handle *handle);
 /* A number for such a reason, for handle->slot. */

@@ -125,7 +125,10 @@ static void mark(gt_dispatch_worker *worker)
     if (!is_due(share))
         return;
     gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
-    gt_pending pending = {.op = GT_OP_mark, .placed_ns = share->placed_ns, .charges = share->charge_unmarked};
+    gt_pending pending = {.op = GT_OP_mark,
+                          .placed_ns = share->placed_ns,
+                          .charges = share->charge_unmarked,
+                          .record = worker->records + 1};
     if (!out)
         gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
     if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
@@ -207,7 +210,7 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
                            unsigned workers, uint64_t records)
 {
     gt_share *share = &worker->share;
-    double cost = ns * share->factor[work];
+    double cost = gt__share_cost(worker, work, ns);
     uint64_t whole = cost < MOST_CHARGE_NS ? (uint64_t)cost : (uint64_t)MOST_CHARGE_NS;
     share->placed_ns += whole;
     share->unmarked_ns += whole;
@@ -221,6 +224,11 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
 {
     charge_records(session, worker, work, ns, workers, 0);
+}
+
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns)
+{
+    return ns * worker->share.factor[work];
 }
 
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
@@ -391,9 +399,10 @@ static void reserve(gt_session *session, bool wanted)
 gt_session *gt__share_next(gt_dispatch_worker *worker)
 {
     gt_share *share = &worker->share;
-    gt_session *session = share->first, *reserving = worker->peer ? worker->peer->dispatcher->reserving : NULL;
-    if (reserving && share->reserved == reserving && reserving->account.waits_at == worker)
-        session = reserving; /* the others cannot go on before it, whatever they have used */
+    /* The session that keeps the worker goes first, also if others that used less time came after it: they are not served
+     * before it was. */
+    bool kept = share->reserved && share->reserved->account.waits_at == worker;
+    gt_session *session = kept ? share->reserved : share->first;
     if (!session || session->account.turn == session->dispatcher->turns + 1)
         return NULL;
     share->serving = session;
@@ -457,6 +466,11 @@ gt_err gt__share_weigh(gt_session *session, double weight)
     session->account.weight = weight;
     session->account.inverse = 1 / weight;
     return GT_OK;
+}
+
+void gt__share_move(gt_session *session)
+{
+    session->account.used_ns = session->home->share.clock_ns;
 }
 
 void gt__share_forget(gt_session *session)

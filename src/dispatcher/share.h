@@ -71,7 +71,7 @@ typedef struct gt_share {
     uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
     gt_session *first, *last;    /* sessions that wait, least used_ns first */
     const gt_session *serving;   /* the one of them that is being served */
-    const gt_session *reserved;  /* the spread session that this worker is kept open for */
+    gt_session *reserved;        /* the spread session that this worker is kept open for */
     float factor[GT_WORKS];      /* measured time in units of the estimate */
     gt_charge *charges;          /* a ring: those of each mark in turn */
     uint32_t charge_first, charge_count, charge_capacity;
@@ -85,6 +85,8 @@ void gt__share_free(gt_dispatch_worker *worker);
 void gt__share_leave(gt_dispatch_worker *worker);
 /* The session asks for this weight; it gets no more than the server allows. */
 gt_err gt__share_weigh(gt_session *session, double weight);
+/* The session has another home worker, whose clock tells another time. */
+void gt__share_move(gt_session *session);
 /* The session is gone. */
 void gt__share_forget(gt_session *session);
 
@@ -94,6 +96,8 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
 /* `ns`, estimated without what was learnt, were placed on the worker for the session, and as much on the others of
  * `workers` workers. */
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers);
+/* The same estimate with what was learnt. */
+double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns);
 /* A computing record was placed. */
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
                       const gt_meta *const *metas, unsigned count, const gt_meta *out);

@@ -36,11 +36,13 @@ struct gt_dispatcher {
     uint64_t worker_key;     /* by which workers know each other */
     uint64_t lives;          /* workers that ever joined */
     uint64_t worker_changes; /* how often one joined or left */
+    double max_op_seconds;   /* workers cancel an operation that runs longer; 0: no limit */
     unsigned worker_batch;   /* slots to collect for a worker before flushing within a turn; 0: the link's own */
 
     /* session.c */
     const char *modifiers;
     uint64_t next_session, next_segment;
+    unsigned session_count;
     uint64_t past_instructions;       /* of sessions that have left */
     gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
     gt_slot scratch[1 + GT_MAX_TAIL]; /* where records are written that have no worker */
@@ -58,6 +60,16 @@ struct gt_dispatcher {
     /* share.c */
     double max_weight;     /* of a session */
     gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
+
+    /* recover/ */
+    struct {
+        bool on;             /* sessions are recoverable */
+        int wait_ms;         /* for the replacement of a worker */
+        double every_ns;     /* of a session's work, a snapshot */
+        uint64_t most, used; /* bytes of memory for it, of all sessions */
+        uint64_t count;      /* sessions that were recovered */
+        uint64_t snapshots;  /* that were taken */
+    } recovery;
 
     /* observe/ */
     gt_observer *observer;

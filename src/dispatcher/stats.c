@@ -155,10 +155,11 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewe
     fprintf(
         json,
         "{\"instructions\": %llu, \"turns\": %llu, \"sleeps\": %llu, \"cpu_seconds\": %.6f, \"seconds\": %.6f, "
-        "\"workers\": [",
+        "\"recoveries\": %llu, \"snapshots\": %llu, \"workers\": [",
         (unsigned long long)instructions, (unsigned long long)dispatcher->turns,
         (unsigned long long)dispatcher->sleeps, (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9,
-        (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9);
+        (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9, (unsigned long long)dispatcher->recovery.count,
+        (unsigned long long)dispatcher->recovery.snapshots);
     const char *separator = "";
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->peer) {

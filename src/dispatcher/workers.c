@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
@@ -22,6 +23,7 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
         if (pending->session == session) {
             pending->session = NULL;
             pending->download = NULL;
+            pending->save = NULL;
         }
     }
 }
@@ -52,6 +54,19 @@ static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
     return true;
 }
 
+/* An answer, or a piece of one, that goes into a snapshot. */
+static gt_err take_part(gt_dispatch_worker *worker, const gt_slot *record)
+{
+    gt_pending asked = *gt__pendings_at(&worker->pendings, 0);
+    if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
+        gt__pendings_take(&worker->pendings);
+        if (worker->observed)
+            gt__observe_worker_answer(worker, asked.op, NULL, 0, record->ins.imm[1].u, record);
+    }
+    gt__recover_piece(asked.session, asked.save, record);
+    return GT_OK;
+}
+
 static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
 {
     if (take_news(worker, record))
@@ -64,6 +79,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (first->op == GT_OP_mark) {
         gt_pending asked = gt__pendings_take(&worker->pendings);
         worker->share.late = record->ins.operand[0] != 0;
+        worker->runs.done = asked.record;
         gt__share_marked(worker, asked.charges, asked.placed_ns, record->ins.imm[0].u);
         return GT_OK;
     }
@@ -71,8 +87,15 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         gt_pending asked = gt__pendings_take(&worker->pendings);
         return gt__report_take(worker, &asked, record);
     }
+    if (first->save)
+        return take_part(worker, record);
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
     record->ins.result = first->ticket;
+    if (failed && record->ins.imm[0].i == GT_ERR_CONNECTION && first->session && first->session->recovery) {
+        gt_pending asked = gt__pendings_take(&worker->pendings);
+        gt__recover_doubt(asked.session, &asked, record);
+        return GT_OK;
+    }
     first->bytes += failed ? 0 : record->ins.imm[1].u;
     if (last && worker->observed)
         observe_answer(worker, first, record);
@@ -80,7 +103,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         record->ins.operand[1] = gt__observe_log_number(worker, &record->ins);
     if (first->download)
         gt__download_piece(first->download, record);
-    if (first->session)
+    if (first->session && !(first->session->recovery && gt__recover_has(first->session, record)))
         gt__answer_send(first->session, record);
     if (last) {
         gt_pending answered = gt__pendings_take(&worker->pendings);
@@ -132,6 +155,8 @@ static void replace_worker(gt_dispatch_worker *worker)
 {
     gt_peer *peer = worker->peer;
     static const char reason[] = "another worker of this name has taken its place";
+    peer->link->ops->arm(peer->link); /* notices if it is dead */
+    peer->link->stopped = !peer->link->gone;
     gt__goodbye_send(peer->link, reason);
     gt__worker_leave(worker, reason);
     gt__link_kill(peer->link, "%s", reason);
@@ -201,6 +226,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
     gt__share_reset(worker);
+    gt__runs_reset(&worker->runs);
     memset(&worker->reported, 0, sizeof worker->reported);
     memset(&worker->traffic, 0, sizeof worker->traffic);
     memcpy(worker->name, name, sizeof name);
@@ -276,6 +302,9 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     gt__observe_worker(worker, reason);
     dispatcher->worker_changes++;
     gt__share_leave(worker);
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            gt__recover_lose(peer->session, worker, text);
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->link = NULL;

@@ -9,6 +9,7 @@
 #include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/pending.h"
+#include "dispatcher/runs.h"
 #include "dispatcher/share.h"
 #include "dispatcher/slot_numbers.h"
 
@@ -49,6 +50,7 @@ struct gt_dispatch_worker {
     gt_watched watched;
     gt_reported reported;
     gt_share share;
+    gt_runs runs;
 };
 
 /* `peer` has said hello as a worker. May replace another worker; its peer is freed in a later turn. */

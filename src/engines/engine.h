@@ -15,10 +15,12 @@
 #ifndef GT_ENGINES_ENGINE_H
 #define GT_ENGINES_ENGINE_H
 
+#include <time.h>
+
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 7 };
+enum { GT_ENGINE_VERSION = 8 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -100,11 +102,38 @@ typedef struct gt_engine_ops gt_engine_ops;
 typedef struct gt_plan gt_plan;       /* plan.h */
 typedef struct gt_program gt_program; /* a plan that an engine compiled; opaque */
 
+/*
+ * How the worker ends work that takes long: its client is gone, or a limit is passed. An engine that can stop in the middle
+ * of a call asks about every GT_CANCEL_MS; the others finish what they have begun.
+ */
+enum { GT_CANCEL_MS = 10 };
+
+typedef struct gt_cancel {
+    /* Called by the thread that called the engine. NULL: go on. Otherwise why the call must end: it fails with
+     * GT_ERR_CANCELLED and this text, its result is undefined, and the engine is ready for the next call. */
+    const char *(*look)(void *context);
+    void *context;
+    uint64_t step; /* an engine that runs a program counts its steps here: a limit is for each of them */
+    /* When programs pause, CLOCK_MONOTONIC: work of other clients waits. 0: they do not. See run_program. */
+    uint64_t pause_ns;
+} gt_cancel;
+
+/* Whether a program should pause before its next step. */
+static inline bool gt__cancel_pauses(const gt_cancel *cancel)
+{
+    struct timespec now;
+    if (__builtin_expect(!cancel || !cancel->pause_ns, 1))
+        return false;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec >= cancel->pause_ns;
+}
+
 typedef struct gt_engine_options {
     int threads; /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
     /* The table whose `open` is called, for an `open` that serves several tables, as that of engines in Python does. An
      * engine that opens another one sets it. NULL: such an `open` fails. */
     const gt_engine_ops *ops;
+    gt_cancel *cancel; /* borrowed until `close`; NULL: work is never cancelled */
 } gt_engine_options;
 
 struct gt_engine_ops {
@@ -134,7 +163,9 @@ struct gt_engine_ops {
     /* Optional, together: run a plan as one program. compile may group steps and drop inner buffers (plan.h), and returns
      * GT_ERR_UNSUPPORTED to decline. The plan lives as long as the program. buffer[] has the address of each of the
      * plan's buffers. A failure is that of the first step that failed: *step is its number, or the completion's
-     * `step` if the failure comes later. */
+     * `step` if the failure comes later. *step is 0 before the call. A synchronous engine may pause before a step that is
+     * not its first (gt__cancel_pauses): it returns GT_ERR_INTERRUPTED with that step in *step, and is called again with it,
+     * after other work. */
     gt_err (*compile)(gt_engine *engine, gt_plan *plan, gt_program **program);
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);

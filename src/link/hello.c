@@ -176,6 +176,7 @@ static gt_err read_answer(gt_link *link, const gt_slot *slots, size_t available,
         return gt__fail(GT_ERR_PROTOCOL, "the server did not answer the greeting");
     welcome->number = slots->ins.result;
     welcome->workers = (int)slots->ins.imm[1].i;
+    welcome->max_op_seconds = slots->ins.imm[1].f;
     welcome->worker_entries = (int)slots->ins.operand[0];
     welcome->key = slots->ins.operand[1];
     welcome->life = slots->ins.operand[2];

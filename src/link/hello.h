@@ -13,6 +13,8 @@ typedef struct gt_welcome {
     int worker_entries; /* all worker numbers are below this */
     uint64_t key;       /* to workers: the secret that they show each other */
     uint64_t life;      /* to workers: the generation of this worker number */
+    double
+        max_op_seconds; /* to workers, instead of `workers`: an operation that runs longer is cancelled; 0: no limit */
     bool segments;      /* bulk data may go through shared memory */
 } gt_welcome;
 

@@ -60,6 +60,10 @@ typedef struct gt_link_ops {
     gt_segment *(*segment)(gt_link *link, uint64_t id);
     /* Forget a segment in both directions: the peer that shared it has dropped it. Optional (NULL). */
     void (*forget)(gt_link *link, uint64_t id);
+    /* Beside the stream: words that overtake everything in it. A word is lost if the peer does not take it for long, or is
+     * gone. `urged` takes the peer's next word; false: none. Neither blocks. */
+    void (*urge)(gt_link *link, uint64_t word);
+    bool (*urged)(gt_link *link, uint64_t *word);
     void (*look)(gt_link *link);    /* see link->watched; may be NULL if that is never set */
     void (*close)(gt_link *link);   /* flushes, closes, frees; never blocks for more than a second */
     void (*abandon)(gt_link *link); /* gt__link_abandon */
@@ -67,6 +71,7 @@ typedef struct gt_link_ops {
 
 enum {
     GT_SPIN_US = 50,            /* an answer of a GPU takes 10 to 30 */
+    GT_LINK_URGENT = 64,        /* urgent words that wait for the reader at most: a power of two */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
 };
 
@@ -84,11 +89,13 @@ struct gt_link {
     int fd;                              /* readable when the peer did something; -1: see arm */
     bool watched;                        /* a loop that does not sleep in gt__link_wait must call look every
                                           * GT_LIVENESS_MS to notice a stopped peer */
+    bool lean;                           /* set by its owner: its memory counts more than its speed */
     bool gone;                           /* the peer is gone: no more writing, but what has arrived can be read */
-    bool dead;                           /* no more reading either */
-    char reason[128];                    /* why it is dead */
-    char peer[64];                       /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
-    void *owner;                         /* for the event loop */
+    bool stopped;     /* its process may still live: it may write to shared memory when it wakes */
+    bool dead;        /* no more reading either */
+    char reason[128]; /* why it is dead */
+    char peer[64];    /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
+    void *owner;      /* for the event loop */
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
      * lost. NULL: not called. */
     void (*arrived)(gt_link *link);

@@ -44,6 +44,7 @@ enum {
     HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
+    LEAN_SLOTS = 256,     /* that a lean link gives back at a time: 16 KiB, or a page */
     CROWDED = 2,          /* full sections read on a crowded processor before we move */
     IDLE_LOOKS = 1024,    /* empty peeks between two looks at the socket */
     MAX_SEGMENTS = 16384, /* that a peer may share at a time; the dispatcher shares those of all its clients */
@@ -57,9 +58,13 @@ typedef struct ring_state {
     _Alignas(128) _Atomic uint64_t tail; /* slots published; the producer's */
     _Atomic uint64_t mark[MARKS];        /* the last tail published in each section: always between two records */
     _Atomic int origin;                  /* the processor that the stream begins on; see step_aside */
+    _Atomic uint32_t lean;               /* the producer wants a lean link */
     _Alignas(128) _Atomic uint64_t head; /* slots consumed; the consumer's */
     _Alignas(128) _Atomic uint32_t reader_sleeps;
     _Alignas(128) _Atomic uint32_t writer_sleeps;
+    _Alignas(128) _Atomic uint64_t urgent_tail; /* words beside the stream: written, */
+    _Atomic uint64_t urgent[GT_LINK_URGENT];
+    _Alignas(128) _Atomic uint64_t urgent_head; /* and taken */
 } ring_state;
 
 /* One mapping of the shared memory; the two ends of a pair use the same one. */
@@ -82,6 +87,7 @@ typedef struct memory_link {
     unsigned idle;     /* empty refills in a row */
     unsigned crowded;  /* full refills in a row while we shared the origin's processor */
     bool armed;        /* our sleep flags may be set */
+    bool lean;         /* one of the two sides wants it; see publish_head */
     int socket;
     gt_liveness process;   /* of the peer */
     int bell, peer_bell;   /* watched and rung: memory.h */
@@ -302,11 +308,42 @@ static gt_slot *memory_reserve(gt_link *link, unsigned slots)
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
+static bool is_lean(memory_link *m)
+{
+    if (__builtin_expect(m->base.lean && !m->lean, 0)) {
+        m->lean = true;
+        atomic_store_explicit(&m->out->lean, 1, memory_order_relaxed);
+    }
+    return m->lean || atomic_load_explicit(&m->in->lean, memory_order_relaxed);
+}
+
+static uint64_t lean_part(void)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE) / sizeof(gt_slot);
+    return page > LEAN_SLOTS ? page : LEAN_SLOTS;
+}
+
+/* Give the whole parts of slots that we have read back to the system. The peer cannot write there until the head is published. */
+static void give_back(const memory_link *m, uint64_t from, uint64_t to)
+{
+    from = (from + lean_part() - 1) / lean_part() *
+           lean_part(); /* it was not lean when a part of this was published */
+    if (from < to)      /* the second mapping makes it one piece */
+        madvise(m->in_slots + (from & RING_MASK), (to - from) * sizeof(gt_slot), MADV_REMOVE);
+}
+
 /* Tell the peer how far we have read. It is woken once half the ring is free: waking it for every slot would
- * make the two sides alternate. */
+ * make the two sides alternate. A link that was used for long has touched all of its rings. A lean one publishes whole parts,
+ * without their memory. */
 static void publish_head(memory_link *m)
 {
     uint64_t position = m->in_end - (uint64_t)(m->base.read_end - m->base.read_next);
+    if (__builtin_expect(is_lean(m), 0)) {
+        position = position / lean_part() * lean_part();
+        if (position <= m->in_head)
+            return;
+        give_back(m, m->in_head, position);
+    }
     if (position == m->in_head)
         return;
     m->in_head = position;
@@ -446,9 +483,10 @@ static gt_err memory_wait(gt_link *link, gt_wait what, int timeout_ms)
 static void memory_look(gt_link *link)
 {
     memory_link *m = (memory_link *)link;
-    if (!link->gone && gt__liveness_lost(&m->process))
-        gt__link_lose(link, "%s has been stopped for %d s", link->peer,
-                      (int)(m->process.stopped_ns / 1000000000u));
+    if (link->gone || !gt__liveness_lost(&m->process))
+        return;
+    link->stopped = true;
+    gt__link_lose(link, "%s has been stopped for %d s", link->peer, (int)(m->process.stopped_ns / 1000000000u));
 }
 
 /* ---- segments ----------------------------------------------------------------------------------------------- */
@@ -508,6 +546,30 @@ static void memory_forget(gt_link *link, uint64_t id)
     }
 }
 
+/* ---- beside the stream -------------------------------------------------------------------------------------- */
+
+/* The peer may write anything into its side: a word is only ever a word. */
+static void memory_urge(gt_link *link, uint64_t word)
+{
+    ring_state *out = ((memory_link *)link)->out;
+    uint64_t tail = atomic_load_explicit(&out->urgent_tail, memory_order_relaxed);
+    if (link->gone || tail - atomic_load_explicit(&out->urgent_head, memory_order_acquire) >= GT_LINK_URGENT)
+        return;
+    atomic_store_explicit(&out->urgent[tail % GT_LINK_URGENT], word, memory_order_relaxed);
+    atomic_store_explicit(&out->urgent_tail, tail + 1, memory_order_release);
+}
+
+static bool memory_urged(gt_link *link, uint64_t *word)
+{
+    ring_state *in = ((memory_link *)link)->in;
+    uint64_t head = atomic_load_explicit(&in->urgent_head, memory_order_relaxed);
+    if (atomic_load_explicit(&in->urgent_tail, memory_order_acquire) == head)
+        return false;
+    *word = atomic_load_explicit(&in->urgent[head % GT_LINK_URGENT], memory_order_relaxed);
+    atomic_store_explicit(&in->urgent_head, head + 1, memory_order_release);
+    return true;
+}
+
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 /* Frees this process's copies. A forked child needs nothing more: the parent has its own. */
@@ -544,6 +606,8 @@ static const gt_link_ops memory_ops = {
     .share = memory_share,
     .segment = memory_segment,
     .forget = memory_forget,
+    .urge = memory_urge,
+    .urged = memory_urged,
     .look = memory_look,
     .close = memory_close,
     .abandon = memory_abandon,

@@ -28,7 +28,7 @@
 #define MESSAGE_MAGIC 0x796d656d2d746721u
 
 enum {
-    MESSAGE_VERSION = 2,
+    MESSAGE_VERSION = 3,
     BACKLOG = 4096,       /* connections that the kernel holds for us; it may allow fewer */
     MAX_PENDING = 4096,   /* connections that have not sent a hello */
     PENDING_MS = 3000,    /* how long they may take for it */

@@ -93,6 +93,10 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
     case GT_ZMQ_RECEIPT:
         link->got += (uint32_t)control->value;
         break;
+    case GT_ZMQ_URGENT:
+        if (link->urgent_count < GT_LINK_URGENT)
+            link->urgent[(link->urgent_first + link->urgent_count++) % GT_LINK_URGENT] = control->value;
+        break;
     case GT_ZMQ_CLOSE:
         gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
         break;
@@ -202,6 +206,28 @@ bool gt__zmq_refill(gt_link *base)
     }
     base->read_next = slots;
     base->read_end = slots + zmq_msg_size(&link->reading) / sizeof(gt_slot);
+    return true;
+}
+
+/* ---- beside the stream -------------------------------------------------------------------------------------- */
+
+void gt__zmq_urge(gt_link *base, uint64_t word)
+{
+    if (!base->gone)
+        gt__zmq_send_control((gt_zmq_link *)base, GT_ZMQ_URGENT, word);
+}
+
+/* The word came behind frames of the stream: pump those into our queue, which the peer's credit bounds. */
+bool gt__zmq_urged(gt_link *base, uint64_t *word)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    if (!link->urgent_count && !base->gone)
+        link->side->pump(link);
+    if (!link->urgent_count)
+        return false;
+    *word = link->urgent[link->urgent_first];
+    link->urgent_first = (link->urgent_first + 1) % GT_LINK_URGENT;
+    link->urgent_count--;
     return true;
 }
 

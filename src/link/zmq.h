@@ -24,10 +24,11 @@ enum {
 typedef enum gt_zmq_kind {
     GT_ZMQ_OPEN = 1,   /* dealer -> router, the first frame; value: version */
     GT_ZMQ_ACCEPT = 2, /* the answer */
-    GT_ZMQ_CREDIT =
-        3, /* value: slots consumed (32 bits): the sender may send as many more; above: the sum of all receipts */
+    /* value: slots consumed (32 bits): the sender may send as many more; above: the sum of all receipts */
+    GT_ZMQ_CREDIT = 3,
     GT_ZMQ_CLOSE = 4,   /* the last frame */
-    GT_ZMQ_RECEIPT = 5, /* value: a random number of 32 bits, after each quarter of a window */
+    GT_ZMQ_URGENT = 5,  /* value: a word beside the stream */
+    GT_ZMQ_RECEIPT = 6, /* value: a random number of 32 bits, after each quarter of a window */
 } gt_zmq_kind;
 
 typedef struct gt_zmq_control {
@@ -64,9 +65,11 @@ struct gt_zmq_link {
     unsigned consumed; /* of those, slots that we have read */
     zmq_msg_t *queue;  /* frames to read: a ring, queue_size is a power of two */
     unsigned queue_size, queue_first, queue_count;
-    zmq_msg_t reading; /* the frame of the read window */
-    gt_slot *straight; /* its slots, if ZeroMQ delivered them misaligned */
-    bool accepted;     /* the peer has answered (or asked, on the router's side) */
+    zmq_msg_t reading;               /* the frame of the read window */
+    gt_slot *straight;               /* its slots, if ZeroMQ delivered them misaligned */
+    bool accepted;                   /* the peer has answered (or asked, on the router's side) */
+    uint64_t urgent[GT_LINK_URGENT]; /* words beside the stream: a ring */
+    unsigned urgent_first, urgent_count;
 };
 
 /* Fill in a zeroed link; the caller sets the side and the ops. */
@@ -84,6 +87,8 @@ bool gt__zmq_control(zmq_msg_t *frame, gt_zmq_control *control);
 gt_slot *gt__zmq_reserve(gt_link *link, unsigned slots);
 void gt__zmq_flush(gt_link *link);
 bool gt__zmq_refill(gt_link *link);
+void gt__zmq_urge(gt_link *link, uint64_t word);
+bool gt__zmq_urged(gt_link *link, uint64_t *word);
 /* Checks what was pumped; does not pump itself. */
 bool gt__zmq_has(gt_link *link, gt_wait what);
 gt_wait gt__zmq_interest(const gt_link *link);

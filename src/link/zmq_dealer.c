@@ -27,11 +27,30 @@ typedef struct dealer_link {
     unsigned idle;  /* pumps in a row that found nothing */
 } dealer_link;
 
+/* Take up to `most` frames that have arrived; returns how many there were. */
+static int receive_frames(dealer_link *dealer, int most)
+{
+    zmq_msg_t frame;
+    for (int k = 0; k < most; k++) {
+        zmq_msg_init(&frame);
+        if (zmq_msg_recv(&frame, dealer->socket, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&frame);
+            return k;
+        }
+        bool more = zmq_msg_more(&frame);
+        gt__zmq_receive(&dealer->base, &frame, more);
+    }
+    return most;
+}
+
 /* ---- the monitor -------------------------------------------------------------------------------------------- */
 
 static void event_seen(dealer_link *dealer, unsigned event, int value)
 {
     gt_link *link = &dealer->base.base;
+    if (event != ZMQ_EVENT_CONNECTED) /* its last frames may have arrived since we looked */
+        while (receive_frames(dealer, PUMP_FRAMES) == PUMP_FRAMES)
+            continue;
     if (event == ZMQ_EVENT_CONNECTED)
         dealer->connection = value;
     else if (dealer->connection < 0)
@@ -88,18 +107,8 @@ static bool dealer_send(gt_zmq_link *link, zmq_msg_t *frame)
 static void dealer_pump(gt_zmq_link *link)
 {
     dealer_link *dealer = (dealer_link *)link;
-    zmq_msg_t frame;
-    for (int k = 0; k < PUMP_FRAMES; k++) {
-        zmq_msg_init(&frame);
-        if (zmq_msg_recv(&frame, dealer->socket, ZMQ_DONTWAIT) < 0) {
-            zmq_msg_close(&frame);
-            if (k == 0 && ++dealer->idle % IDLE_LOOKS == 0)
-                monitor_drain(dealer);
-            return;
-        }
-        bool more = zmq_msg_more(&frame);
-        gt__zmq_receive(link, &frame, more);
-    }
+    if (receive_frames(dealer, PUMP_FRAMES) == 0 && ++dealer->idle % IDLE_LOOKS == 0)
+        monitor_drain(dealer);
 }
 
 static const gt_zmq_side dealer_side = {.send = dealer_send, .pump = dealer_pump, .pump_on_refill = true};
@@ -184,6 +193,8 @@ static const gt_link_ops dealer_ops = {
     .reserve = gt__zmq_reserve,
     .flush = gt__zmq_flush,
     .refill = gt__zmq_refill,
+    .urge = gt__zmq_urge,
+    .urged = gt__zmq_urged,
     .wait = dealer_wait,
     .arm = dealer_arm,
     .close = dealer_close,
@@ -202,11 +213,12 @@ static bool watch(int epoll, void *socket)
 static bool dealer_open(dealer_link *dealer, const char *endpoint, int port, const gt_keys *keys)
 {
     /* No limit on unread messages beyond the credit we give: at a limit ZeroMQ would stop reading, heartbeats included,
-     * and a worker that is busy for long would count as dead. The timeout of connecting is ours. */
+     * and a worker that is busy for long would count as dead. The timeout of connecting is ours. A lost connection is dead to
+     * us; but told never to reconnect, ZeroMQ drops what had arrived before. So it waits, for longer than the link lives. */
     int unbounded = 0, no_limit = 0;
-    int never = -1, watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
-                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                              ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    int much_later = 3600000, watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+                                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     dealer->base.base.fd = epoll_create1(EPOLL_CLOEXEC);
     dealer->context = zmq_ctx_new();
     if (!dealer->context || dealer->base.base.fd < 0)
@@ -218,7 +230,7 @@ static bool dealer_open(dealer_link *dealer, const char *endpoint, int port, con
     gt__zmq_socket_options(dealer->socket);
     zmq_setsockopt(dealer->socket, ZMQ_RCVHWM, &unbounded, sizeof unbounded);
     zmq_setsockopt(dealer->socket, ZMQ_HANDSHAKE_IVL, &no_limit, sizeof no_limit);
-    zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &never, sizeof never);
+    zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &much_later, sizeof much_later);
     if (dealer->base.base.transport == &gt__transport_tcp)
         gt__door_keys(&dealer->base.base, dealer->socket, endpoint, port, keys);
     else

@@ -68,6 +68,15 @@ static gt_err decoded_run(gt_worker *worker, const gt_decoded *d, gt_entry *resu
     }
 }
 
+/* An operand that dies with the record. */
+static void consume(gt_worker *worker, const gt_instruction *ins)
+{
+    uint64_t dies = gt__record_consumed(ins);
+    gt_entry *consumed = dies ? gt__store_find(worker->store, dies) : NULL;
+    if (consumed)
+        gt__store_clear(worker->store, consumed);
+}
+
 /* Not inlined: a gt_decoded has room for the longest operand list, and the fast path must not pay for that frame. */
 static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_instruction *ins,
                                                     const gt_slot *tail, gt_entry *result)
@@ -80,10 +89,7 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
         err = decoded_run(worker, &decoded, result);
     if (err != GT_OK)
         keep_failure(worker, ins, err, result);
-    uint64_t dies = gt__record_consumed(ins);
-    gt_entry *consumed = dies ? gt__store_find(worker->store, dies) : NULL;
-    if (consumed)
-        gt__store_clear(worker->store, consumed);
+    consume(worker, ins);
 }
 
 /*
@@ -133,17 +139,21 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
     return true;
 }
 
+/* The empty entry of a record's result; NULL: out of range. Operands point into the table, so this is first: it may grow. */
+static inline gt_entry *entry_for(gt_worker *worker, const gt_instruction *ins)
+{
+    gt_entry *result = gt__store_entry(worker->store, ins->result);
+    if (__builtin_expect(!result, 0))
+        gt__log_error("worker %s: slot %llu is out of range", worker->name, (unsigned long long)ins->result);
+    else if (__builtin_expect(result->state != GT_ENTRY_EMPTY, 0))
+        gt__store_clear(worker->store, result);
+    return result;
+}
+
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
-    /* Grow the table for the result first: operands point into it. */
-    gt_entry *result = gt__store_entry(worker->store, ins->result);
-    if (!result) {
-        gt__log_error("worker %s: slot %llu is out of range", worker->name, (unsigned long long)ins->result);
-        return;
-    }
-    if (__builtin_expect(result->state != GT_ENTRY_EMPTY, 0))
-        gt__store_clear(worker->store, result);
-    if (__builtin_expect(!execute_alike(worker, ins, result), 0))
+    gt_entry *result = entry_for(worker, ins);
+    if (__builtin_expect(result && !execute_alike(worker, ins, result), 0))
         execute_fully(worker, ins, tail, result);
 }
 
@@ -161,6 +171,14 @@ void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_sl
     gt__store_clear(worker->store, result);
     gt__error_set("%s", text);
     keep_failure(worker, &refused, (gt_err)ins->imm[0].i, result);
+}
+
+void gt__worker_fail(gt_worker *worker, const gt_instruction *ins, gt_err err)
+{
+    gt_entry *result = entry_for(worker, ins);
+    if (result)
+        keep_failure(worker, ins, err, result);
+    consume(worker, ins);
 }
 
 /* ---- whole tensors ------------------------------------------------------------------------------------------ */

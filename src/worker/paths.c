@@ -25,6 +25,7 @@ typedef struct worker_path {
     variant *variants; /* (VARIANTS), NULL until it runs */
     unsigned count;
     unsigned last, next; /* the one that ran last; the one to be replaced next, if there is no room */
+    gt_sequence *paused; /* its run has not ended; NULL: none */
     bool moves; /* inputs that share memory do not always lie in it in the same way: plans do not rely on it */
 } worker_path;
 
@@ -113,12 +114,13 @@ static void set_parameters(gt_sequence *sequence, const gt_path *path, const uin
 }
 
 /* GT_ERR_VALUE: it was planned for other inputs. */
-static gt_err run_variant(gt_worker *worker, const worker_path *known, gt_sequence *sequence,
-                          const uint64_t *words)
+static gt_err run_variant(gt_worker *worker, worker_path *known, gt_sequence *sequence, const uint64_t *words)
 {
     const gt_path *path = known->path;
     set_parameters(sequence, path, words + path->inputs + path->outputs);
-    return gt__sequence_run(worker, sequence, words, words + path->inputs);
+    gt_err err = gt__sequence_run(worker, sequence, words, words + path->inputs);
+    known->paused = gt__sequence_paused(sequence) ? sequence : NULL;
+    return err;
 }
 
 /* ---- one by one --------------------------------------------------------------------------------------------- */
@@ -152,7 +154,12 @@ static gt_err run_record(void *context, gt_slot *record)
         if (record->ins.op == GT_OP_free && gt__store_find(store, *ids.id))
             gt__store_clear(store, gt__store_find(store, *ids.id));
     }
-    if (record->ins.op != GT_OP_free)
+    if (record->ins.op == GT_OP_free)
+        return GT_OK;
+    run->worker->cancel.engine.step++;
+    if (gt__cancel_skips(run->worker))
+        gt__worker_fail(run->worker, &record->ins, GT_ERR_CANCELLED);
+    else
         gt__worker_execute(run->worker, &record->ins, record + 1);
     return GT_OK;
 }
@@ -329,10 +336,29 @@ static void report_plan(gt_worker *worker, uint64_t number)
     gt__link_commit(worker->link, 1 + tail);
 }
 
+/* Go on with a paused run; there is none if it needed less time than expected. */
+static void resume(gt_worker *worker, worker_path *known)
+{
+    gt_sequence *sequence = known->paused;
+    if (!sequence)
+        return;
+    gt_err err = gt__sequence_resume(worker, sequence);
+    if (gt__sequence_paused(sequence))
+        return;
+    known->paused = NULL;
+    if (err != GT_OK)
+        fail(worker, known->path, gt__sequence_slots(sequence), err);
+}
+
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
 {
     worker_path *known =
         worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
+    worker->cancel.engine.pause_ns = record->ins.imm[1].u ? gt__now_ns() + record->ins.imm[1].u : 0;
+    if (known && !record->ins.imm[0].u) {
+        resume(worker, known);
+        return;
+    }
     if (!known || !known->path ||
         record->ins.imm[0].u != (uint64_t)known->path->inputs + known->path->outputs + known->path->parameters) {
         gt__log_error("worker %s: a run of a path that is not known", worker->name);
@@ -341,7 +367,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     const gt_path *path = known->path;
     for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
         worker->timing.by_op[path->records[at].ins.op].count++;
-    gt_err err = run_known(worker, known, record[1].u64);
+    gt_err err = gt__cancel_skips(worker) ? GT_ERR_CANCELLED : run_known(worker, known, record[1].u64);
     if (err != GT_OK)
         fail(worker, path, record[1].u64, err);
     worker->path_counts.runs++;

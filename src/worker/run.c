@@ -86,6 +86,10 @@ struct gt_sequence {
     gt_flight **flights; /* room for those of the inputs */
     gt_token last;       /* of the program's last run */
     bool has_run;
+    bool paused;     /* a run has not ended: the bindings are in use */
+    bool one_by_one; /* that run is without the program */
+    unsigned at;     /* the step that it goes on with */
+    uint64_t *slots; /* of its inputs, then of its outputs */
 };
 
 bool gt__sequence_compiled(const gt_sequence *sequence)
@@ -104,6 +108,8 @@ void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, 
     sequence->plan->records[slot].u64[word] = value;
 }
 
+static void unbind(gt_worker *worker, gt_sequence *s);
+
 void gt__sequence_free(gt_worker *worker, gt_sequence **where)
 {
     gt_sequence *s = *where;
@@ -111,10 +117,13 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
         return;
     if (worker->path_counts.newest == s)
         worker->path_counts.newest = NULL;
+    if (s->paused)
+        unbind(worker, s);
     gt__late_wait(worker, s->last); /* its flights point to the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
     gt__plan_free(&s->plan);
+    free(s->slots);
     free(s->memories);
     free(s->buffers);
     free(s->address);
@@ -284,6 +293,7 @@ static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_ste
     gt_view view[GT_MAX_CAT], out;
     const gt_view *in[GT_MAX_CAT];
     gt_call call = gt__plan_call(s->plan, step, s->address, view, in, &out);
+    worker->cancel.engine.step++;
     gt_err err = worker->engine->ops->run(worker->engine, &call, token);
     gt__late_given(&worker->late, *token);
     return err;
@@ -377,19 +387,25 @@ static void poison_outputs(gt_worker *worker, gt_sequence *s, const gt_instructi
 }
 
 /* Run the engine's program. False: it did not run, or failed, and running the steps one by one finds the outputs that
- * fail. If it failed after it had written over an input, all outputs fail, as they do after a later failure. */
+ * fail. If it was cancelled, or failed after it had written over an input, all outputs fail, as they do after a later
+ * failure. */
 static bool run_program(gt_worker *worker, gt_sequence *s)
 {
-    unsigned failed = 0;
+    unsigned failed = s->at;
     gt_token token = 0;
     if (!s->program || !s->plan->step_count || !inputs_are_there(s))
         return false;
     gt_err err = worker->engine->ops->run_program(worker->engine, s->program, s->address,
                                                   gt__timing_on(&worker->timing), &failed, &token);
     gt__late_given(&worker->late, token);
+    if (err == GT_ERR_INTERRUPTED) {
+        s->paused = true;
+        s->at = failed;
+        return true;
+    }
     if (err == GT_OK)
         err = program_late(worker, s, token);
-    else if (!has_written_over(s, failed))
+    else if (err != GT_ERR_CANCELLED && !has_written_over(s, failed))
         return false;
     if (err != GT_OK)
         poison_outputs(worker, s, &s->plan->steps[failed].record->ins, err);
@@ -458,10 +474,60 @@ static void start_running(gt_worker *worker, gt_sequence *s)
     s->has_run = true;
 }
 
+/* From step s->at on, each on its own. */
+static gt_err run_steps(gt_worker *worker, gt_sequence *s)
+{
+    const unsigned first = s->at;
+    if (!s->one_by_one)
+        GT_TRY(bind_rest(worker, s));
+    s->one_by_one = true;
+    for (unsigned k = first; k < s->plan->step_count; k++) {
+        if (k > first && gt__cancel_pauses(&worker->cancel.engine)) {
+            s->paused = true;
+            s->at = k;
+            return GT_OK;
+        }
+        run_step(worker, s, &s->plan->steps[k]);
+    }
+    return GT_OK;
+}
+
+/* Go on with a run, to its end or until it pauses. */
+static gt_err go_on(gt_worker *worker, gt_sequence *s, const uint64_t *inputs, const uint64_t *outputs)
+{
+    const gt_plan *plan = s->plan;
+    gt_err err = GT_OK;
+    s->paused = false;
+    if (s->one_by_one)
+        err = run_steps(worker, s);
+    else if (!run_program(worker, s)) {
+        s->at = 0;
+        err = run_steps(worker, s);
+    }
+    if (s->paused)
+        return GT_OK;
+    if (err == GT_OK)
+        clear_dead(worker, plan, inputs);
+    for (uint32_t k = 0; k < plan->output_count && err == GT_OK; k++)
+        keep_output(worker, s, plan->outputs[k], gt__store_find(worker->store, outputs[k]));
+    unbind(worker, s);
+    return err;
+}
+
+/* Room for the slots of a run that pauses. */
+static bool make_slots(gt_sequence *s)
+{
+    if (!s->slots)
+        s->slots = malloc((s->plan->input_count + s->plan->output_count + 1) * sizeof *s->slots);
+    return s->slots != NULL;
+}
+
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *inputs, const uint64_t *outputs)
 {
     const gt_plan *plan = s->plan;
     gt_err err = GT_OK;
+    if (worker->cancel.engine.pause_ns && !make_slots(s))
+        worker->cancel.engine.pause_ns = 0;
     for (uint32_t k = 0; k < plan->output_count; k++) { /* first: entries may move */
         gt_entry *entry = gt__store_entry(worker->store, outputs[k]);
         if (!entry)
@@ -472,15 +538,31 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *input
         start_running(worker, s);
     if (err == GT_OK)
         err = bind_memories(worker, s);
-    if (err == GT_OK && !run_program(worker, s)) {
-        err = bind_rest(worker, s);
-        for (unsigned k = 0; k < plan->step_count && err == GT_OK; k++)
-            run_step(worker, s, &plan->steps[k]);
+    if (err != GT_OK) {
+        unbind(worker, s);
+        return err;
     }
-    if (err == GT_OK)
-        clear_dead(worker, plan, inputs);
-    for (uint32_t k = 0; k < plan->output_count && err == GT_OK; k++)
-        keep_output(worker, s, plan->outputs[k], gt__store_find(worker->store, outputs[k]));
-    unbind(worker, s);
+    s->at = 0;
+    s->one_by_one = false;
+    err = go_on(worker, s, inputs, outputs);
+    if (s->paused) {
+        memcpy(s->slots, inputs, plan->input_count * sizeof *inputs);
+        memcpy(s->slots + plan->input_count, outputs, plan->output_count * sizeof *outputs);
+    }
     return err;
+}
+
+gt_err gt__sequence_resume(gt_worker *worker, gt_sequence *s)
+{
+    return go_on(worker, s, s->slots, s->slots + s->plan->input_count);
+}
+
+bool gt__sequence_paused(const gt_sequence *sequence)
+{
+    return sequence->paused;
+}
+
+const uint64_t *gt__sequence_slots(const gt_sequence *sequence)
+{
+    return sequence->slots;
 }

@@ -27,6 +27,15 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **sequence
  * are cleared from the store.
  */
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t *inputs, const uint64_t *outputs);
+/*
+ * While worker->cancel.engine.pause_ns is set, a run may end early, GT_OK and paused, and goes on with gt__sequence_resume,
+ * after which it may be paused again. Its inputs and outputs must stay as they are meanwhile: inputs that die are cleared, and
+ * outputs stored, when it ends.
+ */
+gt_err gt__sequence_resume(gt_worker *worker, gt_sequence *sequence);
+bool gt__sequence_paused(const gt_sequence *sequence);
+/* Of the run that was last paused: the slots of its inputs, then of its outputs. */
+const uint64_t *gt__sequence_slots(const gt_sequence *sequence);
 /* Change a word of the plan's records: a literal or an immediate. */
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value);
 /* Its plan, and how long the engine took to compile it; 0: it did not. */

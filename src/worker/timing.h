@@ -92,8 +92,8 @@ static inline bool gt__timing_on(const gt_timing *timing)
     return timing->start_ticks != 0;
 }
 
-/* Before and after each record. */
-static inline void gt__timing_before(gt_worker *worker, gt_timing *timing, const gt_store *store,
+/* Before and after each record. True: it is not known to be small. */
+static inline bool gt__timing_before(gt_worker *worker, gt_timing *timing, const gt_store *store,
                                      const gt_instruction *ins)
 {
     timing->records++;
@@ -101,6 +101,7 @@ static inline void gt__timing_before(gt_worker *worker, gt_timing *timing, const
     bool small = timing->by_op[ins->op].count++ >= GT_TIMING_FIRST && gt__timing_small(store, ins);
     if (__builtin_expect(timing->watched || !small || --timing->until == 0, 0))
         gt__timing_start(worker, ins, small && !timing->watched);
+    return !small;
 }
 
 static inline void gt__timing_after(gt_worker *worker, gt_timing *timing, const gt_instruction *ins)

@@ -13,6 +13,7 @@
 
 #include "core/log.h"
 #include "core/record.h"
+#include "core/settings.h"
 #include "engines/host_memory.h"
 #include "link/hello.h"
 #include "worker/answer.h"
@@ -117,7 +118,10 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_goodbye:
         return false;
     default:
-        if (gt__peers_handle(worker, ins, tail))
+        worker->cancel.held++; /* other workers wait for their parts */
+        bool handled = gt__peers_handle(worker, ins, tail);
+        worker->cancel.held--;
+        if (handled)
             return true;
     }
     gt__log_error("worker %s: unexpected %s record", worker->name, gt__op_table[ins->op].name);
@@ -133,10 +137,13 @@ static void debug_record(const gt_worker *worker, const gt_instruction *ins)
 bool gt__worker_run_record(gt_worker *worker, const gt_slot *record)
 {
     bool more = true;
-    gt__timing_before(worker, &worker->timing, worker->store, &record->ins);
-    if (__builtin_expect(record->ins.op < GT_OP_FIRST_CONTROL, 1))
-        gt__worker_execute(worker, &record->ins, record + 1);
-    else
+    bool large = gt__timing_before(worker, &worker->timing, worker->store, &record->ins);
+    if (__builtin_expect(record->ins.op < GT_OP_FIRST_CONTROL, 1)) {
+        if (__builtin_expect(large, 0) && record->ins.op != GT_OP_upload && gt__cancel_skips(worker))
+            gt__worker_fail(worker, &record->ins, GT_ERR_CANCELLED);
+        else
+            gt__worker_execute(worker, &record->ins, record + 1);
+    } else
         more = handle_control(worker, &record->ins, record + 1);
     gt__timing_after(worker, &worker->timing, &record->ins);
     return more;
@@ -221,12 +228,12 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static gt_err open_engine(const gt_worker_options *options, gt_engine **engine)
+static gt_err open_engine(const gt_worker_options *options, gt_cancel *cancel, gt_engine **engine)
 {
     const char *backend = options->backend && *options->backend ? options->backend : getenv("GT_BACKEND");
     const gt_engine_ops *ops;
     GT_TRY(gt__engine_find(backend, &ops));
-    gt_engine_options engine_options = {.threads = options->threads, .ops = ops};
+    gt_engine_options engine_options = {.threads = options->threads, .ops = ops, .cancel = cancel};
     return ops->open(&engine_options, engine);
 }
 
@@ -259,6 +266,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
             return GT_OK;
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
+    gt__canceller_limit(worker, welcome.max_op_seconds);
     gt__timing_init(&worker->timing);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     worker->joined = true;
@@ -318,7 +326,10 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
     else
         snprintf(name, sizeof name, "worker_%d", options->named ? options->number - 1 : (int)getpid());
     gt_worker worker = {.link = link, .name = name, .options = options};
-    gt_err err = open_engine(options, &worker.engine);
+    gt__canceller_init(&worker);
+    gt__canceller_limit(&worker, options->max_op_seconds > 0 ? options->max_op_seconds
+                                                             : gt__setting(GT_SETTING_MAX_OP_SECONDS));
+    gt_err err = open_engine(options, &worker.cancel.engine, &worker.engine);
     if (options->opened)
         options->opened(options->context, err);
     if (err == GT_OK)

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "worker/cancel.h"
 #include "worker/peers/collective.h"
 #include "worker/peers/deferred.h"
 #include "engines/engine.h"
@@ -16,17 +17,19 @@
 #include "worker/timing.h"
 
 typedef struct gt_worker_options {
-    const char *name;     /* NULL: "worker_<pid>", or "worker_<index>" with a number */
-    bool named;           /* a worker that has this name, or number, is replaced */
-    const char *backend;  /* NULL: GT_BACKEND, else cpu */
-    const char *address;  /* "host:port", see gt_client_connect; not used when a link is given */
-    const char *key_file; /* of keys (link/keys.h); NULL: GT_KEY_FILE, else none */
-    int timeout_ms;       /* for the server to appear; 0: the default */
-    int threads;          /* 0: let the engine decide */
-    atomic_bool *stop;    /* set from anywhere to end the worker after the running instruction; may be NULL */
-    int number;           /* the worker index it asks for, plus one; 0: any */
-    gt_board *board;      /* where it finds the other workers of this process; NULL: it uses links */
-    int stop_poll_ms;     /* how often an idle worker checks *stop; 0: never, setting *stop also ends the link */
+    const char *name;      /* NULL: "worker_<pid>", or "worker_<index>" with a number */
+    bool named;            /* a worker that has this name, or number, is replaced */
+    const char *backend;   /* NULL: GT_BACKEND, else cpu */
+    const char *address;   /* "host:port", see gt_client_connect; not used when a link is given */
+    const char *key_file;  /* of keys (link/keys.h); NULL: GT_KEY_FILE, else none */
+    int timeout_ms;        /* for the server to appear; 0: the default */
+    int threads;           /* 0: let the engine decide */
+    double max_op_seconds; /* an operation that runs longer is cancelled; 0: GT_MAX_OP_SECONDS. The server may have
+                            * a lower limit */
+    atomic_bool *stop;     /* set from anywhere to end the worker after the running instruction; may be NULL */
+    int number;            /* the worker index it asks for, plus one; 0: any */
+    gt_board *board;       /* where it finds the other workers of this process; NULL: it uses links */
+    int stop_poll_ms;      /* how often an idle worker checks *stop; 0: never, setting *stop also ends the link */
     /* Called in the worker's thread when its engine is open, or could not be opened. NULL: not called. */
     void (*opened)(void *context, gt_err err);
     void *context;
@@ -63,7 +66,8 @@ struct gt_worker {
     gt_timing timing;
     uint64_t trim_ns; /* when the pool's unused memory is given back: trim.h; 0: no client has left */
     bool trim_again;  /* and another client has left since it was set */
-    bool joined;      /* the server has welcomed us */
+    gt_canceller cancel;
+    bool joined; /* the server has welcomed us */
 };
 
 /* Whether the worker should end. */
@@ -81,6 +85,8 @@ static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_inst
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* The dispatcher has refused a record (failure): its result is poison. */
 void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* The same, but it fails without being run, with this error and the text that is set. */
+void gt__worker_fail(gt_worker *worker, const gt_instruction *ins, gt_err err);
 /* A failure with origin `origin`; its text names the operation and the worker. One reference for the caller. */
 gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err err, const char *why);
 /* Execute one record of any kind. False: the dispatcher said goodbye. worker.c */

@@ -434,7 +434,7 @@ static void test_parallel(const void *argument)
     gt_parallel *pool;
     int counts[POSITIONS] = {0};
     (void)argument;
-    if (!CHECK(gt__parallel_new(4, &pool) == GT_OK))
+    if (!CHECK(gt__parallel_new(4, NULL, &pool) == GT_OK))
         return;
     for (int call = 0; call < CALLS; call++)
         gt__parallel_for(pool, POSITIONS, 1 + call % 50, count_up, counts);
@@ -442,8 +442,65 @@ static void test_parallel(const void *argument)
     for (int i = 0; i < POSITIONS; i++)
         CHECK_EQ(counts[i], CALLS);
     gt__parallel_free(pool);
-    if (CHECK(gt__parallel_new(3, &pool) == GT_OK))
+    if (CHECK(gt__parallel_new(3, NULL, &pool) == GT_OK))
         gt__parallel_free(pool); /* threads that never worked still end */
+}
+
+/* ---- cancelled work ---------------------------------------------------------------------------------------- */
+
+static const char *never_mind(void *context)
+{
+    *(int *)context += 1;
+    return "never mind";
+}
+
+/* Cancelled work is not done, nor is later work, until the pool is told to go on. */
+static void test_cancelled_parallel(const void *argument)
+{
+    enum { POSITIONS = 1000 };
+    const int *threads = argument;
+    int counts[POSITIONS] = {0}, looks = 0;
+    gt_cancel cancel = {.look = never_mind, .context = &looks};
+    gt_parallel *pool;
+    if (!CHECK(gt__parallel_new(*threads, &cancel, &pool) == GT_OK))
+        return;
+    gt__parallel_for(pool, POSITIONS, POSITIONS, count_up, counts); /* small: it does not look */
+    CHECK_EQ(looks, 0);
+    CHECK(gt__parallel_poll(pool) && gt__parallel_cancelled(pool));
+    gt__parallel_for(pool, POSITIONS, POSITIONS, count_up, counts);
+    gt__parallel_for(pool, POSITIONS, 1, count_up, counts);
+    CHECK_EQ(looks, 1);
+    CHECK(!strcmp(gt__parallel_resume(pool), "never mind") && !gt__parallel_cancelled(pool));
+    gt__parallel_for(pool, POSITIONS, POSITIONS, count_up, counts);
+    for (int i = 0; i < POSITIONS; i++)
+        CHECK_EQ(counts[i], 2);
+    gt__parallel_free(pool);
+}
+
+/* A sum that would take minutes ends with the reason, and the engine goes on. */
+static void test_cancelled_sum(const void *argument)
+{
+    const int *threads = argument;
+    int looks = 0;
+    gt_cancel cancel = {.look = never_mind, .context = &looks};
+    gt_engine *own = NULL, *before = engine;
+    if (!CHECK(gt__engine_cpu.open(&(gt_engine_options){.threads = *threads, .cancel = &cancel}, &own) == GT_OK))
+        return;
+    engine = own;
+    int64_t sizes[] = {1};
+    gt_view a = view_new(GT_FLOAT32, 1, sizes), out = view_new(GT_FLOAT32, 0, sizes), wide = a;
+    *(float *)a.data = 3;
+    wide.meta.shape[0] = wide.meta.numel = (int64_t)1 << 40;
+    wide.stride[0] = 0;
+    wide.contiguous = false;
+    CHECK_EQ(run(GT_OP_sum, GT_FLOAT32, (gt_imm){.i = 0}, &wide, NULL, &out), GT_ERR_CANCELLED);
+    CHECK(!strcmp(gt_error_text(), "never mind"));
+    CHECK_EQ(looks, 1);
+    CHECK_EQ(run(GT_OP_sum, GT_FLOAT32, (gt_imm){.i = 0}, &a, NULL, &out), GT_OK);
+    CHECK(*(float *)out.data == 3);
+    view_free(&a), view_free(&out);
+    own->ops->close(own);
+    engine = before;
 }
 
 int main(int argc, char **argv)
@@ -464,6 +521,10 @@ int main(int argc, char **argv)
     check_run("products", test_products, NULL);
     check_run("integer division", test_integer_division, NULL);
     check_run("parallel", test_parallel, NULL);
+    check_run("cancelled, one thread", test_cancelled_parallel, &(int){1});
+    check_run("cancelled, several threads", test_cancelled_parallel, &(int){3});
+    check_run("cancelled sum, one thread", test_cancelled_sum, &(int){1});
+    check_run("cancelled sum, several threads", test_cancelled_sum, &(int){3});
     engine->ops->close(engine);
     return check_end();
 }

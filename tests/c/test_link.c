@@ -326,6 +326,32 @@ static void test_goodbye(const void *argument)
     }
 }
 
+static void *hear_main(void *argument)
+{
+    CHECK(read_record(argument, 1));
+    return NULL;
+}
+
+/* A server that speaks and leaves at once, while the client waits: it is heard. Often, because it is a matter of timing. */
+static void test_last_words(const void *argument)
+{
+    enum { TIMES = CHECK_SANITIZED ? 10 : 100 };
+    for (int k = 0; k < TIMES; k++) {
+        pthread_t thread;
+        ends e;
+        if (!ends_open(&e, argument))
+            return;
+        pthread_create(&thread, NULL, hear_main, e.client);
+        CHECK(send_record(e.server, 1));
+        gt__link_close(e.server);
+        e.server = NULL;
+        e.acceptor->ops->close(e.acceptor);
+        e.acceptor = NULL;
+        pthread_join(thread, NULL);
+        ends_close(&e);
+    }
+}
+
 /* A link that is killed between peek and consume has nothing more to read. */
 static void test_killed_while_read(const void *argument)
 {
@@ -404,6 +430,32 @@ static void test_leaks(const void *argument)
 
 /* ---- all of them -------------------------------------------------------------------------------------------- */
 
+/* Words beside the stream arrive in order although records before them are not read; those beyond the bound are lost. */
+static void test_urgent(const void *argument)
+{
+    enum { RECORDS = 20 };
+    const kind *k = argument;
+    ends e;
+    uint64_t word = 0, next = 0, deadline = gt__deadline_ns(PATIENCE_MS);
+    if (!CHECK(ends_open(&e, k)))
+        return;
+    for (uint64_t number = 0; number < RECORDS; number++)
+        CHECK(send_record(e.server, number));
+    for (uint64_t number = 0; number < 2 * GT_LINK_URGENT; number++)
+        e.server->ops->urge(e.server, UINT64_MAX - number);
+    while (next < GT_LINK_URGENT && gt__remaining_ms(deadline))
+        if (e.client->ops->urged(e.client, &word))
+            CHECK_EQ(word, UINT64_MAX - next++);
+    CHECK_EQ(next, GT_LINK_URGENT);
+    for (uint64_t number = 0; number < RECORDS; number++)
+        CHECK(read_record(e.client, number));
+    e.client->ops->urge(e.client, 7);
+    while (!e.server->ops->urged(e.server, &word) && gt__remaining_ms(deadline))
+        continue;
+    CHECK_EQ(word, 7);
+    ends_close(&e);
+}
+
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
@@ -412,6 +464,8 @@ int main(int argc, char **argv)
         {.name = "wait", .run = test_wait, .which = PAIR | LISTENING},
         {.name = "loop", .run = test_loop, .which = PAIR | LISTENING},
         {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
+        {.name = "last words", .run = test_last_words, .which = LISTENING},
+        {.name = "urgent", .run = test_urgent, .which = PAIR | LISTENING},
         {.name = "killed while read", .run = test_killed_while_read, .which = PAIR | LISTENING},
         {.name = "abandon", .run = test_abandon, .which = PAIR | LISTENING},
         {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},

@@ -271,7 +271,7 @@ static void test_full_bells(const void *argument)
     (void)argument;
     enum {
         RINGS_BYTES = 4096,
-        SLEEPS = 768
+        SLEEPS = 1536
     }; /* SLEEPS: where a reader of the server's ring says that it sleeps */
     gt_acceptor *acceptor;
     gt_memory_message message;

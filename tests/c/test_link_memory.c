@@ -135,6 +135,47 @@ static void test_segment_lost(const void *argument)
     ends_close(&e);
 }
 
+/* KiB of shared memory that this process has touched. */
+static long shared_kib(void)
+{
+    char line[128];
+    long kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "RssShmem: %ld", &kib) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return kib;
+}
+
+/* A lean link gives the memory of what was read back, in both directions; its records are the same. */
+static void test_lean(const void *argument)
+{
+    enum { RECORDS = 20000, FULL_KIB = 1024, LEAN_KIB = 256, BATCH = 100 };
+    for (int lean = 0; lean < 2; lean++) {
+        ends e;
+        if (!ends_open(&e, argument))
+            return;
+        long before = shared_kib();
+        e.server->lean = lean;
+        bool right = true;
+        for (uint64_t k = 0; k < RECORDS && right; k += BATCH) {
+            for (uint64_t number = k; number < k + BATCH; number++)
+                right &= write_record(e.client, number) && write_record(e.server, number);
+            gt__link_flush(e.client);
+            gt__link_flush(e.server);
+            for (uint64_t number = k; number < k + BATCH; number++)
+                right &= read_record(e.client, number) && read_record(e.server, number);
+        }
+        CHECK(right);
+        long touched = shared_kib() - before; /* of a pair both ends are in this process, and share the mapping */
+        if (!CHECK(lean ? touched <= LEAN_KIB : touched >= FULL_KIB))
+            fprintf(stderr, "  lean %d: %ld KiB\n", lean, touched);
+        ends_close(&e);
+    }
+}
+
 /* A reader that lags behind a writer on its own processor moves to another, and may run anywhere again afterwards. */
 static void test_crowded(const void *argument)
 {
@@ -169,6 +210,7 @@ int main(int argc, char **argv)
         {.name = "segment flow", .run = test_segments_flow, .which = RINGS},
         {.name = "many segments", .run = test_segments_many, .which = PAIR},
         {.name = "segment lost", .run = test_segment_lost, .which = RINGS},
+        {.name = "lean", .run = test_lean, .which = RINGS},
         {.name = "crowded", .run = test_crowded, .which = RINGS},
     };
     check_begin(argc, argv);

@@ -498,11 +498,27 @@ static void random_sequence(numbers *n, sequence *s)
     }
 }
 
+/* The same in slices of one step each, with another record between them. Returns how often it paused. */
+static unsigned run_in_slices(gt_worker *worker, const gt_plan *plan, gt_sequence *sequence_, uint64_t shift)
+{
+    unsigned slices = 0;
+    worker->cancel.engine.pause_ns = 1;
+    CHECK_EQ(run_planned(worker, plan, sequence_, shift), GT_OK);
+    for (; gt__sequence_paused(sequence_); slices++) {
+        gt_entry *other = execute_arange(worker, 900, 1000 * (slices + 1));
+        CHECK(gt__entry_is_tensor(other));
+        CHECK_EQ(gt__sequence_resume(worker, sequence_), GT_OK);
+    }
+    worker->cancel.engine.pause_ns = 0;
+    return slices;
+}
+
 static void test_random(const void *engine)
 {
     enum { SEQUENCES = CHECK_SANITIZED ? 60 : 400 };
     gt_worker worker;
     numbers n = {.state = 7};
+    unsigned slices = 0;
     static sequence s;
     if (!worker_open(&worker, engine))
         return;
@@ -518,8 +534,8 @@ static void test_random(const void *engine)
         if (!CHECK_EQ(gt__plan_new(s.records, s.slots, inputs, INPUTS, &plan), GT_OK) ||
             !CHECK_EQ(gt__sequence_new(&worker, plan, &planned), GT_OK))
             break;
-        for (int round = 0; round < 2; round++)
-            CHECK_EQ(run_planned(&worker, plan, planned, 1000), GT_OK);
+        CHECK_EQ(run_planned(&worker, plan, planned, 1000), GT_OK);
+        slices += run_in_slices(&worker, plan, planned, 1000);
         run_directly(&worker, &s);
         bool same = true;
         for (uint32_t output = 0; output < plan->output_count; output++) {
@@ -529,6 +545,19 @@ static void test_random(const void *engine)
         CHECK(same);
         gt__sequence_free(&worker, &planned);
     }
+    CHECK(slices > SEQUENCES || worker.engine->ops->asynchronous); /* those are not sliced */
+    /* A sequence that is freed while it is paused gives its memory back. */
+    gt_sequence *planned = NULL;
+    s.slots = 0;
+    make_inputs(&worker, 1);
+    layer(&s);
+    uint64_t used = worker.store->bytes_used, inputs[INPUTS] = {1, 2, 3}, outputs[] = {113, 114, 115, 117, 120};
+    worker.cancel.engine.pause_ns = 1;
+    if (CHECK_EQ(plan_sequence(&worker, &s, &planned), GT_OK))
+        CHECK_EQ(gt__sequence_run(&worker, planned, inputs, outputs), GT_OK);
+    bool paused = planned && gt__sequence_paused(planned);
+    gt__sequence_free(&worker, &planned);
+    CHECK(!paused || worker.store->bytes_used == used);
     worker_close(&worker);
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "core/record_range.h"
 #include "core/slot_queue.h"
 #include "random_numbers.h"
 #include "record_examples.h"
@@ -289,6 +290,28 @@ static void test_queue_reserve(const void *argument)
     gt__slot_queue_free(&queue);
 }
 
+/* ---- ranges ------------------------------------------------------------------------------------------------- */
+
+static void check_range(uint64_t first, uint64_t length, uint64_t near)
+{
+    uint64_t word = gt__record_range_pack((gt_record_range){first, first + length});
+    gt_record_range range = gt__record_range_unpack(word, near);
+    CHECK_EQ(range.first, first);
+    CHECK_EQ(range.end, first + (length < GT_RANGE_MOST_LENGTH ? length : GT_RANGE_MOST_LENGTH));
+}
+
+static void test_ranges(const void *argument)
+{
+    static const uint64_t nears[] = {0, 1, 1000, (1ull << 40) - 5, (1ull << 40) + 5, 3ull << 41, UINT64_MAX >> 1};
+    (void)argument;
+    for (size_t k = 0; k < sizeof nears / sizeof *nears; k++)
+        for (uint64_t away = 0; away < 1ull << 30; away = 3 * away + 1) {
+            check_range(nears[k] + away, 1 + away % 100000, nears[k]);
+            if (nears[k] >= away)
+                check_range(nears[k] - away, 1ull << 30, nears[k]);
+        }
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -301,5 +324,6 @@ int main(int argc, char **argv)
     check_run("queue: order", test_queue_order, NULL);
     check_run("queue: bound", test_queue_bound, NULL);
     check_run("queue: reserve", test_queue_reserve, NULL);
+    check_run("ranges of records", test_ranges, NULL);
     return check_end();
 }

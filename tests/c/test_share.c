@@ -2,10 +2,12 @@
  * test_share.c: whose records a worker gets, and when. The worker is a raw link that answers marks when the test says so:
  * the order of its records does not depend on time.
  */
+#include "core/config.h"
 #include "server_fixture.h"
 
 enum {
     LARGE = 1 << 26, /* elements: one pass over them is more than a window */
+    PASS_NS = LARGE / 10 * 3,
     SMALL = 4,
     BACKLOG = 20,
 };
@@ -128,10 +130,185 @@ static void test_worker_leaves(const void *argument)
     server_stop(&s.server);
 }
 
+/* Everything up to a record of this op; marks are not answered. */
+static bool receive_until(gt_link *link, gt_opcode op)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    do
+        if (!receive_any(link, record))
+            return false;
+    while (record->ins.op != op);
+    return true;
+}
+
+/* Read what the client is told until only one worker is left. */
+static bool is_told_of_one_worker(gt_link *client)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    do
+        if (!receive_any(client, record))
+            return false;
+    while (record->ins.op != GT_OP_welcome || record->ins.imm[1].i != 1);
+    return true;
+}
+
+/* Work for a long time. */
+static void send_backlog(gt_link *client)
+{
+    for (uint64_t k = 1; k <= BACKLOG; k++)
+        send_full(client, k, LARGE, 1.0);
+    gt__link_flush(client);
+}
+
+/* So many large passes come before a small one, BACKLOG at most. The worker says that each took as long as was estimated. */
+static int passes_before_small(gt_link *worker)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST};
+    int passes = 0;
+    while (passes < BACKLOG && CHECK(receive_any(worker, record))) {
+        if (record->ins.op == GT_OP_mark) {
+            reply.imm[0].u += PASS_NS;
+            send_ins(worker, reply);
+            gt__link_flush(worker);
+        }
+        if (record->ins.op == GT_OP_full && record[1].i64[0] == SMALL)
+            break;
+        passes += record->ins.op == GT_OP_full;
+    }
+    return passes;
+}
+
+/* A client that has worked much on a worker that is lost starts at another one as its clients do, and not behind all that they
+ * will use. */
+static void test_moved_client(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    server_new(&s.server, false);
+    gt_link *lost = server_link(&s.server);
+    s.worker = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(lost, "lost");
+    join_worker(s.worker, "second");
+    join_client(s.heavy); /* client 1, at the first worker */
+    join_client(s.light); /* client 2, at the second */
+    join_client(s.watcher);
+    send_backlog(s.heavy);
+    CHECK_EQ(passes_before_small(lost), BACKLOG);
+    gt__link_close(lost);
+    CHECK(is_told_of_one_worker(s.heavy));
+    send_backlog(s.light);
+    wait_taken(&s, 2, 2); /* the second pass waits */
+    send_full(s.heavy, BACKLOG + 1, SMALL, 1.0);
+    gt__link_flush(s.heavy);
+    wait_taken(&s, 1, BACKLOG + 1);
+    CHECK(passes_before_small(s.worker) < BACKLOG / 4);
+    end(&s);
+}
+
+/* A client that waits for one worker while another worker is lost keeps its turn, also if others wait all the time. */
+static void test_another_worker_is_lost(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    server_new(&s.server, false);
+    s.worker = server_link(&s.server);
+    gt_link *lost = server_link(&s.server), *neighbour = server_link(&s.server), *later = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(s.worker, "first");
+    join_worker(lost, "lost");
+    join_client(s.heavy);   /* client 1, at the first worker */
+    join_client(neighbour); /* client 2, at the second */
+    join_client(s.light);   /* client 3, at the first */
+    join_client(s.watcher);
+    send_full(s.heavy, 1, LARGE, 1.0);
+    gt__link_flush(s.heavy);
+    wait_taken(&s, 1, 1);
+    send_full(s.light, 1, SMALL, 1.0); /* the first worker is busy */
+    gt__link_flush(s.light);
+    wait_taken(&s, 3, 1); /* it waits */
+    gt__link_close(lost);
+    CHECK(is_told_of_one_worker(neighbour));
+    join_client(later);
+    send_backlog(later);
+    wait_taken(&s, 5, 1);
+    CHECK(passes_before_small(s.worker) < BACKLOG / 2);
+    gt__link_close(neighbour);
+    gt__link_close(later);
+    end(&s);
+}
+
+static void send_spread_full(gt_link *client)
+{
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config rows = {
+        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+    gt__config_write(&rows, record);
+    send_slots(client, record, 1u + record->ins.tail);
+    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
+    scope->ins.imm[0].u = 1;
+    memcpy(scope + 1, "rows", strlen("rows"));
+    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    gt_slot full[2] = {
+        {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1, .scope = 1}}};
+    full[1].i64[0] = SMALL;
+    send_slots(client, full, 2);
+    gt__link_flush(client);
+}
+
+/* A spread client keeps its workers until the busy one has room. Another client that used less time comes meanwhile: both get
+ * their turn. */
+static void test_newcomer_at_a_kept_worker(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    server_new(&s.server, false);
+    s.worker = server_link(&s.server);
+    gt_link *second = server_link(&s.server), *spread = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(s.worker, "first");
+    join_worker(second, "second");
+    join_client(spread);  /* client 1, at the first worker */
+    join_client(s.heavy); /* client 2, at the second */
+    join_client(s.light); /* client 3, at the first */
+    join_client(s.watcher);
+    send_spread_full(spread);
+    CHECK(receive_until(s.worker, GT_OP_full) && receive_until(second, GT_OP_full));
+    send_full(s.heavy, 1, LARGE, 1.0);
+    gt__link_flush(s.heavy);
+    CHECK(receive_until(second, GT_OP_mark)); /* the second worker is busy now */
+    send_ins(spread, (gt_instruction){.op = GT_OP_neg, .result = 2, .operand = {1}, .scope = 1});
+    gt__link_flush(spread);
+    wait_taken(&s, 1, 4);
+    taken(&s, 1); /* the turn in which it was taken is over: it keeps both workers */
+    send_full(s.light, 1, SMALL, 1.0);
+    gt__link_flush(s.light);
+    wait_taken(&s, 3, 1);
+    answer_mark(second);
+    CHECK(receive_until(second, GT_OP_neg) && receive_until(s.worker, GT_OP_neg));
+    CHECK(receive_until(s.worker, GT_OP_full));
+    gt__link_close(spread);
+    end(&s);
+    gt__link_close(second);
+}
+
 int main(void)
 {
     check_run("a light client first", test_light_first, NULL);
     check_run("a client that is gone", test_dead_client, NULL);
     check_run("a worker that is gone", test_worker_leaves, NULL);
+    check_run("a client that moves", test_moved_client, NULL);
+    check_run("another worker is lost", test_another_worker_is_lost, NULL);
+    check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
     return check_end();
 }

@@ -17,7 +17,9 @@ static inline bool worker_open_threads(gt_worker *worker, const char *engine, in
         fprintf(stderr, "%s\n", gt_error_text());
         return CHECK(false);
     }
-    if (!CHECK_EQ(ops->open(&(gt_engine_options){.threads = threads}, &worker->engine), GT_OK) ||
+    gt__canceller_init(worker);
+    gt_engine_options options = {.threads = threads, .cancel = &worker->cancel.engine};
+    if (!CHECK_EQ(ops->open(&options, &worker->engine), GT_OK) ||
         !CHECK_EQ(gt__store_new(worker->engine, &worker->store), GT_OK))
         return false;
     if (ops->asynchronous)

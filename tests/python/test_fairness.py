@@ -154,3 +154,58 @@ def test_sharded_programs_get_their_turn_among_others(programs):
         assert process.output.read_text() == f"{256.0 ** 3}\n"
     for process in heavy:
         assert process.alive or "done" in process.text(), process.text()
+
+
+# ---- hot paths --------------------------------------------------------------------------------------------------
+
+# Runs a path of many milliseconds until a file appears; says what 20 runs gave.
+PATH = """
+    import hashlib
+    import os
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+
+    @gt.compile
+    def step(x, w):
+        for _ in range(10):
+            x = (x @ w).tanh() + x
+        return x / 2
+
+    x, w = gt.arange(512 * 512).reshape(512, 512).float().sin(), gt.arange(512 * 512).reshape(512, 512).float().cos()
+    for k in range(20):
+        x = step(x, w)
+    print(hashlib.sha256(x.numpy().tobytes()).hexdigest(), flush=True)
+    while not os.path.exists(sys.argv[2]):
+        x = step(x, w)
+        x.sum().item()
+"""
+
+# Asks small questions until a run of a path was executed in several records.
+ASK = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    a = gt.ones(8)
+    while True:
+        for k in range(5):
+            assert (a + k).sum().item() == 8 + 8 * k
+        gt.debug.get_worker_stats()
+        worker = gt.debug.dispatcher_stats()["workers"][0]
+        if worker["ops"].get("repeat", {"count": 0})["count"] > worker["paths"]["runs"]:
+            break
+"""
+
+
+def test_a_path_is_run_in_slices_beside_another_client(programs, tmp_path):
+    server = programs.cluster()
+    address, stop = f"localhost:{server.port}", tmp_path / "stop"
+    stop.touch()
+    alone = programs.run(PATH, address, stop)
+    stop.unlink()
+    asking = programs.python(ASK, address, name="ask")
+    path = programs.python(PATH, address, stop, name="path")
+    assert asking.wait() == 0, asking.text() + path.text()
+    stop.touch()
+    assert path.wait() == 0, path.text()
+    assert path.text() == alone

@@ -3,7 +3,7 @@
 Read module.py first. The layers are thin: each calls its function in functional.py.
 """
 
-from gt import _help
+from gt import _gt, _help
 from gt.nn import attention, functional, init, utils  # noqa: F401
 from gt.nn.activations import (  # noqa: F401
     CELU, ELU, GELU, GLU, SELU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax, Mish,
@@ -51,6 +51,8 @@ from gt.nn.transformer import (  # noqa: F401
     Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer)
 from gt.nn import grad, modules, parallel  # noqa: F401
 from gt.nn.parallel import DataParallel  # noqa: F401
+
+_gt._native_forwards(Linear.forward, ReLU.forward, Sequential.forward)
 
 cross_entropy_loss = cross_entropy  # its name in the prototype
 

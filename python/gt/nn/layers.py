@@ -11,7 +11,7 @@ from gt.nn.parameter import Parameter
 
 
 _linear_layer = _gt._linear_layer
-_gt._linear_layer_by(vars(F), F.linear)
+_gt._functions(vars(F), F.linear, F.relu)
 
 
 class Identity(Module):

@@ -273,6 +273,10 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean',
                   label_smoothing=0.0):
     """-log(softmax(x))[class]: of scores (N, C, ...) and class indices (N, ...) or probabilities (N, C, ...)."""
+    if weight is None and size_average is None and reduce is None and label_smoothing == 0.0:
+        loss = _gt._cross_entropy(input, target, ignore_index, reduction)  # in the most common case
+        if loss is not None:
+            return loss
     reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f'label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}')

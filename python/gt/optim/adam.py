@@ -21,10 +21,13 @@ class Adam(Optimizer):
 
     def _gt_update(self, group):
         """Update the parameters of a group."""
+        rest = _gt._adam(group, self.state)  # the same for parameters that have their state and are nothing special
+        if not rest:
+            return
         lr, (beta1, beta2), eps, weight_decay = group['lr'], group['betas'], group['eps'], group['weight_decay']
         amsgrad, decoupled, states = group['amsgrad'], group['decoupled_weight_decay'], self.state
         keep1, keep2, counted = 1 - beta1, 1 - beta2, None
-        for p, g in self._gt_gradients(group, decays=not decoupled):
+        for p, g in self._gt_gradients(group, rest, decays=not decoupled):
             state = states[p]
             if state:
                 step = state['step'] = state['step'] + 1

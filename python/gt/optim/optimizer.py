@@ -255,11 +255,11 @@ class Optimizer:
 
     def _gt_updated(self, closure=None):
         loss = None
-        before = _set_grad_enabled(True)
+        before = _set_grad_enabled(closure is not None)
         try:
             if closure is not None:
                 loss = closure()
-            _set_grad_enabled(False)
+                _set_grad_enabled(False)
             for group in self.param_groups:
                 self._gt_update(group)
         finally:
@@ -271,9 +271,10 @@ class Optimizer:
         raise NotImplementedError
 
     @staticmethod
-    def _gt_gradients(group, decays=True):
-        """(parameter, gradient) for each parameter with a gradient: negated to maximize, with weight decay added."""
-        pairs = _gt._gradients(group['params'])
+    def _gt_gradients(group, params=None, decays=True):
+        """(parameter, gradient) for each parameter with a gradient, of the group or those given: negated to maximize, with
+        weight decay added."""
+        pairs = _gt._gradients(group['params'] if params is None else params)
         if group['maximize']:
             pairs = ((p, -g) for p, g in pairs)
         weight_decay = group['weight_decay'] if decays else 0

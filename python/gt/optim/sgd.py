@@ -25,9 +25,12 @@ class SGD(Optimizer):
 
     def _gt_update(self, group):
         """Update the parameters of a group."""
+        rest = _gt._sgd(group, self.state)  # the same for parameters that have their state and are nothing special
+        if not rest:
+            return
         lr, momentum, keep, nesterov = group['lr'], group['momentum'], 1 - group['dampening'], group['nesterov']
         states = self.state
-        for p, g in self._gt_gradients(group):
+        for p, g in self._gt_gradients(group, rest):
             if momentum:
                 state = states[p]
                 buffer = state.get('momentum_buffer')

@@ -44,34 +44,17 @@ static gt_slot *entry_new(gt_tape_writer *writer, gt_tape_kind kind, uint64_t se
     return (gt_slot *)(void *)at; /* only copied to */
 }
 
-/* An upload from a segment of the client: recorded with its bytes, and `data` entries for those that do not fit. */
-static void record_segment(gt_tape_writer *writer, const gt_session *session, uint64_t line, const gt_slot *record)
+/* One record of an upload whose bytes were in a segment of the client. */
+typedef struct piece_writer {
+    gt_tape_writer *writer;
+    uint64_t session, line;
+} piece_writer;
+
+static void record_piece(void *context, const gt_slot *record)
 {
-    uint64_t bytes = record->ins.imm[0].u;
-    gt_segment *segment =
-        session->link->ops->segment ? session->link->ops->segment(session->link, record->ins.imm[1].u) : NULL;
-    if (!segment || bytes > segment->bytes)
-        return; /* the worker will refuse it */
-    for (uint64_t offset = 0; offset < bytes;) {
-        uint64_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        unsigned head = offset ? 1 : 2;
-        gt_slot copy[2 + GT_MAX_CHUNK / sizeof(gt_slot)];
-        unsigned length = head + gt__slots_for(piece);
-        memset(copy + length - 1, 0, sizeof *copy);
-        if (offset) {
-            copy[0].ins = (gt_instruction){.op = GT_OP_data, .operand = {record->ins.result}};
-            copy[0].ins.imm[0].u = offset;
-            copy[0].ins.imm[1].u = piece;
-        } else {
-            memcpy(copy, record, 2 * sizeof *copy);
-            copy[0].ins.imm[1].u = 0;
-        }
-        copy[0].ins.tail = (uint16_t)(length - 1);
-        if (!gt__segment_read(segment, offset, copy + head, piece))
-            return;
-        memcpy(entry_new(writer, GT_TAPE_RECORD, session->number, line, length), copy, length * sizeof *copy);
-        offset += piece;
-    }
+    const piece_writer *to = context;
+    unsigned length = 1u + record->ins.tail;
+    memcpy(entry_new(to->writer, GT_TAPE_RECORD, to->session, to->line, length), record, length * sizeof *record);
 }
 
 static gt_tape_kind kind_of(gt_opcode op)
@@ -88,9 +71,10 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
     unsigned length = 1u + record->ins.tail;
     if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye || op == GT_OP_share)
         return; /* not needed for a replay */
-    if (op == GT_OP_upload && record->ins.imm[1].u)
-        record_segment(writer, session, line, record);
-    else
+    if (op == GT_OP_upload && record->ins.imm[1].u) {
+        piece_writer to = {.writer = writer, .session = session->number, .line = line};
+        gt__relay_read(session, record, record_piece, &to);
+    } else
         memcpy(entry_new(writer, kind_of(op), session->number, line, length), record, length * sizeof *record);
 }
 

@@ -39,10 +39,12 @@ void gt__placed_free(gt_placed *placed)
 static void stream_free(gt_session *session, gt_stream *stream)
 {
     gt_dispatch_worker *worker = gt__spread_worker(session, stream->worker);
-    for (uint32_t k = 0; k < stream->numbers; k++)
-        if (worker->peer && worker->life == stream->life && worker->paths[stream->number[k]])
-            gt__worker_forget_path(worker, stream->number[k]);
-    free(stream->number);
+    for (uint32_t k = 0; k < stream->told_count; k++) {
+        if (worker->peer && worker->life == stream->life && worker->paths[stream->told[k].number])
+            gt__worker_forget_path(worker, stream->told[k].number);
+        free(stream->told[k].definition);
+    }
+    free(stream->told);
     free(stream->records);
     free(stream->gaps);
     free(stream->gone);
@@ -83,6 +85,59 @@ void gt__replays_free(gt_session *session, gt_replays *replays)
         replay_free(session, &replays->replay[k]);
 }
 
+/* The runs of a path in the stream get its new number. */
+static void renumber(gt_stream *stream, uint32_t from, uint32_t to)
+{
+    for (uint32_t at = 0; at < stream->slots; at += 1u + stream->records[at].ins.tail)
+        if (stream->records[at].ins.op == GT_OP_repeat && stream->records[at].ins.result == from)
+            stream->records[at].ins.result = to;
+}
+
+/* Have the worker that replaces the stream's know its paths. False: it cannot. */
+static bool tell_again(gt_dispatch_worker *worker, gt_stream *stream)
+{
+    uint32_t count = stream->told_count;
+    stream->told_count = 0; /* those that this worker knows */
+    stream->life = worker->life;
+    for (uint32_t k = 0; k < count; k++) /* out of the way of the new numbers */
+        renumber(stream, stream->told[k].number, GT_WORKER_PATHS + k);
+    for (uint32_t k = 0; k < count; k++) {
+        gt_told *told = &stream->told[k];
+        told->number = gt__worker_path_number(worker);
+        if (!told->definition || told->number == GT_WORKER_PATHS ||
+            !gt__worker_tell_path(worker, told->number, told->definition, told->slots)) {
+            for (; k < count; k++)
+                free(stream->told[k].definition);
+            return false;
+        }
+        renumber(stream, GT_WORKER_PATHS + k, told->number);
+        stream->told_count++;
+    }
+    return true;
+}
+
+static bool roll_back(gt_session *session, gt_replay *replay, uint64_t epoch)
+{
+    if (replay->epoch > epoch)
+        return false;
+    for (uint32_t k = 0; k < replay->streams; k++) {
+        gt_dispatch_worker *worker = gt__spread_worker(session, replay->stream[k].worker);
+        if (!worker->peer || (worker->life != replay->stream[k].life && !tell_again(worker, &replay->stream[k])))
+            return false;
+    }
+    replay->workers = session->dispatcher->worker_changes;
+    return true;
+}
+
+void gt__replays_rollback(gt_session *session, gt_replays *replays, uint64_t epoch)
+{
+    for (unsigned k = 0; k < GT_REPLAYS; k++)
+        if (replays->replay[k] && !roll_back(session, replays->replay[k], epoch)) {
+            replay_free(session, &replays->replay[k]);
+            replays->added--;
+        }
+}
+
 /* For inputs that are placed as those of this run are. NULL: out of memory, or one of them is lost. */
 static gt_replay *replay_new(gt_session *session, const gt_path *path, const gt_slot *run)
 {
@@ -101,6 +156,7 @@ static gt_replay *replay_new(gt_session *session, const gt_path *path, const gt_
     }
     replay->workers = session->dispatcher->worker_changes;
     replay->config = session->spreading->config_changes;
+    replay->epoch = session->epoch;
     return replay;
 }
 

@@ -34,6 +34,13 @@ typedef struct gt_gap {
     uint32_t word, source;
 } gt_gap;
 
+/* A path of the worker. */
+typedef struct gt_told {
+    uint32_t number;
+    uint32_t slots;      /* of the definition */
+    gt_slot *definition; /* for a worker that replaces it; NULL: the session is not recoverable */
+} gt_told;
+
 /* What one worker gets. */
 typedef struct gt_stream {
     int32_t worker;
@@ -44,8 +51,9 @@ typedef struct gt_stream {
     uint32_t gap_count;
     uint32_t fresh, fresh_count; /* sources: slots that are new in this run */
     uint32_t *gone, gone_count;  /* sources: slots that are free after it, because they die in a path */
-    uint32_t *number, numbers;   /* paths of the worker */
-    uint64_t instructions;       /* that count for the worker */
+    gt_told *told;
+    uint32_t told_count;
+    uint64_t instructions; /* that count for the worker */
     gt_traffic traffic;
 } gt_stream;
 
@@ -55,6 +63,7 @@ typedef struct gt_stream {
  */
 typedef struct gt_replay {
     uint64_t workers, config; /* the state of both that it holds for */
+    uint64_t epoch;           /* of the session, when it was made */
     gt_placed *input;
     uint32_t input_count;
     uint32_t tags, first_input, sources; /* counts of sources, and which is the first of the inputs */
@@ -84,6 +93,9 @@ typedef struct gt_replay_scratch {
 gt_err gt__replay_place(gt_session *session, gt_replays *replays, gt_replay_scratch *scratch, const gt_path *path,
                         const gt_slot *run);
 void gt__replays_free(gt_session *session, gt_replays *replays);
+/* The session is back at the end of this epoch, with the workers that it had or their replacements: forget what was recorded
+ * later, and have the replacements know the paths of the rest. So the runs that follow are sent as they were before. */
+void gt__replays_rollback(gt_session *session, gt_replays *replays, uint64_t epoch);
 
 /* replay_record.c: expand the run and record it, if that is possible. slots: of the inputs, by place. */
 gt_err gt__replay_record(gt_session *session, gt_replay *replay, const gt_path *path, const gt_slot *run,

@@ -59,8 +59,8 @@ typedef struct recording {
     growing values;    /* value */
     uint32_t *by_slot; /* value plus one; 0: none */
     uint32_t path_serial;
-    growing records, gaps, gone, numbers; /* of the stream */
-    gt_instruction frees;                 /* sources, to be freed in one record */
+    growing records, gaps, gone, told; /* of the stream */
+    gt_instruction frees;              /* sources, to be freed in one record */
     unsigned free_count;
 } recording;
 
@@ -104,7 +104,7 @@ static void recording_free(recording *r)
     free(r->records.memory);
     free(r->gaps.memory);
     free(r->gone.memory);
-    free(r->numbers.memory);
+    free(r->told.memory); /* empty: what was told is part of a stream */
 }
 
 /* ---- the run is expanded -------------------------------------------------------------------------------------- */
@@ -528,18 +528,21 @@ static uint32_t tell(recording *r, const stretch *s)
 {
     uint32_t number = gt__worker_path_number(r->worker);
     size_t slots = gt__path_definition_slots(s->slots, s->locals, s->parameters);
-    uint32_t *told = extend(r, &r->numbers, 1, sizeof *told);
+    gt_told *told = extend(r, &r->told, 1, sizeof *told);
     gt_slot *definition = told && number < GT_WORKER_PATHS ? malloc(slots * sizeof *definition) : NULL;
     if (definition) {
         gt__path_define(s->records, s->slots, s->locals, s->offset, s->parameter, s->parameters, definition);
         gt__path_mark(definition, r->path->marked);
     }
     bool good = definition && gt__worker_tell_path(r->worker, number, definition, slots);
-    free(definition);
     if (good)
-        *told = number;
+        *told = (gt_told){.number = number, .slots = (uint32_t)slots};
     else if (told)
-        r->numbers.count--;
+        r->told.count--;
+    if (good && r->session->recovery)
+        told->definition = definition;
+    else
+        free(definition);
     return good ? number : GT_WORKER_PATHS;
 }
 
@@ -619,14 +622,14 @@ static void take_stream(recording *r, uint32_t fresh)
                           .fresh_count = r->replay->sources - fresh,
                           .gone = r->gone.memory,
                           .gone_count = (uint32_t)r->gone.count,
-                          .number = r->numbers.memory,
-                          .numbers = (uint32_t)r->numbers.count,
+                          .told = r->told.memory,
+                          .told_count = (uint32_t)r->told.count,
                           .instructions = worker->instructions - before->instructions};
     stream->traffic.moves = worker->traffic.moves - before->traffic.moves;
     stream->traffic.collectives = worker->traffic.collectives - before->traffic.collectives;
     stream->traffic.gathers = worker->traffic.gathers - before->traffic.gathers;
     stream->traffic.bytes = worker->traffic.bytes - before->traffic.bytes;
-    r->records = r->gaps = r->gone = r->numbers = (growing){0};
+    r->records = r->gaps = r->gone = r->told = (growing){0};
 }
 
 /* Make the worker's stream of what is held back for it. */

@@ -15,6 +15,8 @@ enum {
     SHORT_LINE = 64,      /* elements; a tile holds at least 16 such lines */
 };
 
+enum { POLL = 1 << 21 }; /* elements between two looks whether the work was cancelled */
+
 typedef union value {
     float f32;
     double f64;
@@ -76,10 +78,16 @@ static best search_line(const search *s, int64_t base, int64_t begin, int64_t en
     gt_arg_kernel kernel = s->largest ? s->cpu->kernels->argmax[s->compute] : s->cpu->kernels->argmin[s->compute];
     best b = {.position = -1};
     int last = s->line.rank - 1;
-    int64_t row_length = s->line.shape[last], stride = s->line.stride[0][last], offset;
+    int64_t row_length = s->line.shape[last], stride = s->line.stride[0][last], offset, looked = begin;
     while (begin < end) {
+        if (begin - looked >= POLL) {
+            looked = begin;
+            if (gt__parallel_poll(s->cpu->parallel))
+                break;
+        }
         int64_t row = begin / row_length, within = begin - row * row_length;
         int64_t count = end - begin < row_length - within ? end - begin : row_length - within;
+        count = count < POLL ? count : POLL;
         gt__loop_offsets(&s->line, last, row, &offset);
         const void *run = s->data + (base + offset + within * stride) * (int64_t)s->size;
         if (!s->native || stride != 1) {
@@ -111,19 +119,25 @@ static void search_lines(void *context, int64_t begin, int64_t end)
 enum { COLUMNS = 64 };
 
 #define SEARCH_COLUMNS(name, type, place)                                                                         \
-    static void columns_##name(const type *x, int64_t stride, int64_t rows, int64_t width, bool largest,          \
-                               int64_t *out)                                                                      \
+    static void columns_##name(const search *s, const type *x, int64_t stride, int64_t width, int64_t *out)       \
     {                                                                                                             \
+        bool largest = s->largest;                                                                                \
+        int64_t rows = s->length;                                                                                 \
         type most[COLUMNS];                                                                                       \
         place found[COLUMNS] = {0};                                                                               \
         for (int64_t j = 0; j < width; j++)                                                                       \
             most[j] = x[j];                                                                                       \
-        for (int64_t i = 1; i < rows; i++) {                                                                      \
-            const type *row = x + i * stride;                                                                     \
-            for (int64_t j = 0; j < width; j++) {                                                                 \
-                bool better = BEATS(most[j], row[j], largest);                                                    \
-                most[j] = better ? row[j] : most[j];                                                              \
-                found[j] = better ? (place)i : found[j];                                                          \
+        for (int64_t from = 1; from < rows; from += POLL / COLUMNS) {                                             \
+            int64_t until = from + POLL / COLUMNS < rows ? from + POLL / COLUMNS : rows;                          \
+            if (from > 1 && gt__parallel_poll(s->cpu->parallel))                                                  \
+                break;                                                                                            \
+            for (int64_t i = from; i < until; i++) {                                                              \
+                const type *row = x + i * stride;                                                                 \
+                for (int64_t j = 0; j < width; j++) {                                                             \
+                    bool better = BEATS(most[j], row[j], largest);                                                \
+                    most[j] = better ? row[j] : most[j];                                                          \
+                    found[j] = better ? (place)i : found[j];                                                      \
+                }                                                                                                 \
             }                                                                                                     \
         }                                                                                                         \
         for (int64_t j = 0; j < width; j++)                                                                       \
@@ -136,11 +150,11 @@ SEARCH_COLUMNS(i64, int64_t, int64_t)
 static void search_columns(const search *s, const void *x, int64_t stride, int64_t width, int64_t *out)
 {
     if (s->compute == GT_COMPUTE_F32)
-        columns_f32(x, stride, s->length, width, s->largest, out);
+        columns_f32(s, x, stride, width, out);
     else if (s->compute == GT_COMPUTE_F64)
-        columns_f64(x, stride, s->length, width, s->largest, out);
+        columns_f64(s, x, stride, width, out);
     else
-        columns_i64(x, stride, s->length, width, s->largest, out);
+        columns_i64(s, x, stride, width, out);
 }
 
 /* Lines from `begin` on that one call of search_columns takes. */

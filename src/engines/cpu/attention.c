@@ -149,7 +149,7 @@ static void forward_blocks(void *context, int64_t begin, int64_t end)
         atomic_store(&a->out_of_memory, true);
         return;
     }
-    for (; begin < end; begin++) {
+    for (; begin < end && !gt__parallel_poll(a->cpu->parallel); begin++) {
         head h = head_of(a, begin / a->blocks);
         int64_t first = begin % a->blocks * a->rows, rows = gt__min(a->rows, a->n.queries - first);
         int64_t columns = weigh(a, &h, first, rows, weights);
@@ -198,7 +198,8 @@ static void backward_parts(void *context, int64_t begin, int64_t end)
         int64_t part = begin % a->parts, stop = (part + 1) * a->blocks / a->parts;
         char *of_keys = a->sums ? a->sums + begin * both * size : h.out + a->n.queries * a->n.width * size;
         memset(of_keys, 0, (size_t)(both * size)); /* all floats write 0 as zero bytes */
-        for (int64_t block = part * a->blocks / a->parts; block < stop; block++)
+        for (int64_t block = part * a->blocks / a->parts; block < stop && !gt__parallel_poll(a->cpu->parallel);
+             block++)
             backward_block(a, &h, block * a->rows, weights, of_keys, of_keys + a->n.keys * a->n.width * size);
     }
     free(weights);

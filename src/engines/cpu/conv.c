@@ -162,7 +162,8 @@ static void bench_set_box(const convolution *c, bench *w, int64_t number)
 static void run_panels(const convolution *c, const bench *w, int64_t image, int64_t group, const void *source)
 {
     int64_t taps = taps_of(c), tiles = gt__conv_tiles(c->channels, c->at_once);
-    for (int64_t first = 0; first == 0 || first < taps; first += TAPS_AT_ONCE)
+    for (int64_t first = 0; first == 0 || (first < taps && !gt__parallel_poll(c->cpu->parallel));
+         first += TAPS_AT_ONCE)
         for (int64_t number = 0; number < tiles; number++) {
             gt_conv_tile tile = gt__conv_tile(c->channels, c->at_once, number);
             int64_t channel = group * c->padded + tile.first, width = tile.one ? 1 : c->at_once;
@@ -193,7 +194,7 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
         atomic_store(&c->failed, true);
         return;
     }
-    for (int64_t task = begin; task < end; task++) {
+    for (int64_t task = begin; task < end && !gt__parallel_cancelled(c->cpu->parallel); task++) {
         int64_t number = task % (c->images * c->groups);
         const char *source = c->source + number * c->pass.channels * c->source_plane * c->size;
         bench_set_box(c, &w, task / (c->images * c->groups));

@@ -132,7 +132,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end)
 {
     const weighting *s = context;
     int64_t all = s->pass.channels * s->pass.taps;
-    for (int64_t task = begin; task < end; task++) {
+    for (int64_t task = begin; task < end && !gt__parallel_cancelled(s->cpu->parallel); task++) {
         int64_t tap = task % s->tap_blocks * s->tap_block, number = task / s->tap_blocks;
         run_tile(s, number / s->tiles, number % s->tiles, tap, gt__min(s->tap_block, all - tap));
     }
@@ -201,7 +201,7 @@ static gt_err plan(weighting *s)
 static void run_chunks(weighting *s)
 {
     gt_parallel *parallel = s->cpu->parallel;
-    for (s->first = 0; s->first < s->images; s->first += s->chunk) {
+    for (s->first = 0; s->first < s->images && !gt__parallel_poll(parallel); s->first += s->chunk) {
         s->count = gt__min(s->chunk, s->images - s->first);
         int64_t work = s->count * s->box.vectors * s->lanes * s->tap_block * s->at_once;
         if (!s->box.in_place)

@@ -82,7 +82,8 @@ static gt_err cpu_open(const gt_engine_options *options, gt_engine **engine)
     cpu->kernels = gt__kernels_choose();
     cpu->memory_limit = gt__memory_limit(1);
     openblas_set_num_threads(1); /* matmul.c splits products over our own threads */
-    gt_err err = gt__parallel_new(thread_count(options), &cpu->parallel);
+    cpu->cancel = options ? options->cancel : NULL;
+    gt_err err = gt__parallel_new(thread_count(options), cpu->cancel, &cpu->parallel);
     if (err) {
         cpu_close(&cpu->engine);
         return err;
@@ -159,6 +160,11 @@ gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
                     (unsigned long long)cpu->memory_limit);
 }
 
+gt_err gt__cpu_cancelled(gt_cpu *cpu)
+{
+    return gt__fail(GT_ERR_CANCELLED, "%s", gt__parallel_resume(cpu->parallel));
+}
+
 typedef struct transfer {
     char *to;
     const char *from;
@@ -172,9 +178,10 @@ static void copy_bytes(void *context, int64_t begin, int64_t end)
 
 static gt_err transfer_bytes(gt_engine *engine, void *to, const void *from, size_t bytes)
 {
+    gt_cpu *cpu = gt__cpu(engine);
     transfer t = {.to = to, .from = from};
-    gt__parallel_for(gt__cpu(engine)->parallel, (int64_t)bytes, HUGE_PAGE, copy_bytes, &t);
-    return GT_OK;
+    gt__parallel_for(cpu->parallel, (int64_t)bytes, HUGE_PAGE, copy_bytes, &t);
+    return gt__parallel_cancelled(cpu->parallel) ? gt__cpu_cancelled(cpu) : GT_OK;
 }
 
 static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
@@ -254,10 +261,13 @@ static gt_err cpu_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     (void)token;
     gt_host_call room;
-    if (__builtin_expect(gt__cpu_is_complex(call), 0))
-        return gt__cpu_complex(engine, gt__call_on_host(call, &room));
     bool reads_literals = forms[gt__op_table[call->op].form] == gt__cpu_elementwise;
-    return gt__cpu_form(engine, reads_literals ? call : gt__call_on_host(call, &room));
+    gt_err err = __builtin_expect(gt__cpu_is_complex(call), 0)
+                     ? gt__cpu_complex(engine, gt__call_on_host(call, &room))
+                     : gt__cpu_form(engine, reads_literals ? call : gt__call_on_host(call, &room));
+    return __builtin_expect(gt__parallel_cancelled(gt__cpu(engine)->parallel), 0)
+               ? gt__cpu_cancelled(gt__cpu(engine))
+               : err;
 }
 
 const gt_engine_ops gt__engine_cpu = {

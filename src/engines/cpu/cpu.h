@@ -27,6 +27,7 @@ typedef struct gt_cpu {
     _Atomic size_t
         taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
     gt_cpu_plans *plans; /* of Fourier transforms; NULL: none yet */
+    gt_cancel *cancel;   /* NULL: none */
     gt_scratch *scratch; /* that programs share: one runs at a time; NULL: none yet */
 } gt_cpu;
 
@@ -82,6 +83,9 @@ static inline size_t gt__compute_size(gt_compute compute)
            : compute == GT_COMPUTE_F32 || compute == GT_COMPUTE_I32 ? sizeof(float)
                                                                     : sizeof(double);
 }
+
+/* The call was cancelled: its error. The engine is ready for the next call. */
+gt_err gt__cpu_cancelled(gt_cpu *cpu);
 
 /* Run a call by its form; complex tensors: only movement, matmul and creation (complex.c has the rest). */
 gt_err gt__cpu_form(gt_engine *engine, const gt_call *call);

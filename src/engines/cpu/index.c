@@ -199,7 +199,10 @@ typedef struct indexing {
     const char *from;
     const int64_t *numbers;
     span_kernel kernel;
+    gt_parallel *parallel;
 } indexing;
+
+enum { POLL = 1 << 20 }; /* elements between two looks whether the work was cancelled */
 
 /* Positions are lines; lines that lie side by side are processed together. */
 static void index_lines(void *context, int64_t begin, int64_t end)
@@ -209,7 +212,6 @@ static void index_lines(void *context, int64_t begin, int64_t end)
     int64_t width = x->lines.shape[last];
     int along = x->side_by_side ? 0 : 1, across = 1 - along; /* the index of the inner loop */
     span s = {.axis = x->axis_indexed};
-    s.count[along] = x->axis_count;
     s.to[along] = x->axis_to;
     s.from[along] = x->axis_from;
     s.number[along] = x->axis_number;
@@ -220,7 +222,13 @@ static void index_lines(void *context, int64_t begin, int64_t end)
         int64_t offset[GT_LOOP_VIEWS];
         s.count[across] = gt__min(width - begin % width, end - begin);
         gt__loop_offsets(&x->lines, x->lines.rank, begin, offset);
-        x->kernel(&s, x->to + offset[0] * x->to_size, x->from + offset[1] * x->from_size, x->numbers + offset[2]);
+        int64_t most = POLL / s.count[across] + 1;
+        for (int64_t at = 0; at < x->axis_count && !(at && gt__parallel_poll(x->parallel)); at += most) {
+            s.count[along] = gt__min(most, x->axis_count - at);
+            x->kernel(&s, x->to + (offset[0] + at * x->axis_to) * x->to_size,
+                      x->from + (offset[1] + at * x->axis_from) * x->from_size,
+                      x->numbers + offset[2] + at * x->axis_number);
+        }
         begin += s.count[across];
     }
 }
@@ -265,6 +273,7 @@ static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, co
         .to = to->data,
         .from = from->data,
         .kernel = kernel,
+        .parallel = cpu->parallel,
     };
     void *scratch;
     GT_TRY(gt__cpu_read_index(cpu, &once, 0, axis, indexed->meta.shape[axis], &x.numbers, &scratch));

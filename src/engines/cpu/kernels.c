@@ -89,6 +89,48 @@ static inline int32_t from_double_i32(double value)
 #define from_double_i8 from_double_i32
 #define from_double_u8 from_double_i32
 
+#if VECTOR_BYTES > 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* Pairs of floats as numbers of 64 bits, so that the first of each pair is the lower half: gcc 12 does not vectorise the loop over
+ * 2x2 windows for x86-64. */
+enum { PAIRS = 4 };
+typedef uint64_t float_pairs __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint32_t pair_halves __attribute__((vector_size(16)));
+typedef float pair_floats __attribute__((vector_size(16)));
+typedef int32_t pair_ints __attribute__((vector_size(16), aligned(4), may_alias));
+
+static inline pair_ints replaces(pair_ints x, pair_ints y)
+{
+    return ((pair_floats)x > (pair_floats)y) | ((pair_floats)x != (pair_floats)x);
+}
+
+static inline pair_ints choose_ints(pair_ints take, pair_ints x, pair_ints y)
+{
+    return (take & x) | (~take & y);
+}
+
+/* A row of at least PAIRS windows; the last ones may be computed twice. */
+static inline void wide_pairs(const float *x, int64_t row, int64_t below, int64_t count, float *best, int32_t *arg)
+{
+    for (int64_t next = 0; next < count; next += PAIRS) {
+        int64_t o = next + PAIRS <= count ? next : count - PAIRS;
+        float_pairs top = *(const float_pairs *)(x + row + 2 * o);
+        float_pairs bottom = *(const float_pairs *)(x + below + 2 * o);
+        pair_ints left = (pair_ints) __builtin_convertvector(top, pair_halves);
+        pair_ints right = (pair_ints) __builtin_convertvector(top >> 32, pair_halves);
+        pair_ints left_below = (pair_ints) __builtin_convertvector(bottom, pair_halves);
+        pair_ints right_below = (pair_ints) __builtin_convertvector(bottom >> 32, pair_halves);
+        pair_ints second = replaces(right, left), second_below = replaces(right_below, left_below); /* 0 or -1 */
+        pair_ints upper = choose_ints(second, right, left);
+        pair_ints lower = choose_ints(second_below, right_below, left_below);
+        pair_ints under = replaces(lower, upper);
+        pair_ints at = (pair_ints){0, 2, 4, 6} + (int32_t)(row + 2 * o);
+        *(pair_ints *)(best + o) = choose_ints(under, lower, upper);
+        *(pair_ints *)(arg + o) = choose_ints(under, at + (int32_t)(below - row) - second_below, at - second);
+    }
+}
+#define WIDE_PAIRS wide_pairs
+#endif
+
 #define T float
 #define STORED float
 #define ACCUMULATOR double
@@ -103,6 +145,8 @@ static inline int32_t from_double_i32(double value)
 #define NATIVE_MIN vminq_f32
 #endif
 #include "engines/cpu/kernels_template.h"
+
+#undef WIDE_PAIRS
 
 #define T double
 #define STORED double
@@ -321,6 +365,16 @@ static double exps_below_f64(double *out, const double *x, int64_t count, double
 #define SUFFIX f64
 #include "engines/cpu/kernels_softmax_template.h"
 
+/* ---- layer normalisation ----------------------------------------------------------------------------------- */
+
+#define T float
+#define SUFFIX f32
+#include "engines/cpu/kernels_norm_template.h"
+
+#define T double
+#define SUFFIX f64
+#include "engines/cpu/kernels_norm_template.h"
+
 /* ---- halves ------------------------------------------------------------------------------------------------ */
 
 #if defined(__aarch64__)
@@ -432,6 +486,9 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .softmax_row = FLOATS(softmax_row),
     .softmax_column = FLOATS(softmax_column),
     .softmax_backward_row = FLOATS(softmax_backward_row),
+    .norm_row = FLOATS(norm_row),
+    .norm_backward_row = FLOATS(norm_backward_row),
+    .norm_weight_rows = FLOATS(norm_weight_rows),
     .vector_bytes = VECTOR_BYTES,
     .conv_channels = GT_CONV_CHANNELS,
     .conv_dot_channels = {[GT_COMPUTE_F32] = DOT_CHANNELS(float),

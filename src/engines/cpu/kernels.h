@@ -70,6 +70,14 @@ typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const vo
 typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count,
                                                bool logarithm);
 enum { GT_SOFTMAX_COLUMNS = 64 };
+/* Layer normalisation of a line (norm.c), float and double. The gradient of x from that of the result, g; out may be g or x. */
+typedef void (*gt_norm_row_kernel)(void *out, const void *x, const void *w, const void *b, double mean,
+                                   double scale, int64_t count);
+typedef void (*gt_norm_backward_row_kernel)(void *out, const void *g, const void *x, const void *w, double mean,
+                                            double scale, int64_t count);
+/* sums[j] += g[i][j] (x[i][j] - mean[i]) scale[i], over `rows` lines that are `stride` elements apart. */
+typedef void (*gt_norm_weight_rows_kernel)(void *sums, const void *g, const void *x, int64_t stride,
+                                           const double *mean, const double *scale, int64_t rows, int64_t width);
 /* Convolutions (conv.h). One vector of neighbouring elements: its place in the planes (tap 0), and in the result or in the
  * other factor. */
 typedef struct gt_conv_place {
@@ -168,6 +176,9 @@ typedef struct gt_kernels {
     gt_softmax_row_kernel softmax_row[GT_COMPUTE_COUNT]; /* f32 and f64, as the next two */
     gt_softmax_column_kernel softmax_column[GT_COMPUTE_COUNT];
     gt_softmax_backward_row_kernel softmax_backward_row[GT_COMPUTE_COUNT];
+    gt_norm_row_kernel norm_row[GT_COMPUTE_COUNT]; /* f32 and f64, as the next two */
+    gt_norm_backward_row_kernel norm_backward_row[GT_COMPUTE_COUNT];
+    gt_norm_weight_rows_kernel norm_weight_rows[GT_COMPUTE_COUNT];
     int vector_bytes, conv_channels, conv_dot_channels[GT_COMPUTE_COUNT];
     gt_conv_panel_kernel conv_panel[GT_COMPUTE_COUNT][2];
     gt_conv_dot_kernel conv_dot[GT_COMPUTE_COUNT][2];

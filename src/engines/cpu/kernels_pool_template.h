@@ -63,11 +63,17 @@ static bool KERNEL(pairs)(const gt_pool_axis *a)
            a->high[1] == a->out;
 }
 
-/* A row of 2x2 windows, from two rows of x. */
+/* A row of 2x2 windows, from two rows of x. In a window the first of the largest counts, or the last NaN. */
 static inline __attribute__((always_inline)) void KERNEL(max_pairs)(const T *x, int64_t row, int64_t below,
                                                                     int64_t count, T *best, int32_t *arg)
 {
     const int64_t places[] = {row, row + 1, below, below + 1};
+#if defined(WIDE_PAIRS)
+    if (arg && count >= PAIRS) {
+        WIDE_PAIRS(x, row, below, count, best, arg);
+        return;
+    }
+#endif
     INDEPENDENT
     for (int64_t o = 0; o < count; o++) {
         T most = x[row + 2 * o];

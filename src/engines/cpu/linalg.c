@@ -228,7 +228,8 @@ static void run_matrices(void *context, int64_t begin, int64_t end)
         return;
     }
     workspace w = workspace_cut(s, size, memory);
-    for (int64_t matrix = begin; matrix < end; matrix++) {
+    bool large = (int64_t)s->m * s->n * s->k > GT_CPU_GRAIN; /* LAPACK itself cannot be interrupted */
+    for (int64_t matrix = begin; matrix < end && !(large && gt__parallel_poll(s->cpu->parallel)); matrix++) {
         int64_t offset[GT_LOOP_VIEWS];
         const char *from[2] = {NULL};
         gt__loop_offsets(&s->batch, s->batch.rank, matrix, offset);

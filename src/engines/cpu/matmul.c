@@ -18,7 +18,14 @@ enum {
     TINY_PRODUCT = 8 * 8 * 8,    /* multiplications below which a BLAS call costs more than a plain loop */
     PIECE_ALIGNMENT = 8,         /* rows or columns: the unit of BLAS kernels */
     COPY_COST = 16,              /* of an element that BLAS packs, in multiplications */
+    POLL = 1 << 24,              /* multiplications between two looks whether the work was cancelled */
 };
+
+/* Multiplications of one call of BLAS, which cannot be interrupted: a fraction of a second. A piece with more is cut into slabs,
+ * which costs less than a percent since their sides stay long. */
+#define SLAB_PRODUCT ((int64_t)10 << 30)
+#define PLAIN_SLAB_PRODUCT ((int64_t)1 << 28) /* of our own loops, which pack nothing */
+enum { LEAST_SLAB = 512 };                    /* rows or columns */
 
 /* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
 typedef struct matrix {
@@ -263,6 +270,34 @@ static void multiply(const product *p, const block *x)
 
 /* ---- the whole --------------------------------------------------------------------------------------------- */
 
+/* The size of a piece if `whole` rows or columns are cut into `pieces`. */
+static int64_t piece_of(int64_t whole, int64_t pieces)
+{
+    int64_t piece = (whole + pieces - 1) / pieces;
+    return (piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
+}
+
+/* A block in slabs, if it is large. */
+static void multiply_slabs(const product *p, const block *x)
+{
+    int64_t m = x->m, n = x->n, size = (int64_t)p->size;
+    int64_t most = p->plain ? PLAIN_SLAB_PRODUCT : SLAB_PRODUCT, least = p->plain ? 1 : LEAST_SLAB;
+    while (m * n * x->k > most && (m > least || n > least)) {
+        int64_t *longer = m > n ? &m : &n;
+        *longer = piece_of(*longer, 2);
+        if (*longer <= PIECE_ALIGNMENT)
+            break;
+    }
+    for (int64_t row = 0; row < x->m; row += m)
+        for (int64_t column = 0; column < x->n && !gt__parallel_poll(p->cpu->parallel); column += n) {
+            block slab = {.m = gt__min(m, x->m - row), .n = gt__min(n, x->n - column), .k = x->k};
+            slab.a = x->a + row * p->a.row * size;
+            slab.b = x->b + column * p->b.column * size;
+            slab.out = x->out + (row * p->n + column) * size;
+            multiply(p, &slab);
+        }
+}
+
 /* Pieces begin <= t < end, numbered through all products of the batch. */
 static void run_pieces(void *context, int64_t begin, int64_t end)
 {
@@ -278,20 +313,16 @@ static void run_pieces(void *context, int64_t begin, int64_t end)
         x.a = p->a.data + (offset[0] + row * p->a.row) * size;
         x.b = p->b.data + (offset[1] + column * p->b.column) * size;
         x.out = p->out + (number * p->m * p->n + row * p->n + column) * size;
-        multiply(p, &x);
+        if (x.m * x.n * x.k > POLL)
+            multiply_slabs(p, &x);
+        else
+            multiply(p, &x);
     }
 }
 
 static bool too_long(const matrix *x)
 {
     return x->rows > INT32_MAX || x->columns > INT32_MAX || x->row > INT32_MAX || x->column > INT32_MAX;
-}
-
-/* The size of a piece if `whole` rows or columns are cut into `pieces`. */
-static int64_t piece_of(int64_t whole, int64_t pieces)
-{
-    int64_t piece = (whole + pieces - 1) / pieces;
-    return (piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
 }
 
 /* Batches feed the threads if there are enough of them. Otherwise each product is cut into a grid of pieces: BLAS packs the rows

@@ -184,16 +184,24 @@ gt_err gt__cpu_run_program(gt_engine *engine, gt_program *program, void *const *
 {
     (void)timed;
     (void)token;
-    for (unsigned k = 0; k < program->fixed_count; k++) {
+    unsigned first = *step, begun = 0;
+    for (unsigned k = 0; k < program->fixed_count && !first; k++) {
         *step = program->fixed[k].step;
         if (program->fixed[k].where->u != program->fixed[k].value)
             return gt__fail(GT_ERR_UNSUPPORTED, "a compiled step has other axes now");
     }
+    gt_cpu *cpu = gt__cpu(engine);
     for (unsigned k = 0; k < program->part_count; k++) {
         part *p = &program->parts[k];
+        if (p->step < first)
+            continue;
         *step = p->step;
+        if (begun++ && gt__cancel_pauses(cpu->cancel))
+            return GT_ERR_INTERRUPTED;
+        if (cpu->cancel)
+            cpu->cancel->step++;
         if (p->fused)
-            gt__fused_run(gt__cpu(engine), p->fused, buffer);
+            GT_TRY(gt__fused_run(cpu, p->fused, buffer));
         else
             GT_TRY(single_run(engine, program->plan, p->single, buffer));
     }

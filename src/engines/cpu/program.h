@@ -250,7 +250,8 @@ gt_err gt__fused_place(gt_fused *fused, const gt_plan *plan, const gt_group *gro
 /* Make sure that the engine's scratch has `bytes` for each thread, and `sums` for sums. */
 gt_err gt__scratch_reserve(gt_cpu *cpu, size_t bytes, size_t sums);
 void gt__scratch_free(gt_scratch *scratch);
-void gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer);
+/* GT_ERR_CANCELLED: it was cancelled. */
+gt_err gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer);
 
 /* ---- vtable -------------------------------------------------------------------------------------------------- */
 

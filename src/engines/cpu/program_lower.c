@@ -37,6 +37,8 @@ typedef struct lowering {
     int64_t row;    /* that rows are walked by; 0: not */
     bool prepares;  /* operations being added run once for many tiles */
     bool no_memory;
+    gt_tile_op dummy; /* without memory these are changed in place of new ones */
+    gt_tile_gather dummy_gather;
 } lowering;
 
 /* ---- parts --------------------------------------------------------------------------------------------------- */
@@ -81,11 +83,10 @@ static uint16_t slot_of_memory(lowering *l, uint32_t value, gt_level level)
 static gt_tile_op *op_add(lowering *l, void (*run)(const gt_tile_op *, gt_tile *), gt_level level, uint16_t out,
                           unsigned inputs, const uint16_t *in)
 {
-    static _Thread_local gt_tile_op dummy;
     gt_fused *f = l->fused;
     f->ops = grow(l, f->ops, &l->op_room, f->op_count, sizeof *f->ops);
     if (l->no_memory)
-        return &dummy;
+        return &l->dummy;
     unsigned at = f->op_count++;
     if (l->prepares) { /* these come first */
         memmove(f->ops + f->before + 1, f->ops + f->before, (at - f->before) * sizeof *f->ops);
@@ -100,11 +101,10 @@ static gt_tile_op *op_add(lowering *l, void (*run)(const gt_tile_op *, gt_tile *
 
 static gt_tile_gather *gather_add(lowering *l, uint32_t *number)
 {
-    static _Thread_local gt_tile_gather dummy;
     gt_fused *f = l->fused;
     f->gathers = grow(l, f->gathers, &l->gather_room, f->gather_count, sizeof *f->gathers);
     *number = f->gather_count;
-    return l->no_memory ? &dummy : &f->gathers[f->gather_count++];
+    return l->no_memory ? &l->dummy_gather : &f->gathers[f->gather_count++];
 }
 
 /* The kernel of the operation added last depends on the number in a slot. */

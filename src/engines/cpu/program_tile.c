@@ -239,6 +239,8 @@ static void set_tile(const gt_fused *f, gt_tile *tile, int64_t number)
     }
 }
 
+enum { POLL = 64 }; /* tiles between two looks whether the work was cancelled */
+
 /* Tiles begin <= t < end, on this thread. */
 static void run_some(const pass *p, int64_t begin, int64_t end, char *sums)
 {
@@ -252,6 +254,8 @@ static void run_some(const pass *p, int64_t begin, int64_t end, char *sums)
     for (unsigned k = 0; k < f->before; k++)
         f->ops[k].run(&f->ops[k], &tile);
     for (int64_t number = begin; number < end; number++) {
+        if (number % POLL == 0 && gt__parallel_poll(p->cpu->parallel))
+            break;
         set_tile(f, &tile, number);
         for (unsigned k = f->before; k < f->op_count; k++)
             f->ops[k].run(&f->ops[k], &tile);
@@ -338,7 +342,7 @@ static void prepare_number(const gt_cpu *cpu, gt_tile_number *n, void *const *bu
     }
 }
 
-void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer)
+gt_err gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer)
 {
     for (unsigned k = 0; k < f->number_count; k++)
         prepare_number(cpu, &f->numbers[k], buffer);
@@ -359,4 +363,5 @@ void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer)
         run_with_sums(&p);
     else
         gt__parallel_for(cpu->parallel, f->tiles, f->grain, run_tiles, &p);
+    return __builtin_expect(gt__parallel_cancelled(cpu->parallel), 0) ? gt__cpu_cancelled(cpu) : GT_OK;
 }

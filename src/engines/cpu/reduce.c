@@ -11,12 +11,15 @@
 #include <stdlib.h>
 
 #include "engines/cpu/box.h"
+#include "engines/cpu/movement.h"
 
 enum {
     ROW_TILE = 64,          /* results to a tile, by row */
     GATHERED = 4 * GT_TILE, /* elements gathered at a time, by column */
     FEWEST_COLUMNS = 16,    /* in a tile of short runs */
     PART_GRAIN = 16384,     /* elements worth a task of their own */
+    MOST_AT_ONCE = 1 << 24, /* elements in one call of a kernel: milliseconds */
+    POLL = 1 << 21,         /* gathered elements between two looks whether the work was cancelled */
     ENOUGH_TASKS = 32,      /* for any number of threads: fewer tiles than this are split into parts */
 };
 
@@ -93,11 +96,17 @@ static void fold_by_row(const reduction *r, gt_fold fold, accumulator *total, in
 {
     _Alignas(64) char gathered[GT_TILE * sizeof(double)];
     gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
-    int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
+    int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset, looked = begin;
     while (begin < end) {
         int64_t count = next_run(r, begin, end, &offset);
         const char *from = r->data + (base + offset) * (int64_t)r->size;
+        if (begin - looked >= POLL) {
+            looked = begin;
+            if (gt__parallel_poll(r->cpu->parallel))
+                return;
+        }
         if (r->native && stride == 1) {
+            count = gt__min(count, MOST_AT_ONCE);
             kernel(total, from, count, center);
         } else {
             count = count < GT_TILE ? count : GT_TILE;
@@ -160,11 +169,17 @@ static void fold_by_column(const reduction *r, gt_fold fold, accumulator *total,
 {
     _Alignas(64) char gathered[GATHERED * sizeof(double)];
     int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
-    int64_t across = r->kept.stride[0][r->kept.rank - 1];
+    int64_t across = r->kept.stride[0][r->kept.rank - 1], looked = begin;
     while (begin < end) {
         int64_t rows = next_run(r, begin, end, &offset);
         const char *from = r->data + (base + offset) * (int64_t)r->size;
+        if ((begin - looked) * results >= POLL) {
+            looked = begin;
+            if (gt__parallel_poll(r->cpu->parallel))
+                return;
+        }
         if (r->native && across == 1) {
+            rows = gt__min(rows, MOST_AT_ONCE / results);
             fold_matrix(r, fold, total, from, stride, rows, results, center);
         } else {
             rows = rows < GATHERED / results ? rows : GATHERED / results;
@@ -194,8 +209,11 @@ static void fold_matrix_rows(const reduction *r, gt_fold fold, int64_t first, in
             x = gathered;
             step = length * (int64_t)gt__compute_size(r->compute);
         }
-        for (int64_t j = 0; j < rows; j++)
+        for (int64_t j = 0; j < rows; j++) {
             kernel(&total[i + j], x + j * step, length, center ? &center[i + j] : NULL);
+            if (__builtin_expect(length > POLL, 0) && gt__parallel_poll(r->cpu->parallel))
+                return;
+        }
     }
 }
 
@@ -213,7 +231,7 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
         return;
     }
     if (r->kept.rank == 1 && r->reduced.rank == 1 && r->reduced.stride[0][0] == 1 &&
-        (r->native || end - begin <= GT_TILE)) {
+        end - begin <= (r->native ? MOST_AT_ONCE : GT_TILE)) {
         fold_matrix_rows(r, fold, first, results, begin, end, center, total);
         return;
     }
@@ -320,7 +338,7 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
 {
     const reduction *r = context;
     int64_t tiles_to_row = (r->row + r->tile - 1) / r->tile;
-    for (int64_t task = begin; task < end; task++) {
+    for (int64_t task = begin; task < end && !gt__parallel_cancelled(r->cpu->parallel); task++) {
         int64_t part = task / r->tiles, tile = task % r->tiles;
         int64_t row = tile / tiles_to_row, within = tile % tiles_to_row * r->tile;
         int64_t results = r->row - within < r->tile ? r->row - within : r->tile;

@@ -233,7 +233,7 @@ static total_kernel choose_total(gt_dtype dtype)
 static void scan_tiles(const scanning *s, char *to, int64_t to_step, const char *from, int64_t from_step,
                        int64_t width, int64_t count, const total *start)
 {
-    enum { TOGETHER = 4 };
+    enum { TOGETHER = 4, POLL = 1 << 18 };
     _Alignas(64) double in[GT_TILE], out[GT_TILE];
     int64_t piece = gt__min(count, GT_TILE / TOGETHER), most = count <= piece ? GT_TILE / piece : TOGETHER;
     int64_t from_size = (int64_t)gt__dtype_size(s->from_dtype), to_size = (int64_t)gt__dtype_size(s->to_dtype);
@@ -243,6 +243,8 @@ static void scan_tiles(const scanning *s, char *to, int64_t to_step, const char 
         for (int64_t k = 0; k < count; k += piece) {
             int64_t part = gt__min(piece, count - k);
             gt_box box;
+            if (k % POLL < piece && k && gt__parallel_poll(s->cpu->parallel))
+                return;
             gt__box_set(&box, 2, (int64_t[]){lines, part}, (int64_t[]){from_step, 1});
             gt__box_load(s->cpu, GT_COMPUTE_F64, s->from_dtype, &box, from + k * from_size, in);
             s->wide(out, part, in, part, lines, part, k ? carry : start);
@@ -344,6 +346,8 @@ static void scan_lines(void *context, int64_t begin, int64_t end)
         else
             s->kernel(s, to, s->lines.stride[0][last], from, s->lines.stride[1][last], width);
         begin += width;
+        if (begin < end && s->n * width > GT_CPU_GRAIN && gt__parallel_poll(s->cpu->parallel))
+            return;
     }
 }
 

@@ -73,6 +73,17 @@ static inline unsigned wide_digit(wide record, int digit)
 
 enum { NARROW_DIGITS = 4, WIDE_DIGITS = 8, INSERTION = 32 };
 
+/* Elements between two looks whether the work was cancelled. */
+enum { POLL = 1 << 18 };
+
+/* For each k in 0 <= k < n, until the work is cancelled. */
+#define FOR_ALL(k, n, parallel, ...)                                                                              \
+    for (int64_t block_ = 0; block_ < (n) && !(block_ && gt__parallel_poll(parallel)); block_ += POLL) {          \
+        int64_t stop_ = gt__min(n, block_ + POLL);                                                                \
+        for (int64_t k = block_; k < stop_; k++)                                                                  \
+            __VA_ARGS__;                                                                                          \
+    }
+
 /* Sorts records[0..n) with as much spare room behind them. Digits that are the same everywhere are skipped. */
 #define SORT(record, digits)                                                                                      \
     static void record##_insert(record *records, int64_t n)                                                       \
@@ -85,7 +96,7 @@ enum { NARROW_DIGITS = 4, WIDE_DIGITS = 8, INSERTION = 32 };
             records[to] = moving;                                                                                 \
         }                                                                                                         \
     }                                                                                                             \
-    static void record##_sort(record *records, record *spare, int64_t n)                                          \
+    static void record##_sort(gt_parallel *parallel, record *records, record *spare, int64_t n)                   \
     {                                                                                                             \
         if (n <= INSERTION) {                                                                                     \
             record##_insert(records, n);                                                                          \
@@ -93,9 +104,8 @@ enum { NARROW_DIGITS = 4, WIDE_DIGITS = 8, INSERTION = 32 };
         }                                                                                                         \
         int64_t counts[digits][256] = {{0}};                                                                      \
         record *from = records, *to = spare;                                                                      \
-        for (int64_t k = 0; k < n; k++)                                                                           \
-            for (int digit = 0; digit < digits; digit++)                                                          \
-                counts[digit][record##_digit(records[k], digit)]++;                                               \
+        FOR_ALL(k, n, parallel,                                                                                   \
+                for (int digit = 0; digit < digits; digit++) counts[digit][record##_digit(records[k], digit)]++)  \
         for (int digit = 0; digit < digits; digit++) {                                                            \
             int64_t *place = counts[digit], before = 0;                                                           \
             if (place[record##_digit(from[0], digit)] == n)                                                       \
@@ -105,8 +115,9 @@ enum { NARROW_DIGITS = 4, WIDE_DIGITS = 8, INSERTION = 32 };
                 place[value] = before;                                                                            \
                 before += here;                                                                                   \
             }                                                                                                     \
-            for (int64_t k = 0; k < n; k++)                                                                       \
-                to[place[record##_digit(from[k], digit)]++] = from[k];                                            \
+            if (gt__parallel_cancelled(parallel)) /* the counts are not complete */                               \
+                return;                                                                                           \
+            FOR_ALL(k, n, parallel, to[place[record##_digit(from[k], digit)]++] = from[k])                        \
             record *other = from;                                                                                 \
             from = to;                                                                                            \
             to = other;                                                                                           \
@@ -215,6 +226,7 @@ typedef struct sorting {
     uint64_t flip;
     int64_t *to;
     char *from;
+    gt_parallel *parallel;
     int64_t capacity; /* of each of a thread's two arrays of records */
     atomic_bool out_of_memory;
 } sorting;
@@ -245,6 +257,8 @@ enum { PART = 64 };
         record limit = {0};                                                                                       \
         for (int64_t first = 0; first < s->n; first += PART) {                                                    \
             int64_t n = gt__min(PART, s->n - first);                                                              \
+            if (first % POLL == 0 && first && gt__parallel_poll(s->parallel))                                     \
+                return;                                                                                           \
             record##_read(spare, s->dtype, line, s->from_stride, first, n, s->flip);                              \
             for (int64_t j = 0; j < n; j++) {                                                                     \
                 records[kept] = spare[j];                                                                         \
@@ -273,9 +287,12 @@ enum { PART = 64 };
             if (s->k < s->n)                                                                                      \
                 record##_keep_least(s, records, records + s->capacity, line);                                     \
             else                                                                                                  \
-                record##_read(records, s->dtype, line, s->from_stride, 0, s->n, s->flip);                         \
-            record##_sort(records, records + s->capacity, s->k);                                                  \
-            for (int64_t j = 0; j < s->k; j++)                                                                    \
+                for (int64_t at = 0; at < s->n && !gt__parallel_cancelled(s->parallel); at += POLL)               \
+                    record##_read(records + at, s->dtype, line, s->from_stride, at, gt__min(POLL, s->n - at),     \
+                                  s->flip);                                                                       \
+            if (!gt__parallel_cancelled(s->parallel))                                                             \
+                record##_sort(s->parallel, records, records + s->capacity, s->k);                                 \
+            for (int64_t j = 0; j < s->k && !gt__parallel_cancelled(s->parallel); j++)                            \
                 s->to[offset[0] + j * s->to_stride] = record##_index(records[j]);                                 \
         }                                                                                                         \
         free(records);                                                                                            \
@@ -294,6 +311,7 @@ static gt_err sort_lines(gt_cpu *cpu, const gt_call *call, int64_t k, bool desce
         .from_stride = gt__view_stride(in, axis),
         .dtype = (gt_dtype)in->meta.dtype,
         .flip = descending ? UINT64_MAX : 0,
+        .parallel = cpu->parallel,
         .to = out->data,
         .from = in->data,
     };

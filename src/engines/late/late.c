@@ -600,7 +600,9 @@ static gt_err late_open(const gt_engine_options *options, gt_engine **engine)
     pthread_mutex_init(&late->mutex, NULL);
     pthread_cond_init(&late->work, NULL);
     pthread_cond_init(&late->advance, NULL);
-    gt_err err = cpu->open(options, &late->cpu);
+    gt_engine_options for_cpu = *options;
+    for_cpu.cancel = NULL; /* it is called by our thread, which may not ask */
+    gt_err err = cpu->open(&for_cpu, &late->cpu);
     if (err == GT_OK && pthread_create(&late->thread, NULL, thread_main, late) != 0)
         err = gt__fail(GT_ERR_MEMORY, "the late engine cannot start its thread");
     if (err) {

@@ -129,7 +129,9 @@ void gt__deferred_run(gt_worker *worker, int wait_ms)
         const gt_slot *record = gt__slot_queue_first(&d->records);
         if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
             return;
+        d->running = true;
         gt__worker_run_record(worker, record);
+        d->running = false;
         count(d, record, -1);
         gt__slot_queue_pop(&d->records);
         d->count--;

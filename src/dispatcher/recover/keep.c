@@ -1,0 +1,337 @@
+/*
+ * keep.c: what a recoverable session keeps while its workers are well: the journal, and snapshots of its tensors.
+ *
+ * When to take a snapshot. It costs the workers and the dispatcher time, which must be a small part of the session's own
+ * (COST). A long journal takes memory, and time to replay. In a training loop most tensors live within a step, and few
+ * between two steps. So when a snapshot is due, the number of tensors is watched for a while, and the snapshot is taken when
+ * it is next as low as it was.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "dispatcher/recover/recover.h"
+#include "dispatcher/state.h"
+#include "dispatcher/workers.h"
+
+enum {
+    JOURNAL_BYTES = 1 << 20, /* a journal of this size asks for a snapshot, too: it fits into a core's cache */
+    LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
+    LOOKS = 64,              /* in an interval: is a snapshot due? */
+    WATCH = 4,               /* so many parts of the time since the last one are spent watching */
+    COST = 100,              /* a snapshot takes at most one part of this of the session's time */
+    MOST_STATE = 1 << 20,    /* slots of state records */
+};
+
+/* Estimated nanoseconds of a snapshot. */
+#define TENSOR_NS 2000.0
+#define BYTE_NS 0.5
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+/* Records reach placement as they came: the journal can be placed without the modifiers. */
+static bool modifiers_are_plain(const gt_modifier *modifier)
+{
+    for (; modifier->next; modifier = modifier->next)
+        if (!modifier->ops->repeat)
+            return false;
+    return true;
+}
+
+void gt__recovery_new(gt_session *session)
+{
+    if (!session->dispatcher->recovery.on || !modifiers_are_plain(session->chain))
+        return;
+    session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
+    session->epoch = 1;
+    if (session->recovery)
+        session->recovery->state.most = MOST_STATE;
+}
+
+static void charge(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    uint64_t bytes = recovery->journal.bytes + recovery->state.capacity * sizeof(gt_slot);
+    bytes += recovery->saved ? recovery->saved->bytes : 0;
+    bytes += recovery->saving ? recovery->saving->bytes : 0;
+    session->dispatcher->recovery.used += bytes - recovery->charged;
+    recovery->charged = bytes;
+}
+
+/* No worker owes the snapshot under way its parts any more. */
+static void forget_parts(gt_session *session)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_pendings *pendings = &dispatcher->workers[index]->pendings;
+        for (uint32_t k = 0; k < pendings->count; k++) {
+            gt_pending *pending = gt__pendings_at(pendings, k);
+            if (pending->save && pending->session == session) {
+                pending->save = NULL;
+                pending->session = NULL;
+            }
+        }
+    }
+}
+
+void gt__recovery_free(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    if (!recovery)
+        return;
+    if (recovery->saving)
+        forget_parts(session);
+    session->dispatcher->recovery.used -= recovery->charged;
+    gt__journal_free(&recovery->journal);
+    gt__slot_queue_free(&recovery->state);
+    gt__snapshot_free(&recovery->saved);
+    gt__snapshot_free(&recovery->saving);
+    free(recovery->filling);
+    free(recovery->needed);
+    free(recovery->owed);
+    free(recovery);
+    session->recovery = NULL;
+}
+
+/* The session is not recoverable from now on. */
+static void give_up(gt_session *session, const char *why)
+{
+    gt__log_warning("client %llu cannot be recovered from now on if a worker is lost: %s",
+                    (unsigned long long)session->number, why);
+    gt__recovery_free(session);
+}
+
+/* All sessions together take more memory than they may: the one that takes most is given up. */
+static void give_up_largest(gt_dispatcher *dispatcher)
+{
+    gt_session *largest = NULL;
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && peer->session->recovery && !gt__recover_active(peer->session) &&
+            (!largest || peer->session->recovery->charged > largest->recovery->charged))
+            largest = peer->session;
+    if (largest)
+        give_up(largest, "its journal and its tensors take more memory than --recover-memory allows");
+}
+
+/* ---- the journal -------------------------------------------------------------------------------------------- */
+
+static void append(gt_session *session, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    gt_slot *to = session->recovery ? gt__journal_reserve(&session->recovery->journal, length) : NULL;
+    if (to) {
+        memcpy(to, record, length * sizeof *to);
+        gt__journal_commit(&session->recovery->journal, length);
+    } else if (session->recovery)
+        give_up(session, "out of memory");
+}
+
+static void append_piece(void *session, const gt_slot *record)
+{
+    append(session, record);
+}
+
+/* A snapshot has whole tensors only: it waits for these. */
+static void note_filling(gt_recovery *recovery, const gt_instruction *ins)
+{
+    if (ins->op == GT_OP_data) {
+        for (uint32_t k = 0; k < recovery->filling_count; k++)
+            if (recovery->filling[k].id == ins->operand[0] &&
+                recovery->filling[k].bytes <= ins->imm[0].u + ins->imm[1].u)
+                recovery->filling[k--] = recovery->filling[--recovery->filling_count];
+        return;
+    }
+    if (ins->imm[1].u || ins->imm[0].u <= GT_MAX_CHUNK)
+        return;
+    if (recovery->filling_count == recovery->filling_capacity) {
+        uint32_t capacity = recovery->filling_capacity ? 2 * recovery->filling_capacity : 4;
+        gt_filling *filling = realloc(recovery->filling, capacity * sizeof *filling);
+        if (!filling)
+            return; /* a snapshot that has half of it will fail */
+        recovery->filling = filling;
+        recovery->filling_capacity = capacity;
+    }
+    recovery->filling[recovery->filling_count++] = (gt_filling){.id = ins->result, .bytes = ins->imm[0].u};
+}
+
+static bool is_filling(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    for (uint32_t k = 0; k < recovery->filling_count; k++)
+        if (!gt__handles_find(&session->handles,
+                              recovery->filling[k].id)) /* it was freed before it was complete */
+            recovery->filling[k--] = recovery->filling[--recovery->filling_count];
+    return recovery->filling_count;
+}
+
+void gt__recover_note_run(gt_session *session, const gt_slot *slots, size_t count)
+{
+    if (!gt__journal_append(&session->recovery->journal, slots, count))
+        give_up(session, "out of memory");
+}
+
+void gt__recover_note(gt_session *session, const gt_slot *record)
+{
+    switch ((gt_opcode)record->ins.op) {
+    case GT_OP_site:
+    case GT_OP_share:
+    case GT_OP_mark:
+    case GT_OP_goodbye:
+        return;
+    case GT_OP_scope:
+    case GT_OP_config:
+    case GT_OP_path:
+        if (!gt__slot_queue_append(&session->recovery->state, record))
+            give_up(session, "it has defined too many signals and paths");
+        break;
+    case GT_OP_upload:
+    case GT_OP_data:
+        note_filling(session->recovery, &record->ins);
+        break;
+    default:
+        break;
+    }
+    if (record->ins.op == GT_OP_upload && record->ins.imm[1].u) {
+        /* The client may write to its segment when the worker has read it: the journal has the bytes. */
+        if (!gt__relay_read(session, record, append_piece, session) && session->recovery)
+            give_up(session, "it uploaded from a shared segment that cannot be read");
+    } else
+        append(session, record);
+}
+
+/* ---- snapshots ---------------------------------------------------------------------------------------------- */
+
+/* Path definitions of these state records that later ones among them replace are dropped. Returns how many slots are left. */
+static size_t compact_state(gt_slot_queue *state, size_t slots)
+{
+    size_t last[GT_PATHS] = {0}, to = 0; /* by path: where its last definition begins, plus one */
+    for (size_t at = 0; at < slots; at += 1u + state->slots[at].ins.tail) {
+        const gt_instruction *ins = &state->slots[at].ins;
+        if (ins->op == GT_OP_path && !ins->imm[0].u && ins->result < GT_PATHS)
+            last[ins->result] = at + 1;
+    }
+    for (size_t at = 0; at < slots;) {
+        const gt_instruction *ins = &state->slots[at].ins;
+        size_t length = 1u + ins->tail;
+        bool old = ins->op == GT_OP_path && ins->result < GT_PATHS && at + 1 < last[ins->result];
+        if (!old) {
+            memmove(state->slots + to, state->slots + at, length * sizeof *state->slots);
+            to += length;
+        }
+        at += length;
+    }
+    memmove(state->slots + to, state->slots + slots, (state->end - slots) * sizeof *state->slots);
+    state->end -= slots - to;
+    return to;
+}
+
+static void rest(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    recovery->stage = GT_KEEP_REST;
+    recovery->since_ns = session->account.total_ns;
+    recovery->look_ns = recovery->since_ns + session->dispatcher->recovery.every_ns / LOOKS;
+}
+
+/* The snapshot under way is complete, or has failed. */
+static void finish(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    gt_snapshot *saving = recovery->saving;
+    recovery->saving = NULL;
+    if (saving->failed)
+        gt__snapshot_free(&saving); /* a tensor is poison, perhaps: the journal makes it again */
+    else {
+        gt__snapshot_free(&recovery->saved);
+        recovery->saved = saving;
+        gt__journal_drop(&recovery->journal, saving->position);
+        saving->state = compact_state(&recovery->state, saving->state);
+        recovery->attempts = 0;
+        session->dispatcher->recovery.snapshots++;
+    }
+    rest(session);
+    charge(session);
+}
+
+void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record)
+{
+    gt_snapshot *saving = session->recovery->saving;
+    gt__snapshot_piece(saving, part, record);
+    if (!saving->outstanding)
+        finish(session);
+}
+
+static void begin(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    gt__snapshot_new(session, recovery->saved, &recovery->saving); /* it is marked as failed if it does */
+    if (!recovery->saving) {
+        rest(session);
+        return;
+    }
+    recovery->saving->position = gt__journal_end(&recovery->journal);
+    recovery->saving->state = recovery->state.end;
+    recovery->saving->epoch = session->epoch++;
+    charge(session);
+    if (!recovery->saving->outstanding)
+        finish(session);
+}
+
+static double cost_ns(gt_session *session)
+{
+    uint32_t cursor = 0;
+    uint64_t bytes = 0;
+    const gt_handle *handle;
+    while ((handle = gt__handles_next(&session->handles, &cursor)))
+        bytes += gt__meta_bytes(&handle->meta);
+    return session->handles.count * TENSOR_NS + (double)bytes * BYTE_NS;
+}
+
+/* Nothing is under way: is a snapshot due? */
+static bool is_due(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    double now_ns = session->account.total_ns, elapsed_ns = now_ns - recovery->since_ns;
+    recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
+    if (elapsed_ns < session->dispatcher->recovery.every_ns && recovery->journal.bytes < JOURNAL_BYTES)
+        return false;
+    double least_ns = COST * cost_ns(session);
+    if (elapsed_ns < least_ns && recovery->charged < session->dispatcher->recovery.most / 4) {
+        recovery->look_ns = recovery->since_ns + least_ns;
+        return false;
+    }
+    return true;
+}
+
+void gt__recover_weigh(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    double now_ns = session->account.total_ns;
+    uint32_t count = session->handles.count;
+    if (recovery->phase != GT_RECOVER_NOTHING || recovery->saving || gt__output_waits(&session->output))
+        return;
+    charge(session);
+    if (session->dispatcher->recovery.used > session->dispatcher->recovery.most) {
+        give_up_largest(session->dispatcher);
+        if (!session->recovery)
+            return;
+    }
+    if (recovery->stage == GT_KEEP_REST) {
+        if (!is_due(session))
+            return;
+        recovery->stage = GT_KEEP_WATCH;
+        recovery->look_ns = 0; /* at every occasion */
+        recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
+        recovery->low = count;
+    }
+    if (recovery->stage == GT_KEEP_WATCH) {
+        recovery->low = count < recovery->low ? count : recovery->low;
+        if (now_ns < recovery->until_ns && recovery->journal.bytes < LONG_JOURNAL)
+            return;
+        recovery->stage = GT_KEEP_STRIKE;
+        recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
+    }
+    bool good = count <= recovery->low || now_ns >= recovery->until_ns || recovery->journal.bytes >= LONG_JOURNAL;
+    if (good && !is_filling(session))
+        begin(session);
+}

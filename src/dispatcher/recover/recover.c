@@ -1,0 +1,399 @@
+/*
+ * recover.c: from the loss of a worker to the end of the journal. See recover.h.
+ *
+ *     WAIT     nothing of the session's is served. Its tensors on the lost worker are lost, the others stay: if no worker
+ *              comes in time the session goes on like this, as it would without recovery
+ *     RESTORE  all tensors are dropped, then those of the snapshot are uploaded
+ *     REPLAY   the journal is placed, in the order in which the records came
+ *
+ * The client's own records wait in its link meanwhile. Another loss begins it again with WAIT.
+ */
+#include "dispatcher/recover/recover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/download.h"
+#include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
+
+/* An instruction that kills its worker kills the next one, too. */
+enum { MOST_ATTEMPTS = 5 };
+
+/* ---- answers ------------------------------------------------------------------------------------------------ */
+
+static bool is_question(gt_opcode op)
+{
+    return op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_stats || op == GT_OP_placement;
+}
+
+static gt_owed *find_owed(const gt_recovery *recovery, uint64_t ticket)
+{
+    for (uint32_t k = 0; k < recovery->owed_count; k++)
+        if (recovery->owed[k].ticket == ticket)
+            return &recovery->owed[k];
+    return NULL;
+}
+
+/* The client waits for the answer to this ticket, of which it has `sent` bytes. */
+static bool owe(gt_recovery *recovery, uint64_t ticket, uint64_t sent)
+{
+    gt_owed *owed = find_owed(recovery, ticket);
+    if (!owed) {
+        if (recovery->owed_count == recovery->owed_capacity) {
+            uint32_t capacity = recovery->owed_capacity ? 2 * recovery->owed_capacity : 4;
+            gt_owed *grown = realloc(recovery->owed, capacity * sizeof *grown);
+            if (!grown)
+                return false;
+            recovery->owed = grown;
+            recovery->owed_capacity = capacity;
+        }
+        owed = &recovery->owed[recovery->owed_count++];
+        *owed = (gt_owed){.ticket = ticket};
+    }
+    owed->placed = false;
+    owed->sent = sent > owed->sent ? sent : owed->sent;
+    return true;
+}
+
+static void settle(gt_recovery *recovery, gt_owed *owed)
+{
+    *owed = recovery->owed[--recovery->owed_count];
+}
+
+bool gt__recover_has(gt_session *session, const gt_slot *answer)
+{
+    gt_recovery *recovery = session->recovery;
+    gt_owed *owed = find_owed(recovery, answer->ins.result);
+    bool whole = answer->ins.op == GT_OP_failure || answer->ins.flags & GT_FLAG_LAST;
+    if (!owed || !owed->placed)
+        return false;
+    if (!whole)
+        return answer->ins.imm[0].u + answer->ins.imm[1].u <= owed->sent;
+    settle(recovery, owed);
+    return false;
+}
+
+/* Take the questions back that any worker has from this session. False: out of memory. */
+static bool take_questions(gt_session *session)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    bool ok = true;
+    for (const gt_download *download = session->downloads; download; download = download->next)
+        ok &= owe(session->recovery, download->ticket,
+                  download->under_way ? download->offset : (uint64_t)download->asked * download->element_bytes);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_pendings *pendings = &dispatcher->workers[index]->pendings;
+        for (uint32_t k = 0; k < pendings->count; k++) {
+            gt_pending *pending = gt__pendings_at(pendings, k);
+            if (pending->session != session)
+                continue;
+            if (!pending->save)
+                ok &= owe(session->recovery, pending->ticket,
+                          pending->bytes + (pending->download ? pending->download->offset : 0));
+            pending->session = NULL;
+            pending->download = NULL;
+            pending->save = NULL;
+        }
+    }
+    return ok;
+}
+
+/* And those that wait to be placed. */
+static bool take_waiting(gt_session *session)
+{
+    const gt_slot_queue *waiting = &session->output.waiting;
+    bool ok = true;
+    for (size_t at = waiting->first; at < waiting->end; at += 1u + waiting->slots[at].ins.tail) {
+        const gt_instruction *ins = &waiting->slots[at + 1].ins;
+        if (is_question((gt_opcode)ins->op))
+            ok &= owe(session->recovery, ins->result, 0);
+    }
+    return ok;
+}
+
+/* ---- losing a worker ---------------------------------------------------------------------------------------- */
+
+static bool uses(const gt_session *session, int32_t worker)
+{
+    const gt_recovery *recovery = session->recovery;
+    const gt_spreading *spreading = session->spreading;
+    return (session->home && session->home->index == worker) ||
+           (spreading && worker < spreading->reached_capacity && spreading->reached[worker]) ||
+           (worker < recovery->needed_count && recovery->needed[worker]);
+}
+
+static bool has_shards(const gt_config *config)
+{
+    for (size_t k = 0; k < config->count; k++)
+        if (config->signals[k]->flags & GT_CONFIG_SHARD)
+            return true;
+    return false;
+}
+
+/* Whether records of the session name workers. */
+static bool is_sharded(const gt_session *session)
+{
+    const gt_spreading *spreading = session->spreading;
+    return spreading &&
+           (spreading->automatic || has_shards(&spreading->config) || has_shards(&session->dispatcher->config));
+}
+
+/* Which workers must be there again. */
+static bool note_needs(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    int32_t count = session->dispatcher->worker_count;
+    if (recovery->needed_count < count) {
+        bool *needed = realloc(recovery->needed, (size_t)count * sizeof *needed);
+        if (!needed)
+            return false;
+        memset(needed + recovery->needed_count, 0, (size_t)(count - recovery->needed_count) * sizeof *needed);
+        recovery->needed = needed;
+        recovery->needed_count = count;
+    }
+    for (int32_t index = 0; index < count; index++)
+        recovery->needed[index] = uses(session, index);
+    if (session->home)
+        recovery->home = session->home->index;
+    return true;
+}
+
+/* Without recovery, from here on. If the tensors were dropped already, that is the end of the session. */
+static void abandon(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    bool intact = recovery->phase == GT_RECOVER_WAIT && recovery->intact;
+    session->peer->blocked = false;
+    gt__peer_wake(session->peer);
+    gt__log_warning("client %llu is not recovered: %s", (unsigned long long)session->number, recovery->reason);
+    for (uint32_t k = 0; k < recovery->owed_count; k++)
+        if (!recovery->owed[k].placed)
+            gt__answer_failure(session, recovery->owed[k].ticket, GT_ERR_CONNECTION, recovery->reason);
+    if (intact) {
+        gt__download_drop_all(session, NULL);
+        gt__session_give_home(session, session->home ? session->home : gt__worker_choose(session->dispatcher));
+    } else
+        gt__link_kill(session->link, "%s", recovery->reason);
+    gt__recovery_free(session);
+}
+
+/* It was not seen to end: it may go on, and write to segments that the client uses for something else by then. */
+static bool may_wake(const gt_dispatch_worker *worker)
+{
+    return worker->link->ops->share && worker->link->stopped;
+}
+
+/* Begin again with the snapshot, when the workers are there. */
+static void roll_back(gt_session *session, const char *reason, bool possible)
+{
+    gt_recovery *recovery = session->recovery;
+    bool again = recovery->phase != GT_RECOVER_NOTHING;
+    snprintf(recovery->reason, sizeof recovery->reason, "%s", reason);
+    recovery->intact |= !again;
+    if (recovery->phase != GT_RECOVER_WAIT) {
+        recovery->attempts++;
+        recovery->alone = !is_sharded(session);
+    }
+    possible &= note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && take_questions(session);
+    gt__snapshot_free(&recovery->saving);
+    recovery->phase = GT_RECOVER_WAIT;
+    recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
+    gt__peer_wake(session->peer);
+    if (!possible)
+        abandon(session);
+}
+
+void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
+{
+    if (session->recovery && uses(session, worker->index))
+        roll_back(session, reason, !may_wake(worker));
+}
+
+void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_slot *failure)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    const gt_recovery *recovery = session->recovery;
+    char reason[sizeof recovery->reason];
+    uint64_t bytes = failure->ins.imm[1].u, most = failure->ins.tail * sizeof *failure;
+    snprintf(reason, sizeof reason, "%.*s", (int)(bytes < most ? bytes : most), (const char *)(failure + 1));
+    bool owed =
+        owe(session->recovery, asked->ticket, asked->bytes + (asked->download ? asked->download->offset : 0));
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer || !uses(session, index))
+            continue;
+        worker->link->ops->arm(worker->link); /* notices if it is dead */
+        gt__peer_wake(worker->peer);
+    }
+    roll_back(session, reason, owed);
+}
+
+static bool is_there(const gt_dispatch_worker *worker)
+{
+    return worker->peer && !worker->link->gone;
+}
+
+bool gt__recover_ready(const gt_session *session)
+{
+    const gt_recovery *recovery = session->recovery;
+    if (recovery->alone)
+        return gt__worker_choose(session->dispatcher) != NULL;
+    for (int32_t index = 0; index < recovery->needed_count; index++)
+        if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
+            return false;
+    return true;
+}
+
+void gt__recover_look(gt_dispatcher *dispatcher)
+{
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && gt__recover_waits(peer->session) && !gt__recover_ready(peer->session) &&
+            !gt__remaining_ms(peer->session->recovery->deadline_ns))
+            abandon(peer->session);
+}
+
+/* ---- restoring ---------------------------------------------------------------------------------------------- */
+
+/* Begin with nothing, as after the client's hello. */
+static gt_err clear(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    if (!take_waiting(session))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt__log(GT_LOG_STATUS, "client %llu is recovered: %s", (unsigned long long)session->number, recovery->reason);
+    recovery->intact = false;
+    gt__output_free(&session->output);
+    gt__output_init(&session->output);
+    gt__download_drop_all(session, NULL);
+    gt__share_stop_waiting(session);
+    GT_TRY(gt__session_drop_tensors(session));
+    gt__session_give_home(session, session->home     ? session->home
+                                   : recovery->alone ? gt__worker_choose(session->dispatcher)
+                                                     : session->dispatcher->workers[recovery->home]);
+    gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
+    recovery->phase = GT_RECOVER_RESTORE;
+    recovery->state_at = recovery->tensor_at = 0;
+    recovery->journal_at = gt__journal_start(&recovery->journal);
+    return GT_OK;
+}
+
+/* A path that is still defined has not changed since. */
+static bool is_defined(const gt_session *session, const gt_slot *record)
+{
+    return record->ins.op == GT_OP_path && gt__paths_find(session, record);
+}
+
+static gt_err place_state(gt_session *session, const gt_slot *record)
+{
+    return record->ins.op == GT_OP_path    ? gt__paths_define(session, record)
+           : record->ins.op == GT_OP_scope ? gt__spread_scope(session, record)
+                                           : gt__spread_config(session, record);
+}
+
+/* Records that had no room wait in the outboxes of workers. */
+static bool has_room(const gt_session *session)
+{
+    return gt__slot_queue_empty(&session->home->backlog.outbox) &&
+           (!session->spreading || gt__spread_has_room(session));
+}
+
+static gt_err restore(gt_session *session, size_t *left)
+{
+    gt_recovery *recovery = session->recovery;
+    const gt_snapshot *saved = recovery->saved;
+    for (; saved && recovery->state_at < saved->state;
+         recovery->state_at += 1u + recovery->state.slots[recovery->state_at].ins.tail)
+        if (!is_defined(session, recovery->state.slots + recovery->state_at))
+            GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
+    for (; saved && recovery->tensor_at < saved->count; recovery->tensor_at++) {
+        if (!has_room(session)) {
+            session->output.retry = session->dispatcher->retry = true;
+            return GT_OK;
+        }
+        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at], recovery->alone));
+        *left -= *left > 0;
+    }
+    session->output.retry = false;
+    recovery->phase = GT_RECOVER_REPLAY;
+    return GT_OK;
+}
+
+/* ---- replaying ---------------------------------------------------------------------------------------------- */
+
+/* In shared memory the client may have changed its record after it was checked, and before it came into the journal: it is
+ * checked again. */
+static gt_err place_again(gt_session *session, const gt_slot *record)
+{
+    unsigned length;
+    GT_TRY(gt__instruction_check(record, 1u + record->ins.tail, &length));
+    switch ((gt_opcode)record->ins.op) {
+    case GT_OP_path:
+    case GT_OP_scope:
+        return place_state(session, record);
+    case GT_OP_repeat: {
+        const gt_path *path = gt__paths_find(session, record);
+        if (!path)
+            return gt__fail(GT_ERR_PROTOCOL, "repeat: the path is not defined");
+        GT_TRY(gt__path_check_run(path, record));
+        break;
+    }
+    case GT_OP_fetch:
+    case GT_OP_sync:
+    case GT_OP_stats:
+    case GT_OP_placement: {
+        gt_owed *owed = find_owed(session->recovery, record->ins.result);
+        if (!owed || owed->placed)
+            return GT_OK; /* the client has the answer */
+        owed->placed = true;
+        if (!owed->sent)
+            settle(session->recovery, owed);
+        break;
+    }
+    default:
+        if (record->ins.op >= GT_OP_FIRST_CONTROL && record->ins.op != GT_OP_free &&
+            record->ins.op != GT_OP_data && record->ins.op != GT_OP_config && record->ins.op != GT_OP_forget)
+            return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
+    }
+    return gt__output_put(session, record);
+}
+
+static gt_err replay(gt_session *session, size_t *left)
+{
+    gt_recovery *recovery = session->recovery;
+    while (*left && !gt__output_waits(&session->output)) {
+        const gt_slot *record = gt__journal_next(&recovery->journal, &recovery->journal_at);
+        if (!record) {
+            recovery->phase = GT_RECOVER_NOTHING;
+            session->dispatcher->recovery.count++;
+            gt__log(GT_LOG_STATUS, "client %llu goes on", (unsigned long long)session->number);
+            return GT_OK;
+        }
+        size_t slots = 1u + record->ins.tail;
+        *left -= slots < *left ? slots : *left;
+        gt__share_records(session, session->home, 1);
+        GT_TRY(place_again(session, record));
+        gt__worker_flush_batch(session->home);
+    }
+    return GT_OK;
+}
+
+gt_err gt__recover_serve(gt_session *session, size_t *left)
+{
+    const gt_recovery *recovery = session->recovery;
+    if (recovery->phase == GT_RECOVER_WAIT) {
+        session->peer->blocked = !gt__recover_ready(session);
+        if (session->peer->blocked)
+            return GT_OK;
+        GT_TRY(clear(session));
+    }
+    if (recovery->phase == GT_RECOVER_RESTORE)
+        return restore(session, left);
+    if (gt__output_waits(&session->output))
+        GT_TRY(gt__output_drain(session, left));
+    return replay(session, left);
+}

@@ -1,0 +1,112 @@
+/*
+ * recover.h: a session goes on when a worker dies, as if nothing had happened.
+ *
+ * With `gt server --recover` each session keeps a journal of what its client sent (journal.h) since the last snapshot of
+ * its tensors (snapshot.h). When a worker that the session uses is lost, the session is rolled back: its tensors on all
+ * workers are dropped, the snapshot is uploaded to the replacement or to another worker, and the journal is placed again.
+ * Questions that the client has an answer to are left out, the others are answered. The client notices only the delay.
+ *
+ * A session without sharding goes to any worker. A session with sharding waits until each worker that it used, or its
+ * replacement, is there. If none comes in time the tensors are lost, as without recovery.
+ *
+ * Read next: recover.c has the phases of a recovery, keep.c what is done while nothing happens.
+ */
+#ifndef GT_DISPATCHER_RECOVER_RECOVER_H
+#define GT_DISPATCHER_RECOVER_RECOVER_H
+
+#include "dispatcher/recover/snapshot.h"
+#include "dispatcher/pending.h"
+#include "dispatcher/session.h"
+
+typedef enum gt_recover_phase {
+    GT_RECOVER_NOTHING, /* all is well */
+    GT_RECOVER_WAIT,    /* for workers */
+    GT_RECOVER_RESTORE, /* the tensors of the snapshot are uploaded */
+    GT_RECOVER_REPLAY,  /* the journal is placed */
+} gt_recover_phase;
+
+/* An answer that the client waits for. */
+typedef struct gt_owed {
+    uint64_t ticket;
+    uint64_t sent; /* bytes of it that the client has */
+    bool placed;   /* the question is with the worker: only `sent` is still of use */
+} gt_owed;
+
+/* An upload whose pieces have not all come. */
+typedef struct gt_filling {
+    uint64_t id, bytes;
+} gt_filling;
+
+typedef struct gt_recovery {
+    gt_journal journal;
+    gt_slot_queue state; /* the records that change what later ones mean: scopes, configs, paths */
+    gt_snapshot *saved;  /* NULL: the beginning */
+    gt_snapshot *saving; /* under way; NULL: none */
+    gt_filling *filling;
+    uint32_t filling_count, filling_capacity;
+    uint64_t charged; /* bytes of this in dispatcher->recovery.used */
+
+    /* When the next snapshot is due: keep.c. On the scale of session->account.total_ns. */
+    enum { GT_KEEP_REST, GT_KEEP_WATCH, GT_KEEP_STRIKE } stage;
+    double look_ns, since_ns, until_ns;
+    uint32_t low; /* tensors: the fewest while it was watched */
+
+    gt_recover_phase phase;
+    uint64_t deadline_ns; /* of the wait */
+    bool *needed;         /* by worker: the session used it */
+    int32_t needed_count;
+    int32_t home;      /* the index of its home worker */
+    bool alone;        /* any worker will do */
+    bool intact;       /* tensors were not dropped since the loss */
+    unsigned attempts; /* recoveries since the last snapshot */
+    char reason[160];
+    size_t state_at;
+    uint32_t tensor_at;
+    gt_journal_position journal_at;
+    gt_owed *owed;
+    uint32_t owed_count, owed_capacity;
+} gt_recovery;
+
+/* keep.c */
+/* The session is recoverable from now on, if the server wants that and its modifiers allow it. */
+void gt__recovery_new(gt_session *session);
+void gt__recovery_free(gt_session *session);
+/* The client sent these records of one slot each; the record. */
+void gt__recover_note_run(gt_session *session, const gt_slot *slots, size_t count);
+void gt__recover_note(gt_session *session, const gt_slot *record);
+/* A part of the snapshot under way. */
+void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
+/* See gt__recover_consider. */
+void gt__recover_weigh(gt_session *session);
+/* Between two records, with none waiting: take a snapshot if one is due. */
+static inline void gt__recover_consider(gt_session *session)
+{
+    const gt_recovery *recovery = session->recovery;
+    if (recovery && session->account.total_ns >= recovery->look_ns)
+        gt__recover_weigh(session);
+}
+
+/* recover.c */
+/* `worker` is gone: before anything else is told so. */
+void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason);
+/* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: the
+ * client must not have this answer. */
+void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_slot *failure);
+static inline bool gt__recover_active(const gt_session *session)
+{
+    return session->recovery && session->recovery->phase != GT_RECOVER_NOTHING;
+}
+static inline bool gt__recover_waits(const gt_session *session)
+{
+    return session->recovery && session->recovery->phase == GT_RECOVER_WAIT;
+}
+/* Whether the workers that it waits for are there. */
+bool gt__recover_ready(const gt_session *session);
+/* In the place of the client's records: those of the recovery, *left slots at most. */
+gt_err gt__recover_serve(gt_session *session, size_t *left);
+/* Whether the client has this piece of an answer already. */
+bool gt__recover_has(gt_session *session, const gt_slot *answer);
+/* Now and then: end the recoveries that have waited for too long. */
+void gt__recover_look(gt_dispatcher *dispatcher);
+
+#endif

@@ -1,0 +1,297 @@
+/* snapshot.c: see snapshot.h. */
+#include "dispatcher/recover/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/spread/spread.h"
+#include "dispatcher/worker_stream.h"
+
+static gt_err no_memory(void)
+{
+    return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+static void saved_release(gt_saved *saved)
+{
+    if (!saved || --saved->references)
+        return;
+    for (unsigned k = 0; k < saved->part_count; k++)
+        free(saved->part[k].data);
+    gt__layout_release(saved->layout);
+    free(saved->copies);
+    free(saved);
+}
+
+void gt__snapshot_free(gt_snapshot **where)
+{
+    gt_snapshot *snapshot = *where;
+    *where = NULL;
+    if (!snapshot)
+        return;
+    for (uint32_t k = 0; k < snapshot->count; k++)
+        saved_release(snapshot->tensor[k]);
+    free(snapshot->tensor);
+    free(snapshot);
+}
+
+/* ---- taking one --------------------------------------------------------------------------------------------- */
+
+static gt_saved *find_saved(const gt_snapshot *snapshot, uint64_t id)
+{
+    uint32_t low = 0, high = snapshot ? snapshot->count : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        *(snapshot->tensor[middle]->id < id ? &low : &high) =
+            snapshot->tensor[middle]->id < id ? middle + 1 : middle;
+    }
+    return snapshot && low < snapshot->count && snapshot->tensor[low]->id == id ? snapshot->tensor[low] : NULL;
+}
+
+static const gt_spread *spread_of(const gt_session *session, const gt_handle *handle)
+{
+    return handle->worker == GT_SPREAD ? session->spreading->table[handle->slot] : NULL;
+}
+
+/* Whether what was saved is still how the tensor is placed. */
+static bool is_placed_alike(const gt_saved *saved, const gt_handle *handle, const gt_spread *spread)
+{
+    if (!saved->part_count || handle->worker == GT_NO_WORKER)
+        return false;
+    if (!spread)
+        return !saved->layout && saved->part[0].worker == handle->worker;
+    unsigned k = 0;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next, k++)
+        if (k == saved->copy_count || saved->copies[k] != copy->worker)
+            return false;
+    return k == saved->copy_count && saved->layout && gt__layout_equal(saved->layout, spread->layout);
+}
+
+static bool note_copies(gt_saved *saved, const gt_spread *spread)
+{
+    unsigned count = 0;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next)
+        count++;
+    if (count && !(saved->copies = malloc(count * sizeof *saved->copies)))
+        return false;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next)
+        saved->copies[saved->copy_count++] = copy->worker;
+    return true;
+}
+
+/* Where part k of a tensor is, and its slot there. */
+static int32_t place_of(const gt_handle *handle, const gt_spread *spread, unsigned k, uint32_t *slot)
+{
+    bool member = spread && k < spread->layout->count;
+    *slot = !spread ? handle->slot : member ? spread->slot[k] : spread->copies->slot;
+    return !spread ? handle->worker : member ? spread->layout->member[k].worker : spread->copies->worker;
+}
+
+/* One without bytes. */
+static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
+{
+    unsigned parts = handle->worker != GT_NO_WORKER;
+    if (spread && spread->layout->kind != GT_REPLICATED)
+        parts = spread->layout->count + (spread->copies != NULL);
+    gt_saved *saved = calloc(1, sizeof *saved + parts * sizeof saved->part[0]);
+    if (!saved)
+        return NULL;
+    *saved = (gt_saved){.references = 1, .id = handle->id, .meta = handle->meta, .part_count = parts};
+    if (!parts)
+        saved->reason = handle->slot;
+    if (spread)
+        saved->layout = gt__layout_retain(spread->layout);
+    for (unsigned k = 0; k < parts; k++) {
+        uint32_t slot;
+        saved->part[k].worker = place_of(handle, spread, k, &slot);
+        saved->part[k].meta = handle->meta;
+        if (spread && k < spread->layout->count)
+            gt__layout_part(spread->layout, k, &handle->meta, &saved->part[k].meta);
+    }
+    if (!spread || note_copies(saved, spread))
+        return saved;
+    saved_release(saved);
+    return NULL;
+}
+
+/* Ask the worker for a part. */
+static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                  uint32_t slot)
+{
+    gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
+    size_t bytes = gt__meta_bytes(&part->meta);
+    if (!bytes)
+        return GT_OK;
+    part->data = malloc(bytes);
+    gt_slot *out = part->data ? gt__worker_reserve(worker, 1) : NULL;
+    if (!out)
+        return no_memory();
+    gt_pending pending = {.session = session, .op = GT_OP_fetch, .tensor = saved->id, .save = part};
+    GT_TRY(gt__pendings_add(&worker->pendings, &pending));
+    out->ins = (gt_instruction){.op = GT_OP_fetch, .operand = {slot}};
+    gt__worker_put(worker, 1);
+    gt__share_bytes(session, worker, bytes);
+    snapshot->outstanding++;
+    snapshot->asked_bytes += bytes;
+    return GT_OK;
+}
+
+static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, const gt_handle *handle)
+{
+    const gt_spread *spread = spread_of(session, handle);
+    gt_saved *saved = find_saved(before, handle->id);
+    gt_err err = GT_OK;
+    if (saved && is_placed_alike(saved, handle, spread))
+        saved->references++;
+    else {
+        saved = saved_new(handle, spread);
+        if (!saved)
+            return no_memory();
+        for (unsigned k = 0; k < saved->part_count && err == GT_OK; k++) {
+            uint32_t slot;
+            place_of(handle, spread, k, &slot);
+            err = ask(session, snapshot, saved, &saved->part[k], slot);
+        }
+    }
+    snapshot->tensor[snapshot->count++] = saved;
+    snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
+    for (unsigned k = 0; k < saved->part_count; k++)
+        snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
+    return err;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = (*(gt_saved *const *)a)->id, y = (*(gt_saved *const *)b)->id;
+    return (x > y) - (x < y);
+}
+
+gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, gt_snapshot **out)
+{
+    gt_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    gt_saved **tensor = malloc((session->handles.count + 1) * sizeof(*tensor));
+    *out = snapshot;
+    if (!snapshot || !tensor) {
+        free(tensor);
+        return no_memory();
+    }
+    snapshot->tensor = tensor;
+    uint32_t cursor = 0;
+    const gt_handle *handle;
+    gt_err err = GT_OK;
+    while (err == GT_OK && (handle = gt__handles_next(&session->handles, &cursor)))
+        err = save(session, snapshot, before, handle);
+    qsort(tensor, snapshot->count, sizeof(*tensor), compare_ids);
+    snapshot->failed = err != GT_OK;
+    return err;
+}
+
+void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    size_t bytes = gt__meta_bytes(&part->meta);
+    bool fits = ins->op == GT_OP_reply && ins->imm[0].u <= bytes && ins->imm[1].u <= bytes - ins->imm[0].u &&
+                ins->imm[1].u <= ins->tail * sizeof *record;
+    if (fits)
+        memcpy(part->data + ins->imm[0].u, record + 1, ins->imm[1].u);
+    snapshot->failed |= !fits;
+    if (ins->op == GT_OP_failure || ins->flags & GT_FLAG_LAST)
+        snapshot->outstanding--;
+}
+
+/* ---- bringing it back --------------------------------------------------------------------------------------- */
+
+static gt_err reserve(gt_session *session, gt_dispatch_worker *worker, unsigned slots, gt_slot **out)
+{
+    if (session->spreading)
+        return gt__spread_reserve(session, worker->index, slots, out);
+    *out = gt__worker_reserve(worker, slots);
+    return *out ? GT_OK : no_memory();
+}
+
+/* The part as an upload, in pieces. */
+static gt_err upload(gt_session *session, gt_dispatch_worker *worker, const gt_saved_part *part, uint32_t slot)
+{
+    size_t bytes = gt__meta_bytes(&part->meta), offset = 0;
+    do {
+        size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        unsigned head = offset ? 1 : 2, length = head + gt__slots_for(piece);
+        gt_slot *out;
+        GT_TRY(reserve(session, worker, length, &out));
+        if (offset) {
+            out->ins = (gt_instruction){.op = GT_OP_data, .operand = {slot}};
+            out->ins.imm[0].u = offset;
+            out->ins.imm[1].u = piece;
+        } else {
+            out->ins = (gt_instruction){.op = GT_OP_upload, .result = slot};
+            out->ins.dtype = part->meta.dtype;
+            out->ins.rank = part->meta.rank;
+            out->ins.imm[0].u = bytes;
+            memset(out + 1, 0, sizeof *out);
+            memcpy(out[1].i64, part->meta.shape, part->meta.rank * sizeof part->meta.shape[0]);
+        }
+        out->ins.tail = (uint16_t)(length - 1);
+        if (piece)
+            memcpy(out + head, part->data + offset, piece);
+        gt__slots_pad(out + head, piece);
+        gt__worker_put(worker, length);
+        offset += piece;
+    } while (offset < bytes);
+    gt__share_bytes(session, worker, bytes);
+    return GT_OK;
+}
+
+static gt_err restore_part(gt_session *session, const gt_saved_part *part, int32_t index, uint32_t *slot)
+{
+    gt_dispatch_worker *worker = session->dispatcher->workers[index];
+    *slot = gt__slot_number_new(&worker->slots);
+    return *slot ? upload(session, worker, part, *slot)
+                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
+}
+
+/* Its parts by the members of its layout, and its copies. */
+static gt_err restore_spread(gt_session *session, const gt_saved *saved, gt_handle *handle)
+{
+    const gt_layout *layout = saved->layout;
+    bool replicated = layout->kind == GT_REPLICATED;
+    gt_spread *spread = malloc(sizeof *spread + layout->count * sizeof spread->slot[0]);
+    gt_err err = spread ? gt__spread_make_room(session, 1) : no_memory();
+    if (err != GT_OK) {
+        free(spread);
+        return err;
+    }
+    *spread = (gt_spread){.layout = gt__layout_retain(saved->layout)};
+    memset(spread->slot, 0, layout->count * sizeof spread->slot[0]);
+    gt__spread_put(session, handle, spread);
+    for (unsigned k = 0; k < layout->count; k++)
+        GT_TRY(
+            restore_part(session, &saved->part[replicated ? 0 : k], layout->member[k].worker, &spread->slot[k]));
+    gt_whole_copy **end = &spread->copies;
+    for (unsigned k = 0; k < saved->copy_count; k++) {
+        gt_whole_copy *copy = calloc(1, sizeof *copy);
+        if (!copy)
+            return no_memory();
+        *end = copy;
+        end = &copy->next;
+        copy->worker = saved->copies[k];
+        GT_TRY(restore_part(session, &saved->part[saved->part_count - 1], copy->worker, &copy->slot));
+    }
+    return GT_OK;
+}
+
+gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
+{
+    gt_handle *handle;
+    GT_TRY(gt__handles_insert(&session->handles, saved->id, &handle));
+    *handle = (gt_handle){.id = saved->id, .worker = GT_NO_WORKER, .slot = saved->reason, .meta = saved->meta};
+    if (!saved->part_count)
+        return GT_OK;
+    if (saved->layout && !home)
+        return restore_spread(session, saved, handle);
+    int32_t index = home ? session->home->index : saved->part[0].worker;
+    uint32_t slot;
+    GT_TRY(restore_part(session, &saved->part[0], index, &slot));
+    handle->worker = saved->part[0].worker = index;
+    handle->slot = slot;
+    return GT_OK;
+}

@@ -1,0 +1,57 @@
+/*
+ * snapshot.h: the values of all tensors of a session, at one position of its stream.
+ *
+ * To take one, the dispatcher asks the workers for the parts of each tensor, by ordinary fetches in the stream: tensors do not
+ * change, so the stream goes on meanwhile. A tensor that the snapshot before has, with the same layout, is not asked
+ * for again. The values lie in the server's memory. Layouts are kept with them: a tensor that is restored has its
+ * parts on the same workers, so that what follows is computed in the same way, bit for bit.
+ */
+#ifndef GT_DISPATCHER_RECOVER_SNAPSHOT_H
+#define GT_DISPATCHER_RECOVER_SNAPSHOT_H
+
+#include "dispatcher/recover/journal.h"
+#include "dispatcher/session.h"
+#include "dispatcher/spread/layout.h"
+
+/* The bytes of a tensor on one worker. Of a replicated tensor there is one part, for all members. */
+typedef struct gt_saved_part {
+    int32_t worker;
+    gt_meta meta;
+    uint8_t *data; /* NULL: empty */
+} gt_saved_part;
+
+/* A tensor. Consecutive snapshots share it. */
+typedef struct gt_saved {
+    uint32_t references;
+    uint32_t reason; /* handle->slot of a tensor that is lost */
+    uint64_t id;
+    gt_meta meta;
+    gt_layout *layout; /* NULL: on one worker, or lost */
+    int32_t *copies;   /* workers that have whole copies, as in gt_spread */
+    unsigned copy_count;
+    unsigned part_count; /* 0: lost. The last is the whole tensor if there are copies of a split one */
+    gt_saved_part part[];
+} gt_saved;
+
+typedef struct gt_snapshot {
+    gt_journal_position position; /* of the first record behind it */
+    uint64_t epoch;               /* of the session: later ones are behind it */
+    size_t state;                 /* of the session's state records, those before it (recover.c) */
+    gt_saved **tensor;            /* by id */
+    uint32_t count;
+    uint32_t outstanding; /* parts that have not come yet */
+    bool failed;          /* one of them cannot be had */
+    uint64_t bytes;       /* of memory */
+    uint64_t asked_bytes; /* of the parts that were asked for */
+} gt_snapshot;
+
+/* Ask for all tensors of the session that `before`, unless NULL, does not have. */
+gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, gt_snapshot **snapshot);
+/* A piece of a part, or a failure. */
+void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record);
+/* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. */
+gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home);
+/* No worker may owe it a part any more. */
+void gt__snapshot_free(gt_snapshot **snapshot);
+
+#endif

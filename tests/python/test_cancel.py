@@ -1,0 +1,138 @@
+"""Work that is not wanted any more ends: that of a killed client, and operations that run longer than a limit."""
+
+import signal
+
+import pytest
+
+from support import until
+
+LINKS = ("memory", "ipc", "tcp")
+
+# Queues sums that take minutes each, says so, and waits for them.
+LONG = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    x = gt.ones(1)
+    (x + 1).item()
+    y = [x.expand(2**37).sum() for _ in range(20)]
+    print("queued", flush=True)
+    y[0].item()
+"""
+
+# A question that is answered once the worker is free.
+LIGHT = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    print((gt.ones(8) + 1).sum().item())
+"""
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_running_operation_of_a_killed_client_ends(programs, link):
+    server = programs.server()
+    address = f"{link}://localhost:{server.port}"
+    programs.worker(server.port, host=f"{link}://localhost")
+    long = programs.python(LONG, address, name="long")
+    until(lambda: "queued" in long.text() or not long.alive, "the long sums")
+    long.signal(signal.SIGKILL)
+    long.wait()
+    assert programs.run(LIGHT, address) == "16.0\n"
+
+
+# ---- a limit for each operation --------------------------------------------------------------------------------
+
+LIMITED = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    x = gt.ones(1)
+    long = x.expand(2**37).sum()
+    after = long + 1
+    for tensor in (long, after):
+        try:
+            tensor.item()
+            print("no exception")
+        except RuntimeError as error:
+            print(error)
+    print((x + 1).item())
+"""
+
+
+def check_limited(text):
+    lines = text.splitlines()
+    for line in lines[:2]:
+        assert "sum" in line and "--max-op-seconds 0.2" in line and ".py:6" in line, text
+    assert lines[2:] == ["2.0"]
+
+
+def test_an_operation_over_the_servers_limit_is_cancelled(programs):
+    server = programs.server("--max-op-seconds", 0.2)
+    programs.worker(server.port)
+    check_limited(programs.run(LIMITED, f"localhost:{server.port}"))
+
+
+def test_an_operation_over_the_workers_limit_is_cancelled(programs):
+    server = programs.server("--max-op-seconds", 1000)
+    programs.worker(server.port, "--max-op-seconds", 0.2)
+    check_limited(programs.run(LIMITED, f"localhost:{server.port}"))
+
+
+# With the least limit, in the program's own server: everything that takes more than a few hundredths of a second fails.
+FAMILIES = """
+    import numpy
+    import gt
+    one = gt.ones(1)
+    many = one.expand(2**24)
+    rows = gt.ones(1, 1).expand(4096, 4096)
+    wide = gt.ones(1, 1).expand(2**20, 2**17)
+    numbers = gt.from_numpy(numpy.random.default_rng(0).random(2**22))
+    whole = gt.ones(1, 1, dtype=gt.int64).expand(2048, 2048)
+    zeros = gt.zeros(1, dtype=gt.int64).expand(2**25)
+    image, kernel = gt.ones(1, 1, 1, 1).expand(8, 64, 128, 128), gt.ones(1, 1, 1, 1).expand(128, 64, 3, 3)
+    query = gt.ones(1, 1, 1, 1).expand(4, 8, 2048, 64)
+
+    @gt.compile
+    def fused(x):
+        return ((x * 2 + 1).tanh() * x).exp().sum()
+
+    families = {
+        "elementwise": lambda: gt.lgamma(many),
+        "sum": lambda: one.expand(2**37).sum(),
+        "sum of rows": lambda: wide.sum(1),
+        "sum of columns": lambda: wide.sum(0),
+        "var": lambda: one.expand(2**37).var(),
+        "amax": lambda: one.expand(2**37).amax(),
+        "argmax": lambda: one.expand(2**37).argmax(),
+        "argmax of rows": lambda: wide.argmax(1),
+        "cumsum": lambda: gt.ones(1, 1).expand(2**11, 2**14).cumsum(1),
+        "logcumsumexp": lambda: gt.logcumsumexp(gt.ones(1, 1).expand(2**11, 2**13), 1),
+        "softmax": lambda: gt.ones(1, 1).expand(2**12, 2**13).softmax(1),
+        "sort": lambda: numbers.sort()[0],
+        "topk": lambda: one.expand(2**32).topk(3)[0],
+        "matmul": lambda: rows @ rows,
+        "integer matmul": lambda: whole @ whole,
+        "conv": lambda: gt.nn.functional.conv2d(image, kernel, padding=1),
+        "attention": lambda: gt.nn.functional.scaled_dot_product_attention(query, query, query),
+        "gather": lambda: numbers.gather(0, zeros),
+        "fused": lambda: fused(many),
+    }
+    for name, family in families.items():
+        for _ in range(12 if name == "fused" else 1):
+            result = family()
+            try:
+                result.flatten()[0].item()
+                print(name, "was not cancelled")
+            except RuntimeError as error:
+                if "--max-op-seconds 0.001" not in str(error):
+                    print(name, error)
+            del result
+        if (numbers[:3] * 0 + 7).tolist() != [7, 7, 7]:
+            print(name, "broke the engine")
+"""
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+def test_every_family_can_be_cancelled(programs, threads):
+    assert programs.run(FAMILIES, GT_MAX_OP_SECONDS="0.001", GT_NUM_THREADS=str(threads)) == ""
