@@ -386,8 +386,8 @@ static void tell_workers_of_end(const gt_session *session)
         if (!worker->peer)
             continue;
         gt__worker_tell(worker, &share);
-        if (!gt__slot_numbers_used(
-                &worker->slots)) /* the next ones are small again, so the worker's table can shrink */
+        /* The next numbers are small again, so that the worker's table can shrink. */
+        if (!gt__slot_numbers_used(&worker->slots))
             gt__slot_numbers_free(&worker->slots);
     }
 }

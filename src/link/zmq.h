@@ -24,7 +24,8 @@ enum {
 typedef enum gt_zmq_kind {
     GT_ZMQ_OPEN = 1,   /* dealer -> router, the first frame; value: version */
     GT_ZMQ_ACCEPT = 2, /* the answer */
-    GT_ZMQ_CREDIT = 3,  /* value: slots consumed (32 bits): the sender may send as many more; above: the sum of all receipts */
+    /* value: slots consumed (32 bits): the sender may send as many more; above: the sum of all receipts */
+    GT_ZMQ_CREDIT = 3,
     GT_ZMQ_CLOSE = 4,   /* the last frame */
     GT_ZMQ_URGENT = 5,  /* value: a word beside the stream */
     GT_ZMQ_RECEIPT = 6, /* value: a random number of 32 bits, after each quarter of a window */

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from support import until
+from support import GT_BINARY, until
 
 LINKS = ("memory", "ipc", "tcp")
 
@@ -333,6 +333,26 @@ def test_limits_are_read_again(programs):
     config.write_text("limits: {max-memory: 8M}\n")
     server.signal(signal.SIGHUP)
     assert client.wait() == 0 and "less" in client.text(), client.text()
+
+
+@pytest.mark.parametrize("text, words", (
+    ("limits: {max-memory: 4Q}", "max-memory must be bytes, as 4G or 4096 or none, not '4Q'"),
+    ("limits: {max-tensors: 0.5}", "max-tensors must be a whole number from 1 on or none, not '0.5'"),
+    ("limits: {max-bananas: 5}", "unknown limit 'max-bananas'"),
+    ("limits: 5", "limits must be a mapping"),
+    ("limits: {users: {alice: {max-tensors: x}}}", "max-tensors must be"),
+    ("limits: {users: {alice: 5}}", "the limits of a user must be a mapping"),
+))
+def test_mistakes_in_limits_are_named(programs, text, words):
+    config = rows_config(programs, text + "\n")
+    server = programs.start([GT_BINARY, "server", "-p", 0, "--config", config], "server")
+    assert server.wait() == 1 and f"rows.yaml:1: {words}" in server.text(), server.text()
+
+
+def test_a_client_reads_a_config_with_limits(programs):
+    """The same file may serve both; its limits are the server's."""
+    config = rows_config(programs, "limits: {max-memory: 1, users: {alice: {max-tensors: none}}}\nrows: {compile: true}\n")
+    assert programs.run("import gt\nprint(gt.ones(4).sum().item())", GT_CONFIG=config) == "4.0\n"
 
 
 # ---- clients that do not play along -----------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_identities_of_others(server):
 def test_frames_in_any_order(server):
     slots = [bytes(64), b"\xff" * 64, bytes(range(64)), bytes(64 * 5), bytes(64 * 1024), b"\xff" * 64 * 1024]
     pieces = [control(OPEN, VERSION), control(OPEN, VERSION + 1), control(OPEN, VERSION, magic=1), control(ACCEPT, 1), control(CREDIT, 1),
-              control(CREDIT, 1 << 63), control(5, 7), control(CREDIT, (1 << 64) - 1), control(CLOSE), control(99, 5), frame(b""),
+              control(CREDIT, 1 << 63), control(5, 7), control(6, 7), control(CREDIT, (1 << 64) - 1), control(CLOSE), control(99, 5), frame(b""),
               frame(bytes(63)), frame(bytes(65)), frame(bytes(64), more=True) + frame(bytes(64)), frame(b"", more=True) * 50 + frame(b""),
               *map(frame, slots), frame(bytes(64 * 1025)), b"\x02" + struct.pack(">Q", 1 << 40), b"\x02" + b"\xff" * 8 + bytes(100),
               b"\x00\x40" + bytes(10), command(b"PING", b"\0\1abc"), command(b"PONG", bytes(200)), command(b"ERROR", b"\x03bad"),
