@@ -15,10 +15,11 @@
 #include "dispatcher/workers.h"
 
 enum {
-    JOURNAL_BYTES = 8 << 20, /* a journal of this size asks for a snapshot, too: it fits into the cache */
+    JOURNAL_BYTES =
+        3 << 18, /* a journal of this size asks for a snapshot, too: it fits into the cache of a core */
     SHORT_JOURNAL = 1 << 18, /* the same, if memory is scarce */
     LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
-    LOOKS = 64,              /* in an interval: is a snapshot due? */
+    LOOKS = 1000,            /* in an interval: is a snapshot due? */
     WATCH = 4,               /* so many parts of the time since the last one are spent watching */
     COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
     SCARCE_COST = 10,        /* or of this, if memory is scarce */
