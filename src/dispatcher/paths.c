@@ -192,14 +192,6 @@ static gt_err put(void *context, gt_slot *record)
     return gt__output_put(session, record);
 }
 
-static bool modifiers_agree(const gt_modifier *modifier)
-{
-    for (; modifier->next; modifier = modifier->next)
-        if (!modifier->ops->repeat)
-            return false;
-    return true;
-}
-
 /* A log and a tape have every record, whether it is sent alone or not. The lines of workers are those of the run. */
 static gt_err show_all(gt_session *session, const gt_path *path, const gt_slot *run)
 {
@@ -219,7 +211,7 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run)
         return gt__fail(GT_ERR_PROTOCOL, "repeat: path %llu is not defined", (unsigned long long)run->ins.result);
     GT_TRY(gt__path_check_run(path, run));
     session->instructions += path->count - 1; /* the run itself is counted as one */
-    if (!modifiers_agree(session->chain))
+    if (!gt__chain_passes(session->chain))
         return gt__path_expand(path, run, pass_on, session);
     if (session->dispatcher->observing)
         GT_TRY(show_all(session, path, run));

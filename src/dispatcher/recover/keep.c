@@ -33,18 +33,10 @@ enum {
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
-/* Records reach placement as they came: the journal can be placed without the modifiers. */
-static bool modifiers_are_plain(const gt_modifier *modifier)
-{
-    for (; modifier->next; modifier = modifier->next)
-        if (!modifier->ops->repeat)
-            return false;
-    return true;
-}
-
 void gt__recovery_new(gt_session *session)
 {
-    if (!session->dispatcher->recovery.on || !modifiers_are_plain(session->chain))
+    /* The journal is placed without the modifiers. */
+    if (!session->dispatcher->recovery.on || !gt__chain_passes(session->chain))
         return;
     session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
     session->epoch = 1;
