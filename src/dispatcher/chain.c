@@ -111,6 +111,14 @@ void gt__chain_close(gt_modifier **chain)
     }
 }
 
+bool gt__chain_passes(const gt_modifier *chain)
+{
+    for (; chain->next; chain = chain->next)
+        if (!chain->ops->repeat)
+            return false;
+    return true;
+}
+
 gt_err gt__chain_flush(gt_modifier *chain, gt_flush why)
 {
     for (; chain; chain = chain->next)

@@ -72,6 +72,8 @@ gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chai
 /* GT_ERR_VALUE unless there are modifiers of all these names. */
 gt_err gt__chain_check(const char *names);
 void gt__chain_close(gt_modifier **chain);
+/* Whether records of paths pass all modifiers as they are. */
+bool gt__chain_passes(const gt_modifier *chain);
 /* Have every stage, first to last, emit the records that it holds back. */
 gt_err gt__chain_flush(gt_modifier *chain, gt_flush why);
 /* {"statistics": {...}, ...} */

@@ -197,14 +197,6 @@ static gt_err put(void *context, gt_slot *record)
     return gt__output_put(session, record);
 }
 
-static bool modifiers_agree(const gt_modifier *modifier)
-{
-    for (; modifier->next; modifier = modifier->next)
-        if (!modifier->ops->repeat)
-            return false;
-    return true;
-}
-
 /* A log and a tape have every record, whether it is sent alone or not. The lines of workers are those of the run. */
 static gt_err show_all(gt_session *session, const gt_path *path, const gt_slot *run)
 {
@@ -226,7 +218,7 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run)
     if (run->ins.imm[1].u) /* ours: see place_slice */
         return gt__fail(GT_ERR_PROTOCOL, "repeat: it names slices");
     session->instructions += path->count - 1; /* the run itself is counted as one */
-    if (!modifiers_agree(session->chain))
+    if (!gt__chain_passes(session->chain))
         return gt__path_expand(path, run, pass_on, session);
     if (session->dispatcher->observing)
         GT_TRY(show_all(session, path, run));

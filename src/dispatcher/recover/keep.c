@@ -15,10 +15,11 @@
 #include "dispatcher/workers.h"
 
 enum {
-    JOURNAL_BYTES = 8 << 20, /* a journal of this size asks for a snapshot, too: it fits into the cache */
+    JOURNAL_BYTES =
+        3 << 18, /* a journal of this size asks for a snapshot, too: it fits into the cache of a core */
     SHORT_JOURNAL = 1 << 18, /* the same, if memory is scarce */
     LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
-    LOOKS = 64,              /* in an interval: is a snapshot due? */
+    LOOKS = 1000,            /* in an interval: is a snapshot due? */
     WATCH = 4,               /* so many parts of the time since the last one are spent watching */
     COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
     SCARCE_COST = 10,        /* or of this, if memory is scarce */
@@ -32,18 +33,10 @@ enum {
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
-/* Records reach placement as they came: the journal can be placed without the modifiers. */
-static bool modifiers_are_plain(const gt_modifier *modifier)
-{
-    for (; modifier->next; modifier = modifier->next)
-        if (!modifier->ops->repeat)
-            return false;
-    return true;
-}
-
 void gt__recovery_new(gt_session *session)
 {
-    if (!session->dispatcher->recovery.on || !modifiers_are_plain(session->chain))
+    /* The journal is placed without the modifiers. */
+    if (!session->dispatcher->recovery.on || !gt__chain_passes(session->chain))
         return;
     session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
     session->epoch = 1;
