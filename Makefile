@@ -80,7 +80,7 @@ test-long: setup-test build
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
 	$(python) tests/python/alias_programs.py --count 100000 --processes $$(nproc) || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
-	GT_TEST_KILLS=100 $(python) -m pytest tests/python/test_recovery.py || status=1; \
+	GT_TEST_KILLS=100 GT_TEST_PATIENCE=200 $(python) -m pytest tests/python/test_recovery.py || status=1; \
 	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 || status=1; \
 	exit $$status
 

@@ -118,8 +118,10 @@ def test_an_operation_over_the_workers_limit_is_cancelled(programs):
     check_limited(programs.run(LIMITED, f"localhost:{server.port}"))
 
 
-# With the least limit, in the program's own server: everything that takes more than a few hundredths of a second fails.
+# With the least limit, in the program's own server: everything that takes more than a few hundredths of a second fails. A fast
+# processor may be done before that with some of them.
 FAMILIES = """
+    import time
     import numpy
     import gt
     one = gt.ones(1)
@@ -159,10 +161,12 @@ FAMILIES = """
     }
     for name, family in families.items():
         for _ in range(12 if name == "fused" else 1):
+            began = time.monotonic()
             result = family()
             try:
                 result.flatten()[0].item()
-                print(name, "was not cancelled")
+                if time.monotonic() - began > 0.3:
+                    print(name, "was not cancelled")
             except RuntimeError as error:
                 if "--max-op-seconds 0.001" not in str(error):
                     print(name, error)

@@ -308,7 +308,7 @@ say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
 stats = gt.debug.dispatcher_stats()
 assert stats["snapshots"] > 0 and (stats["recoveries"] > 0) == pathlib.Path(sys.argv[2]).exists(), stats
 """
-SOON = ("--recover", "--recover-every", 0.01)  # snapshots, also in a short program
+SOON = ("--recover", "--recover-every", 0.002)  # snapshots, also in a short program
 
 
 @pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
