@@ -248,8 +248,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
     *out = *record;
     out->ins.operand[0] = handle->slot;
     if (out->ins.imm[0].u && !gt__relay_name(session, &out->ins.imm[0].u)) {
-        gt__answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
-                           "fetch: the worker that is there now has no shared memory");
+        gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, GT_HOME_LOST);
         return GT_OK;
     }
     GT_TRY(gt__session_expect(session, record));

@@ -28,6 +28,10 @@ typedef struct gt_counted {
     uint64_t bytes, instructions, at_ns, took_ns;
 } gt_counted;
 
+/* Why a fetch into shared memory fails when the session has got another home worker meanwhile. */
+#define GT_HOME_LOST                                                                                              \
+    "fetch: a worker was lost while the tensor was read, and the present one has no shared memory: read it again"
+
 struct gt_session {
     gt_dispatcher *dispatcher;
     gt_peer *peer;

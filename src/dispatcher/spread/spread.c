@@ -588,8 +588,7 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     if (!segment && gt__meta_bytes(&whole.meta) > GT_DOWNLOAD_PART)
         err = gt__download_start(session, &whole, record->ins.result);
     else if (segment && !gt__relay_name(session, &segment))
-        gt__answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
-                           "fetch: the worker that is there now has no shared memory");
+        gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, GT_HOME_LOST);
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);
