@@ -175,7 +175,7 @@ static struct {
     native_forward *native;
 } natives[NATIVES];
 
-/* Versions are gone from later interpreters. */
+/* Later interpreters have no versions, or deprecate them. */
 #if PY_VERSION_HEX < 0x030C0000
 
 enum { PLAN_BITS = 8 };
@@ -364,13 +364,14 @@ static PyObject *function_call(PyObject *function, PyObject *self, PyObject *con
 
 static PyObject *plan_call(Plan *plan, PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    PyObject *forward = plan->forward; /* a native forward may replace the plan */
-    if (plan->native && count == 1 && !keywords) {
-        PyObject *result = plan->native(plan, args[0]);
-        if (LIKELY(result || PyErr_Occurred()))
-            return result;
-    }
-    return function_call(forward, self, args, count, keywords);
+    PyObject *forward = Py_NewRef(plan->forward),
+             *result = NULL; /* the call may replace the plan, and its function */
+    if (plan->native && count == 1 && !keywords)
+        result = plan->native(plan, args[0]);
+    if (!result && !PyErr_Occurred())
+        result = function_call(forward, self, args, count, keywords);
+    Py_DECREF(forward);
+    return result;
 }
 
 /* module(input) */

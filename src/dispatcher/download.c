@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "dispatcher/answers.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/worker_stream.h"
 
 enum {
@@ -104,6 +105,8 @@ static void drop_first(gt_session *session)
 void gt__download_continue(gt_session *session)
 {
     gt_download *download;
+    if (gt__recover_waits(session)) /* all that is missing is asked for again */
+        return;
     while ((download = session->downloads) && !download->under_way &&
            gt__slot_queue_slots(&session->unread) <= PART_SLOTS) {
         gt_err err = GT_OK;

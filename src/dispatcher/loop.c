@@ -188,8 +188,19 @@ static gt_err check_worker(const gt_peer *peer, const gt_slot *hello)
                                        "worker's: gt worker --key-file");
 }
 
+/* The list may have been read again between the handshake, which asked it, and the first frame. */
+static gt_err check_key(const gt_peer *peer)
+{
+    bool worker = peer->link->trust == GT_TRUST_WORKER, keyed = worker || peer->link->trust == GT_TRUST_KEY;
+    const gt_allowed *allowed = peer->dispatcher->allowed;
+    if (keyed && allowed && !gt__allowed_knows(allowed, peer->link->user, worker))
+        return gt__fail(GT_ERR_CONNECTION, "this key is not allowed any more");
+    return GT_OK;
+}
+
 static gt_err take_role(gt_peer *peer, const gt_slot *hello)
 {
+    GT_TRY(check_key(peer));
     if (hello->ins.flags == GT_ROLE_MONITOR) {
         GT_TRY(gt__quota_connect(peer));
         GT_TRY(gt__monitor_new(peer));
@@ -338,8 +349,10 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         if (peer->blocked) {
             if (peer->session->account.waits_at)
                 continue;
-            if (!gt__output_has_room(peer->session)) { /* it lost its place with a worker: it queues again */
-                gt__share_wait(peer->session);
+            if (!gt__output_has_room(peer->session)) {
+                /* It lost its place with a worker: it queues again. In a recovery, or over its limit, it waits for no turn. */
+                if (gt__output_waits(&peer->session->output) && !gt__recover_waits(peer->session))
+                    gt__share_wait(peer->session);
                 continue;
             }
             peer->blocked = false;
@@ -360,10 +373,10 @@ static bool serve_peers(gt_dispatcher *dispatcher)
 static bool take_order(gt_dispatcher *dispatcher)
 {
     uint64_t rings;
+    ssize_t got = read(dispatcher->stop_fd, &rings, sizeof rings); /* first: a ring may stand for both orders */
+    (void)got;                                                     /* the flags say what to do */
     if (atomic_load(&dispatcher->stopping))
         return false;
-    ssize_t got = read(dispatcher->stop_fd, &rings, sizeof rings);
-    (void)got; /* the flag says what to do */
     if (atomic_exchange(&dispatcher->reloading, false))
         gt__reload(dispatcher);
     return true;

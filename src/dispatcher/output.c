@@ -174,7 +174,7 @@ bool gt__output_has_room(gt_session *session)
     const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
     if (gt__recover_waits(session))
         return gt__recover_ready(session);
-    if (!gt__share_has_queued(session) && (!entry || has_room(session, &entry[1].ins)))
+    if (entry ? has_room(session, &entry[1].ins) : !gt__share_has_queued(session))
         return true;
     watch_home(session);
     return false;

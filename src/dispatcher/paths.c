@@ -437,7 +437,7 @@ static gt_err place_slice(gt_session *session, const known_path *known, const gt
     unsigned slices = (unsigned)run->ins.imm[1].u;
     gt_slot *out = worker && knowing_worker(session, known) == worker ? gt__worker_reserve(worker, 1) : NULL;
     if (out) {
-        out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number};
+        out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number, .operand = {1}}; /* go on */
         out->ins.imm[1].u = slices > 1 ? SLICE_NS : 0;
         gt__worker_put(worker, 1);
         gt__share_charge(session, worker, GT_WORK_SLICE, SLICE_NS, 1);

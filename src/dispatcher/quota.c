@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/record.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -218,6 +219,9 @@ static gt_limit passed_limit(const gt_session *session, uint64_t tensors, uint64
         {GT_LIMIT_MEMORY, quota->bytes - freed, bytes},
         {GT_LIMIT_USER_MEMORY, user->bytes - freed, bytes},
     };
+    *used = 0;
+    if (gt__recover_active(session)) /* what is made again was within the limits before */
+        return GT_LIMIT_COUNT;
     for (unsigned k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         uint64_t limit = most[rows[k].limit];
         *used = rows[k].used;

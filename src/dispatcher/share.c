@@ -447,9 +447,12 @@ void gt__share_free(gt_dispatch_worker *worker)
 void gt__share_leave(gt_dispatch_worker *worker)
 {
     gt_session *session;
-    for (uint32_t k = 0; k < worker->share.charge_count; k++)
-        if ((session = charge_at(&worker->share, k)->session))
-            session->account.queued -= charge_at(&worker->share, k)->records;
+    for (uint32_t k = 0; k < worker->share.charge_count; k++) {
+        gt_charge *charge = charge_at(&worker->share, k);
+        if (charge->session)
+            charge->session->account.queued -= charge->records;
+        charge->records = 0;
+    }
     while ((session = worker->share.first)) {
         gt__share_stop_waiting(session);
         session->peer->blocked = false;
@@ -481,8 +484,12 @@ void gt__share_forget(gt_session *session)
     reserve(session, false);
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_share *share = &dispatcher->workers[index]->share;
-        for (uint32_t k = 0; k < share->charge_count; k++)
-            if (charge_at(share, k)->session == session)
-                charge_at(share, k)->session = NULL;
+        for (uint32_t k = 0; k < share->charge_count; k++) {
+            gt_charge *charge = charge_at(share, k);
+            if (charge->session != session)
+                continue;
+            session->account.queued -= charge->records;
+            charge->session = NULL;
+        }
     }
 }

@@ -26,7 +26,9 @@ static void learn(gt_worker *worker)
         if (c->range[k].end > now)
             c->range[kept++] = c->range[k];
     c->ranges = kept;
-    while (worker->link && worker->link->ops->urged && worker->link->ops->urged(worker->link, &word))
+    if (!worker->link || !worker->link->ops->urged)
+        return;
+    for (unsigned k = 0; k < GT_LINK_URGENT && worker->link->ops->urged(worker->link, &word); k++)
         if (c->ranges < GT_CANCEL_RANGES)
             c->range[c->ranges++] = gt__record_range_unpack(word, now);
 }

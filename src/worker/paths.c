@@ -355,7 +355,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     worker_path *known =
         worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
     worker->cancel.engine.pause_ns = record->ins.imm[1].u ? gt__now_ns() + record->ins.imm[1].u : 0;
-    if (known && !record->ins.imm[0].u) {
+    if (known && record->ins.operand[0]) {
         resume(worker, known);
         return;
     }
@@ -365,6 +365,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
         return;
     }
     const gt_path *path = known->path;
+    known->paused = NULL; /* the rest of an earlier run was dropped */
     for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
         worker->timing.by_op[path->records[at].ins.op].count++;
     gt_err err = gt__cancel_skips(worker) ? GT_ERR_CANCELLED : run_known(worker, known, record[1].u64);

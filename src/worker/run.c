@@ -508,8 +508,13 @@ static gt_err go_on(gt_worker *worker, gt_sequence *s, const uint64_t *inputs, c
         return GT_OK;
     if (err == GT_OK)
         clear_dead(worker, plan, inputs);
-    for (uint32_t k = 0; k < plan->output_count && err == GT_OK; k++)
-        keep_output(worker, s, plan->outputs[k], gt__store_find(worker->store, outputs[k]));
+    for (uint32_t k = 0; k < plan->output_count && err == GT_OK; k++) {
+        gt_entry *entry = gt__store_entry(worker->store, outputs[k]); /* the table may have shrunk in a pause */
+        if (entry)
+            keep_output(worker, s, plan->outputs[k], entry);
+        else
+            err = gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
     unbind(worker, s);
     return err;
 }
@@ -526,6 +531,10 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *input
 {
     const gt_plan *plan = s->plan;
     gt_err err = GT_OK;
+    if (s->paused) { /* the rest of that run was dropped */
+        unbind(worker, s);
+        s->paused = false;
+    }
     if (worker->cancel.engine.pause_ns && !make_slots(s))
         worker->cancel.engine.pause_ns = 0;
     for (uint32_t k = 0; k < plan->output_count; k++) { /* first: entries may move */

@@ -84,10 +84,10 @@ static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_inst
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
-/* The dispatcher has refused a record (failure): its result is poison. */
-void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* The same, but it fails without being run, with this error and the text that is set. */
 void gt__worker_fail(gt_worker *worker, const gt_instruction *ins, gt_err err);
+/* The dispatcher has refused a record (failure): its result is poison. */
+void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* A failure with origin `origin`; its text names the operation and the worker. One reference for the caller. */
 gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err err, const char *why);
 /* Execute one record of any kind. False: the dispatcher said goodbye. worker.c */

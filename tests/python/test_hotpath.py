@@ -723,3 +723,14 @@ keep(x)
 """, XDG_RUNTIME_DIR=str(programs.runtime), **HOT)
     numpy.testing.assert_allclose(results[0], [2.0] * 5)
     assert hotpath["hot_instructions"] > 50, hotpath
+
+
+def test_loops_that_keep_nothing_are_executed():
+    """A path without operands and results: its run has no words."""
+    _, hotpath, _ = run("""
+for _ in range(300):
+    gt.ones(4, 4) @ gt.ones(4, 4)
+worker = next(iter(gt.debug.get_worker_stats().values()))
+assert worker["ops"]["matmul"]["count"] == 300, worker["ops"]
+""", **HOT)
+    assert hotpath["worker_runs"] > 0, hotpath

@@ -288,6 +288,29 @@ say(gt.ones(2).sum().item())
     assert lines[1].startswith("lost:") and f"worker_{1 - index}" in lines[1] and lines[2] == (2.0).hex(), lines
 
 
+def test_others_go_on_while_a_sharded_client_waits_for_a_replacement(programs):
+    cluster = Cluster(programs, 2, ("--recover", "--recover-wait", 600))
+    address = f"localhost:{cluster.port}"
+    waiting = programs.python(BEGIN + """
+while len(gt.debug.get_worker_stats()) < 2:
+    pass
+gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0)))
+x = gt.signal.tensor(gt.ones(256, 4), name="rows")
+while True:
+    say((x * 2).sum().item())
+""", address, programs.directory / "none")
+    until(lambda: (2048.0).hex() in waiting.text(), "the sharded client")
+    cluster.workers[1].kill()
+    for _ in range(3):
+        assert programs.run(BEGIN + """
+for k in range(200):
+    assert (gt.ones(8) + k).sum().item() == 8 + 8 * k
+say("right")
+""", address, programs.directory / "none") == "right\n"
+    assert waiting.alive, waiting.text()
+    waiting.kill()
+
+
 MLP = """
 gt.manual_seed(1)
 rng = np.random.default_rng(3)

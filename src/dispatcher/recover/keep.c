@@ -271,10 +271,9 @@ void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *
 static void begin(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
-    gt__snapshot_new(session, recovery->saved, recovery->failures >= STRICT,
-                     &recovery->saving); /* it says if it failed */
-    if (!recovery->saving) {
-        rest(session);
+    gt_err err = gt__snapshot_new(session, recovery->saved, recovery->failures >= STRICT, &recovery->saving);
+    if (err == GT_ERR_MEMORY) {
+        give_up(session, gt_error_text());
         return;
     }
     recovery->saving->position = gt__journal_end(&recovery->journal);

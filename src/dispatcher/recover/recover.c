@@ -141,6 +141,10 @@ static bool has_shards(const gt_config *config)
 static bool is_sharded(const gt_session *session)
 {
     const gt_spreading *spreading = session->spreading;
+    const gt_snapshot *saved = session->recovery->saved;
+    for (uint32_t k = 0; saved && k < saved->count; k++) /* it may have another config by now */
+        if (saved->tensor[k]->layout)
+            return true;
     return spreading &&
            (spreading->automatic || has_shards(&spreading->config) || has_shards(&session->dispatcher->config));
 }
@@ -204,7 +208,8 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
         recovery->attempts++;
         recovery->alone = !is_sharded(session);
     }
-    possible &= note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && take_questions(session);
+    bool taken = take_questions(session); /* always: workers owe the snapshot and the downloads nothing more */
+    possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS;
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
     recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
@@ -345,6 +350,8 @@ static gt_err place_again(gt_session *session, const gt_slot *record)
         if (!path)
             return gt__fail(GT_ERR_PROTOCOL, "repeat: the path is not defined");
         GT_TRY(gt__path_check_run(path, record));
+        if (record->ins.imm[1].u)
+            return gt__fail(GT_ERR_PROTOCOL, "repeat: it names slices");
         break;
     }
     case GT_OP_fetch:
@@ -375,6 +382,8 @@ static gt_err replay(gt_session *session, size_t *left)
         if (!record) {
             recovery->phase = GT_RECOVER_NOTHING;
             recovery->done_ns = gt__now_ns();
+            if (recovery->needed) /* what it uses now is in its spreading again */
+                memset(recovery->needed, 0, (size_t)recovery->needed_count * sizeof *recovery->needed);
             session->dispatcher->recovery.count++;
             gt__log(GT_LOG_STATUS, "client %llu goes on", (unsigned long long)session->number);
             return GT_OK;

@@ -122,6 +122,8 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     size_t bytes = gt__meta_bytes(&part->meta);
     if (!bytes)
         return GT_OK;
+    if (session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
+        return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
     part->data = malloc(bytes);
     gt_slot *out = part->data ? gt__worker_reserve(worker, 1) : NULL;
     if (!out)
@@ -174,6 +176,8 @@ gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool str
     *out = snapshot;
     if (!snapshot || !tensor) {
         free(tensor);
+        free(snapshot);
+        *out = NULL;
         return no_memory();
     }
     snapshot->tensor = tensor;
