@@ -411,15 +411,16 @@ static gt_err bind_hidden(memory_acceptor *a, int port)
     return GT_OK;
 }
 
-/* `port`, or a free one for 0 and GT_PORT_HIDDEN. */
+/* `port`, or a free one for 0 and GT_PORT_HIDDEN. These have numbers of their own: a file of the same number would be found first. */
 static gt_err bind_some_port(memory_acceptor *a, int port, int *bound)
 {
     *bound = port;
     if (port > 0)
         return bind_port(a, port);
+    bool hidden = port == GT_PORT_HIDDEN;
     for (int k = 0; k < GT_ADDRESS_ATTEMPTS; k++) {
-        *bound = gt__address_candidate(k);
-        if ((port == GT_PORT_HIDDEN ? bind_hidden : bind_port)(a, *bound) == GT_OK)
+        *bound = gt__address_candidate(k) + (hidden ? GT_ADDRESS_ATTEMPTS : 0);
+        if ((hidden ? bind_hidden : bind_port)(a, *bound) == GT_OK)
             return GT_OK;
     }
     return GT_ERR_CONNECTION;

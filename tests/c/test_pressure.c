@@ -530,7 +530,8 @@ static void test_segments_end(const void *argument)
     gt_instruction fetch = {.op = GT_OP_fetch, .result = 3, .operand = {3}};
     fetch.imm[0].u = segment->id;
     send_ins(client, fetch);
-    CHECK_EQ(receive_answer(client, 3, text, sizeof text), GT_ERR_UNSUPPORTED);
+    CHECK_EQ(receive_answer(client, 3, text, sizeof text), GT_ERR_CONNECTION);
+    CHECK(strstr(text, "no shared memory"));
     /* And without any worker. */
     gt__link_close(far);
     CHECK(receive(client, record) && record->ins.op == GT_OP_welcome);
