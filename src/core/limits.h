@@ -13,7 +13,7 @@
 
 /* X(name, option, what it is, of whom, help). All clients of one user count together in the limits of a user. */
 #define GT_LIMITS(X)                                                                                              \
-    X(MEMORY, "max-memory", BYTES, "one client", "bytes of tensors that one client may have (4G)")                \
+    X(MEMORY, "max-memory", BYTES, "one client", "bytes of tensors that one client may have, such as 4G")         \
     X(TENSORS, "max-tensors", COUNT, "one client", "tensors that one client may have")                            \
     X(QUEUED, "max-queued", COUNT, "one client",                                                                  \
       "instructions of one client that may wait in the server and its workers; the client then waits, too")       \
