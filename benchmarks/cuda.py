@@ -445,7 +445,7 @@ print(done / (time.perf_counter() - began))
 
 
 def two_clients():
-    """Steps per second of one client and of two together on one server."""
+    """Steps per second of one client and of two together, on one server with two workers in one process on the card."""
     environment = {**os.environ, "GT_BACKEND": "cuda"}
     port_file = pathlib.Path(tempfile.mkdtemp()) / "port"
     server = subprocess.Popen([sys.executable, "-m", "gt.server", "-q", "-p", "0", "--port-file", str(port_file)],
@@ -457,7 +457,7 @@ def two_clients():
             time.sleep(0.05)
         port = port_file.read_text().strip()
         address = f"localhost:{port}"
-        worker = subprocess.Popen([sys.executable, "-m", "gt.worker", "-p", port], env=environment)
+        worker = subprocess.Popen([sys.executable, "-m", "gt.worker", "-p", port, "--workers", "2"], env=environment)
 
         def clients(count):
             started = [subprocess.Popen([sys.executable, "-c", TWO_CLIENTS, address], env=environment, text=True,

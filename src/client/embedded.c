@@ -74,14 +74,6 @@ static gt_err start_thread(pthread_t *thread, void *(*main)(void *), void *argum
     return failed ? gt__fail(GT_ERR_INTERNAL, "cannot start a thread") : GT_OK;
 }
 
-static int threads_per_worker(int workers)
-{
-    if (gt__setting(GT_SETTING_NUM_THREADS) > 0 || getenv("OPENBLAS_NUM_THREADS") || getenv("OMP_NUM_THREADS"))
-        return 0; /* the engine reads them */
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > workers ? cores / workers : 1;
-}
-
 /* A pair of links: one end for the dispatcher, the other for the caller. */
 static gt_err join_dispatcher(gt_embedded *embedded, gt_link **ours)
 {
@@ -156,7 +148,7 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
     gt_err err = embedded->board ? gt__dispatcher_new(&options, &embedded->dispatcher)
                                  : gt__fail(GT_ERR_MEMORY, "out of memory");
     for (int k = 0; k < workers && err == GT_OK; k++)
-        err = start_worker(embedded, backend, threads_per_worker(workers));
+        err = start_worker(embedded, backend, gt__threads_per_worker(workers));
     if (err == GT_OK)
         err = await_engines(embedded);
     if (err == GT_OK)

@@ -357,6 +357,14 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
     return err;
 }
 
+int gt__threads_per_worker(int workers)
+{
+    if (gt__setting(GT_SETTING_NUM_THREADS) > 0 || getenv("OPENBLAS_NUM_THREADS") || getenv("OMP_NUM_THREADS"))
+        return 0; /* the engine reads them */
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > workers ? cores / workers : 1;
+}
+
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
 {
     bool joined, ours = link; /* given: a server of this process */

@@ -42,6 +42,8 @@ typedef struct gt_worker_options {
  * GT_OK after an orderly end, an error when the server could not be reached, refused us, or vanished.
  */
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
+/* The threads of an engine when a process has several workers; 0: the environment says it to the engine. */
+int gt__threads_per_worker(int workers);
 
 /* What paths did, for reports. */
 typedef struct gt_path_counts {

@@ -284,6 +284,36 @@ def test_a_late_worker_is_waited_for(programs, transport):
     assert client.output.read_text() == "3.0\n"
 
 
+def test_one_process_has_several_workers(programs):
+    server = programs.server()
+    worker = programs.worker(server.port, "--workers", 3, "--name", "card", "--index", 1)
+    text = programs.run(
+        """
+        import sys, time
+        import gt
+        gt.connect(sys.argv[1])
+        found, until = {}, time.monotonic() + 30
+        while len(found) < 3 and time.monotonic() < until:
+            found = {w["index"]: w["name"] for w in gt.debug.get_worker_stats().values()}
+        print(sorted(found.items()))
+        gt.register_config("each", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[1, 2, 3])))
+        with gt.signal.context("each"):
+            x = gt.ones(6, 2)
+            print(x.placement, (x * 2).sum().item())
+        """,
+        f"localhost:{server.port}",
+    )
+    assert text.splitlines() == ["[(1, 'card'), (2, 'card_1'), (3, 'card_2')]", "split(axis=0, workers=[1,2,3]) 24.0"]
+    worker.popen.terminate()
+    assert worker.wait() == 0, worker.text()
+
+
+def test_workers_of_one_process_have_numbers_below_the_limit(programs):
+    worker = programs.worker(1, "--workers", 4, "--index", 254)
+    assert worker.wait() == 1
+    assert "--index 254 and --workers 4: numbers end at 255" in worker.text()
+
+
 STEADY = """
     import pathlib, sys, time
     import gt
