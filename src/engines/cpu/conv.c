@@ -114,6 +114,7 @@ static gt_err pack_weights(convolution *c)
 typedef struct bench {
     gt_conv_box box;
     int64_t number; /* of the box; -1: no box yet */
+    bool padded;    /* an image was packed for this box */
     char *planes;
     gt_conv_place *places;
     int64_t *offsets;
@@ -152,6 +153,7 @@ static void bench_set_box(const convolution *c, bench *w, int64_t number)
     if (number == w->number)
         return;
     w->number = number;
+    w->padded = false;
     box_limits(c, number, &w->box);
     gt__conv_box_measure(&c->pass, c->lanes, may_overlap(c),
                          &w->box); /* cannot fail: it is no larger than the first */
@@ -199,7 +201,8 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
         const char *source = c->source + number * c->pass.channels * c->source_plane * c->size;
         bench_set_box(c, &w, task / (c->images * c->groups));
         if (!w.box.in_place) {
-            gt__conv_pack(&c->pass, &w.box, (size_t)c->size, source, 0, c->pass.channels, w.planes);
+            gt__conv_pack(&c->pass, &w.box, (size_t)c->size, source, 0, c->pass.channels, w.padded, w.planes);
+            w.padded = true;
             memset(w.planes + (w.box.elements - c->lanes) * c->size, 0, (size_t)(c->lanes * c->size));
             source = w.planes;
         }

@@ -68,9 +68,10 @@ typedef struct gt_conv_box {
 
 /* Computes the other fields from lo and hi. may_overlap: an output may be computed twice. */
 gt_err gt__conv_box_measure(const gt_conv_pass *pass, int lanes, bool may_overlap, gt_conv_box *box);
-/* Copy channels [first, end) of a group's source to its planes. */
+/* Copy channels [first, end) of a group's source to its planes. padded: another image was there in the same box, so the padding
+ * around it is zero already. */
 void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source,
-                   int64_t first, int64_t end, void *planes);
+                   int64_t first, int64_t end, bool padded, void *planes);
 /* offsets[channel * taps + tap], in bytes, for elements of `size` */
 void gt__conv_offsets(const gt_conv_pass *pass, const gt_conv_box *box, int64_t size, int64_t *offsets);
 /* The vectors of a box; `out` counts in one channel of the output tensor. */

@@ -215,38 +215,31 @@ static run run_of(const gt_conv_pass *pass, const gt_conv_box *box, int axis, in
     return r;
 }
 
-/* One plane of one channel. */
+/* The inside of one plane of one channel, and the zeros around it if it is not padded yet. */
 static void pack_plane(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const char *source,
-                       const run *runs, char *to)
+                       const run *runs, bool padded, char *to)
 {
     const int64_t *length = box->length;
     const run *depth = &runs[0], *height = &runs[1], *width = &runs[2];
     size_t row = (size_t)length[2] * size, before = (size_t)width->begin * size;
-    size_t behind = (size_t)(length[2] - width->end) * size;
-    for (int64_t d = 0; d < length[0]; d++) {
-        if (d < depth->begin || d >= depth->end) {
-            memset(to, 0, (size_t)length[1] * row);
-            to += (size_t)length[1] * row;
-            continue;
-        }
+    if (!padded)
+        memset(to, 0, (size_t)(length[0] * length[1]) * row);
+    if (width->begin == width->end)
+        return;
+    for (int64_t d = depth->begin; d < depth->end; d++) {
         int64_t slice = (depth->start + d * pass->axis[0].stride) * pass->axis[1].source;
-        for (int64_t h = 0; h < length[1]; h++, to += row) {
-            if (h < height->begin || h >= height->end || width->begin == width->end) {
-                memset(to, 0, row);
-                continue;
-            }
+        char *rows = to + (size_t)(d * length[1]) * row + before;
+        for (int64_t h = height->begin; h < height->end; h++) {
             int64_t line = (slice + height->start + h * pass->axis[1].stride) * pass->axis[2].source;
             int64_t at = line + width->start + width->begin * pass->axis[2].stride;
-            memset(to, 0, before);
-            copy_row(to + before, source + at * (int64_t)size, width->end - width->begin, pass->axis[2].stride,
-                     size);
-            memset(to + row - behind, 0, behind);
+            copy_row(rows + (size_t)h * row, source + at * (int64_t)size, width->end - width->begin,
+                     pass->axis[2].stride, size);
         }
     }
 }
 
 void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source,
-                   int64_t first, int64_t end, void *planes)
+                   int64_t first, int64_t end, bool padded, void *planes)
 {
     const gt_conv_axis *a = pass->axis;
     int64_t numel = a[0].source * a[1].source * a[2].source;
@@ -257,7 +250,7 @@ void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size
             run runs[] = {run_of(pass, box, 0, plane / (a[1].planes * a[2].planes)),
                           run_of(pass, box, 1, plane / a[2].planes % a[1].planes),
                           run_of(pass, box, 2, plane % a[2].planes)};
-            pack_plane(pass, box, size, from, runs, to + plane * box->plane * (int64_t)size);
+            pack_plane(pass, box, size, from, runs, padded, to + plane * box->plane * (int64_t)size);
         }
     }
 }

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cpu/box.h"
 #include "engines/cpu/conv.h"
 
 enum {
     CHUNK_BYTES = 1536 * 1024, /* of packed images at a time */
     VECTORS_AT_ONCE = 256,     /* of y: so many vectors of a tile's channels fit the L1 cache */
     SMALL_WORK = 64 * 1024,    /* multiplications: up to here one thread is faster */
-    WHOLE_TILE = 8,            /* channels, on most machines: it has its own loop */
     FEW_CHANNELS = 2,          /* of y, in a group: a depthwise convolution */
 };
 
@@ -52,36 +52,27 @@ static void pack_x(void *context, int64_t begin, int64_t end)
         int64_t block = task / channels, channel = task % channels; /* block: an image and group */
         const char *from = s->x + (s->first * s->groups + block) * channels * s->x_plane * s->size;
         char *planes = s->planes + block * s->box.elements * s->size;
-        gt__conv_pack(&s->pass, &s->box, (size_t)s->size, from, channel, channel + 1, planes);
+        gt__conv_pack(&s->pass, &s->box, (size_t)s->size, from, channel, channel + 1, s->first > 0, planes);
         if (channel == channels - 1)
             memset(planes + (s->box.elements - s->lanes) * s->size, 0, (size_t)(s->lanes * s->size));
     }
 }
 
 /* Channels of y side by side, at_once of them; missing channels and the padding of a row are zero. */
-#define PACK_TILE(suffix, T)                                                                                      \
-    static void pack_tile_##suffix(const weighting *s, const void *from, int64_t channels, void *to)              \
-    {                                                                                                             \
-        const int64_t width = s->at_once, row = s->shape.axis[2].y, behind = (s->y_row - row) * width;            \
-        const T *y = from;                                                                                        \
-        T *out = to;                                                                                              \
-        if (channels < width)                                                                                     \
-            memset(to, 0, (size_t)s->y_tile * sizeof(T));                                                         \
-        for (int64_t r = 0; r < s->shape.axis[0].y * s->shape.axis[1].y; r++, y += row) {                         \
-            if (channels == WHOLE_TILE && width == WHOLE_TILE)                                                    \
-                for (int64_t o = 0; o < row; o++)                                                                 \
-                    for (int64_t k = 0; k < WHOLE_TILE; k++)                                                      \
-                        out[o * WHOLE_TILE + k] = y[k * s->y_plane + o];                                          \
-            else                                                                                                  \
-                for (int64_t k = 0; k < channels; k++)                                                            \
-                    for (int64_t o = 0; o < row; o++)                                                             \
-                        out[o * width + k] = y[k * s->y_plane + o];                                               \
-            memset(out + row * width, 0, (size_t)behind * sizeof(T));                                             \
-            out += s->y_row * width;                                                                              \
-        }                                                                                                         \
+static void pack_tile(const weighting *s, const char *y, int64_t channels, char *out)
+{
+    int64_t width = s->at_once, row = s->shape.axis[2].y;
+    size_t bytes = (size_t)(row * width * s->size), all = (size_t)(s->y_row * width * s->size);
+    if (channels < width)
+        memset(out, 0, (size_t)(s->y_tile * s->size));
+    for (int64_t r = 0; r < s->shape.axis[0].y * s->shape.axis[1].y; r++, y += row * s->size, out += all) {
+        if (width == 1)
+            memcpy(out, y, bytes);
+        else
+            gt__transpose(s->size, out, width, y, s->y_plane, row, channels);
+        memset(out + bytes, 0, all - bytes);
     }
-PACK_TILE(4, uint32_t)
-PACK_TILE(8, uint64_t)
+}
 
 static void pack_y(void *context, int64_t begin, int64_t end)
 {
@@ -89,8 +80,7 @@ static void pack_y(void *context, int64_t begin, int64_t end)
     for (int64_t task = begin; task < end; task++) {
         int64_t group = task / s->tiles, first = task % s->tiles * s->at_once; /* group: of all images */
         const char *from = s->y + ((s->first * s->groups + group) * s->channels + first) * s->y_plane * s->size;
-        (s->size == 4 ? pack_tile_4 : pack_tile_8)(s, from, gt__min(s->at_once, s->channels - first),
-                                                   s->rows + task * s->y_tile * s->size);
+        pack_tile(s, from, gt__min(s->at_once, s->channels - first), s->rows + task * s->y_tile * s->size);
     }
 }
 

@@ -15,15 +15,12 @@
 #endif
 #pragma GCC diagnostic ignored "-Wtautological-compare" /* x != x tests for NaN, which an integer never is */
 
+#include <string.h>
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 
 #include "engines/cpu/kernels.h"
-
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
 
 #include "core/convert.h"
 #include "engines/cpu/kernel_math.h"
@@ -89,47 +86,87 @@ static inline int32_t from_double_i32(double value)
 #define from_double_i8 from_double_i32
 #define from_double_u8 from_double_i32
 
-#if VECTOR_BYTES > 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* Pairs of floats as numbers of 64 bits, so that the first of each pair is the lower half: gcc 12 does not vectorise the loop over
- * 2x2 windows for x86-64. */
+/* Four windows of 2x2 floats side by side: compilers do not vectorise a loop over them on every machine. In a window the first of
+ * the largest counts, or the last NaN. */
 enum { PAIRS = 4 };
-typedef uint64_t float_pairs __attribute__((vector_size(32), aligned(4), may_alias));
-typedef uint32_t pair_halves __attribute__((vector_size(16)));
-typedef float pair_floats __attribute__((vector_size(16)));
+typedef float pair_floats __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t pair_ints __attribute__((vector_size(16), aligned(4), may_alias));
 
-static inline pair_ints replaces(pair_ints x, pair_ints y)
+typedef struct pair_windows {
+    pair_ints second, second_below; /* -1: the right one of the upper (lower) pair counts */
+    pair_ints under;                /* -1: the lower pair counts */
+    pair_floats most;
+} pair_windows;
+
+static inline pair_ints replaces(pair_floats x, pair_floats y)
 {
-    return ((pair_floats)x > (pair_floats)y) | ((pair_floats)x != (pair_floats)x);
+    return (x > y) | (x != x);
 }
 
-static inline pair_ints choose_ints(pair_ints take, pair_ints x, pair_ints y)
+static inline pair_floats choose_floats(pair_ints take, pair_floats x, pair_floats y)
 {
-    return (take & x) | (~take & y);
+    return (pair_floats)((take & (pair_ints)x) | (~take & (pair_ints)y));
 }
 
-/* A row of at least PAIRS windows; the last ones may be computed twice. */
-static inline void wide_pairs(const float *x, int64_t row, int64_t below, int64_t count, float *best, int32_t *arg)
+/* Of a row of x: the left ones of four pairs, and the right ones. */
+static inline void split_pairs(const float *x, pair_floats *left, pair_floats *right)
+{
+    pair_floats a = *(const pair_floats *)x, b = *(const pair_floats *)(x + PAIRS);
+    *left = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+    *right = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+static inline pair_windows look_at_pairs(const float *top, const float *bottom)
+{
+    pair_windows w;
+    pair_floats left, right, left_below, right_below;
+    split_pairs(top, &left, &right);
+    split_pairs(bottom, &left_below, &right_below);
+    w.second = replaces(right, left);
+    w.second_below = replaces(right_below, left_below);
+    pair_floats upper = choose_floats(w.second, right, left);
+    pair_floats lower = choose_floats(w.second_below, right_below, left_below);
+    w.under = replaces(lower, upper);
+    w.most = choose_floats(w.under, lower, upper);
+    return w;
+}
+
+/* A row of at least PAIRS windows; the last ones may be computed twice. arg may be NULL. */
+static inline __attribute__((always_inline)) void max_pairs_wide(const float *x, int64_t row, int64_t below,
+                                                                 int64_t count, float *best, int32_t *arg)
 {
     for (int64_t next = 0; next < count; next += PAIRS) {
         int64_t o = next + PAIRS <= count ? next : count - PAIRS;
-        float_pairs top = *(const float_pairs *)(x + row + 2 * o);
-        float_pairs bottom = *(const float_pairs *)(x + below + 2 * o);
-        pair_ints left = (pair_ints) __builtin_convertvector(top, pair_halves);
-        pair_ints right = (pair_ints) __builtin_convertvector(top >> 32, pair_halves);
-        pair_ints left_below = (pair_ints) __builtin_convertvector(bottom, pair_halves);
-        pair_ints right_below = (pair_ints) __builtin_convertvector(bottom >> 32, pair_halves);
-        pair_ints second = replaces(right, left), second_below = replaces(right_below, left_below); /* 0 or -1 */
-        pair_ints upper = choose_ints(second, right, left);
-        pair_ints lower = choose_ints(second_below, right_below, left_below);
-        pair_ints under = replaces(lower, upper);
+        pair_windows w = look_at_pairs(x + row + 2 * o, x + below + 2 * o);
+        *(pair_floats *)(best + o) = w.most;
+        if (!arg)
+            continue;
         pair_ints at = (pair_ints){0, 2, 4, 6} + (int32_t)(row + 2 * o);
-        *(pair_ints *)(best + o) = choose_ints(under, lower, upper);
-        *(pair_ints *)(arg + o) = choose_ints(under, at + (int32_t)(below - row) - second_below, at - second);
+        pair_ints lower = at + (int32_t)(below - row) - w.second_below;
+        *(pair_ints *)(arg + o) = (w.under & lower) | (~w.under & (at - w.second));
     }
 }
-#define WIDE_PAIRS wide_pairs
-#endif
+
+/* Two rows of a gradient by x, from a row of windows. */
+static inline void spread_pairs_wide(const float *top, const float *bottom, int64_t count, const float *y,
+                                     float *out, float *out_below)
+{
+    for (int64_t next = 0; next < count; next += PAIRS) {
+        int64_t o = next + PAIRS <= count ? next : count - PAIRS;
+        pair_windows w = look_at_pairs(top + 2 * o, bottom + 2 * o);
+        pair_ints g =
+            (pair_ints)(*(const pair_floats *)(y + o) + 0.0f); /* -0 becomes 0, as where gradients are added */
+        pair_ints upper = g & ~w.under, lower = g & w.under;
+        pair_floats left = (pair_floats)(upper & ~w.second), right = (pair_floats)(upper & w.second);
+        pair_floats left_below = (pair_floats)(lower & ~w.second_below);
+        pair_floats right_below = (pair_floats)(lower & w.second_below);
+        *(pair_floats *)(out + 2 * o) = __builtin_shufflevector(left, right, 0, 4, 1, 5);
+        *(pair_floats *)(out + 2 * o + PAIRS) = __builtin_shufflevector(left, right, 2, 6, 3, 7);
+        *(pair_floats *)(out_below + 2 * o) = __builtin_shufflevector(left_below, right_below, 0, 4, 1, 5);
+        *(pair_floats *)(out_below + 2 * o + PAIRS) = __builtin_shufflevector(left_below, right_below, 2, 6, 3, 7);
+    }
+}
+#define WIDE_PAIRS 1
 
 #define T float
 #define STORED float
@@ -497,6 +534,7 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .conv_panel = CONV_ENTRIES(conv_panel),
     .conv_dot = CONV_ENTRIES(conv_dot),
     .pool_max = BY_COMPUTE(pool_max),
+    .pool_max_spread = pool_max_spread_f32,
     .pool_sum = BY_COMPUTE(pool_sum),
     .pool_spread = BY_COMPUTE(pool_spread),
 };

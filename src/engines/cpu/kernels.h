@@ -137,6 +137,8 @@ typedef struct gt_pool_axis {
 /* One plane x (in[0], in[1], in[2]) and its windows y (out[0], out[1], out[2]). */
 /* best[o] = the largest of the window, arg[o] its flat position; -1, and the least number, for an empty one. arg may be NULL. */
 typedef void (*gt_pool_max_kernel)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg);
+/* The gradient of x from that of the maxima, y. False: not for such windows, and nothing was written. */
+typedef bool (*gt_pool_max_spread_kernel)(const gt_pool_axis *axes, const void *x, const void *y, void *out);
 /* y[o] = the sum of the window; or, backward, x[i] += y[o] for every window o that contains i. */
 typedef void (*gt_pool_sum_kernel)(const gt_pool_axis *axes, const void *x, void *y);
 typedef void (*gt_pool_spread_kernel)(const gt_pool_axis *axes, void *x, const void *y);
@@ -183,6 +185,7 @@ typedef struct gt_kernels {
     gt_conv_panel_kernel conv_panel[GT_COMPUTE_COUNT][2];
     gt_conv_dot_kernel conv_dot[GT_COMPUTE_COUNT][2];
     gt_pool_max_kernel pool_max[GT_COMPUTE_COUNT];
+    gt_pool_max_spread_kernel pool_max_spread; /* f32 */
     gt_pool_sum_kernel pool_sum[GT_COMPUTE_COUNT];
     gt_pool_spread_kernel pool_spread[GT_COMPUTE_COUNT];
 } gt_kernels;

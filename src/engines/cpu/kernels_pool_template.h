@@ -69,8 +69,8 @@ static inline __attribute__((always_inline)) void KERNEL(max_pairs)(const T *x, 
 {
     const int64_t places[] = {row, row + 1, below, below + 1};
 #if defined(WIDE_PAIRS)
-    if (arg && count >= PAIRS) {
-        WIDE_PAIRS(x, row, below, count, best, arg);
+    if (count >= PAIRS) {
+        max_pairs_wide(x, row, below, count, best, arg);
         return;
     }
 #endif
@@ -100,12 +100,18 @@ static void KERNEL(pool_max_pairs)(const gt_pool_axis *axes, const T *x, T *best
             KERNEL(max_pairs)(x, 2 * h * in, (2 * h + 1) * in, out, best + h * out, NULL);
 }
 
+/* Windows of pairs along the last two axes, and of one along the first. */
+static bool KERNEL(all_pairs)(const gt_pool_axis *axes)
+{
+    return axes[0].in == 1 && axes[0].out == 1 && axes[0].taps == 1 && KERNEL(pairs)(&axes[1]) &&
+           KERNEL(pairs)(&axes[2]);
+}
+
 static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg)
 {
     T *to = best;
     int64_t width = axes[2].out;
-    if (axes[0].in == 1 && axes[0].out == 1 && axes[0].taps == 1 && KERNEL(pairs)(&axes[1]) &&
-        KERNEL(pairs)(&axes[2])) {
+    if (KERNEL(all_pairs)(axes)) {
         KERNEL(pool_max_pairs)(axes, x, best, arg);
         return;
     }
@@ -122,6 +128,22 @@ static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best
             arg = arg ? arg + width : NULL;
         }
 }
+
+#if defined(WIDE_PAIRS)
+static bool KERNEL(pool_max_spread)(const gt_pool_axis *axes, const void *x, const void *y, void *out)
+{
+    int64_t in = axes[2].in, count = axes[2].out, rows = axes[1].out;
+    const T *from = x, *g = y;
+    T *to = out;
+    if (!KERNEL(all_pairs)(axes) || count < PAIRS)
+        return false;
+    if (in != 2 * count || axes[1].in != 2 * rows) /* a last row or column is in no window */
+        memset(to, 0, (size_t)(in * axes[1].in) * sizeof(T));
+    for (int64_t h = 0; h < rows; h++, from += 2 * in, to += 2 * in, g += count)
+        spread_pairs_wide(from, from + in, count, g, to, to + in);
+    return true;
+}
+#endif
 
 static inline __attribute__((always_inline)) void KERNEL(sum_tap)(const T *x, int64_t count, int64_t stride,
                                                                   T *sum)

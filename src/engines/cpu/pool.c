@@ -200,8 +200,13 @@ static void max_planes(void *context, int64_t begin, int64_t end)
         return;
     }
     int32_t *arg = (int32_t *)((int64_t *)memory + p->y_plane);
+    bool direct = p->op == GT_OP_max_pool_input && p->compute == GT_COMPUTE_F32;
     for (int64_t plane = begin; plane < end; plane++) {
-        kernel(p->axis, p->x + plane * p->x_plane * size, memory, arg);
+        const char *x = p->x + plane * p->x_plane * size;
+        if (direct && p->cpu->kernels->pool_max_spread(p->axis, x, p->a + plane * p->y_plane * size,
+                                                       p->out + plane * p->x_plane * size))
+            continue;
+        kernel(p->axis, x, memory, arg);
         if (p->op == GT_OP_max_pool_index)
             write_index(p, plane, arg);
         else
