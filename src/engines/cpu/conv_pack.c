@@ -243,15 +243,13 @@ void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size
 {
     const gt_conv_axis *a = pass->axis;
     int64_t numel = a[0].source * a[1].source * a[2].source;
-    for (int64_t channel = first; channel < end; channel++) {
-        const char *from = (const char *)source + channel * numel * (int64_t)size;
-        char *to = (char *)planes + channel * box->channel * (int64_t)size;
-        for (int64_t plane = 0; plane < a[0].planes * a[1].planes * a[2].planes; plane++) {
-            run runs[] = {run_of(pass, box, 0, plane / (a[1].planes * a[2].planes)),
-                          run_of(pass, box, 1, plane / a[2].planes % a[1].planes),
-                          run_of(pass, box, 2, plane % a[2].planes)};
-            pack_plane(pass, box, size, from, runs, padded, to + plane * box->plane * (int64_t)size);
-        }
+    for (int64_t plane = 0; plane < a[0].planes * a[1].planes * a[2].planes; plane++) {
+        run runs[] = {run_of(pass, box, 0, plane / (a[1].planes * a[2].planes)),
+                      run_of(pass, box, 1, plane / a[2].planes % a[1].planes),
+                      run_of(pass, box, 2, plane % a[2].planes)};
+        for (int64_t channel = first; channel < end; channel++)
+            pack_plane(pass, box, size, (const char *)source + channel * numel * (int64_t)size, runs, padded,
+                       (char *)planes + (channel * box->channel + plane * box->plane) * (int64_t)size);
     }
 }
 

@@ -48,13 +48,15 @@ static void pack_x(void *context, int64_t begin, int64_t end)
 {
     const weighting *s = context;
     int64_t channels = s->pass.channels;
-    for (int64_t task = begin; task < end; task++) {
-        int64_t block = task / channels, channel = task % channels; /* block: an image and group */
+    for (int64_t task = begin; task < end;) {
+        int64_t block = task / channels, first = task % channels; /* block: an image and group */
+        int64_t last = gt__min(channels, first + end - task);
         const char *from = s->x + (s->first * s->groups + block) * channels * s->x_plane * s->size;
         char *planes = s->planes + block * s->box.elements * s->size;
-        gt__conv_pack(&s->pass, &s->box, (size_t)s->size, from, channel, channel + 1, s->first > 0, planes);
-        if (channel == channels - 1)
+        gt__conv_pack(&s->pass, &s->box, (size_t)s->size, from, first, last, s->first > 0, planes);
+        if (last == channels)
             memset(planes + (s->box.elements - s->lanes) * s->size, 0, (size_t)(s->lanes * s->size));
+        task += last - first;
     }
 }
 
