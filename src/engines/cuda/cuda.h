@@ -116,6 +116,7 @@ typedef struct gt_cuda {
     /* queue.c */
     uint64_t *counter; /* pinned: the last token that the stream has passed */
     CUdeviceptr counter_address;
+    gt_token mail;    /* of the number that the resident kernel sends to the host; 0: there is none */
     gt_token last;    /* number of the last piece of work */
     gt_token given;   /* the last that the caller has */
     gt_token known;   /* the last that was reported */
@@ -287,6 +288,11 @@ void gt__cuda_resident_close(gt_cuda *cuda);
 gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call);
 /* Queue a small copy between the card's memory and pinned memory, or between places of the card. `fence`: for the host. */
 gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t bytes, bool fence);
+/* Send a number of the card, of 1, 2, 4 or 8 bytes, to the host without a fence: the next piece of work, which the caller numbers.
+ * One at a time. GT_ERR_UNSUPPORTED: not now. */
+gt_err gt__cuda_resident_mail(gt_cuda *cuda, CUdeviceptr from, size_t bytes);
+/* Has the mail arrived? Its bytes. */
+bool gt__cuda_resident_arrived(const gt_cuda *cuda, uint8_t bytes[8]);
 /* Queue an upload of a few hundred bytes, which are copied. */
 gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes);
 /* The kernel leaves before whatever is queued next, or waits for all kernels. gt__cuda_settle calls it. */

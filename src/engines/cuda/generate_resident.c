@@ -204,11 +204,15 @@ static void write_dtypes(gt_cuda_text *text)
                      (unsigned)own[type]);
 }
 
+/* The switch over all rows takes longer than what the commonest ones do, so these come before it. */
 static void write_expressions(gt_cuda_text *text, gt_cuda_type type)
 {
+    static const gt_opcode first[] = {GT_OP_add, GT_OP_mul, GT_OP_sub};
     const char *T = gt__cuda_type_name(type);
     gt__cuda_add(text, "GT_F %s gt_resident_apply(uint32_t op, %s x, %s y, %s z, %s p, %s q)\n{\ntypedef %s T;\n",
                  T, T, T, T, T, T, T);
+    for (size_t k = 0; k < sizeof first / sizeof first[0]; k++)
+        gt__cuda_add(text, "if (op == %u)\nreturn (T)(%s);\n", (unsigned)first[k], rows[first[k]].expression);
     gt__cuda_add_plain(text, "switch (op) {\n");
     for (gt_opcode op = 1; op < GT_OP_FIRST_CONTROL; op++)
         if (computes(op, type))
@@ -249,7 +253,7 @@ gt_err gt__cuda_resident_source(char **source, const char **entry)
     write_reductions(&text);
     write_lines(&text);
     gt__cuda_add_plain(&text, gt__cuda_text_resident);
-    gt__cuda_add(&text, "GT_ENTRY(%d) gt_kernel(GT_PARAM(gt_resident_params) p)\n{\ngt_resident(p);\n}\n",
+    gt__cuda_add(&text, "GT_ENTRY(%d, 1) gt_kernel(GT_PARAM(gt_resident_params) p)\n{\ngt_resident(p);\n}\n",
                  GT_CUDA_RESIDENT_THREADS);
     if (text.failed) {
         free(text.data);

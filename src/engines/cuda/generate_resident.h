@@ -18,6 +18,7 @@ enum {
     GT_CUDA_SLOT_COPY, /* from, to, bytes */
     GT_CUDA_SLOT_PUT,  /* to, bytes, and then these */
     GT_CUDA_SLOT_ROWS,
+    GT_CUDA_SLOT_MAIL, /* from, to, bytes (1, 2, 4 or 8), tag */
 };
 enum { GT_CUDA_SLOT_PARAM = 480 };
 

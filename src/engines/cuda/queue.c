@@ -70,7 +70,9 @@ bool gt__cuda_queue_check(gt_cuda *cuda)
 
 gt_token gt__cuda_queue_done(const gt_cuda *cuda)
 {
-    return __atomic_load_n(cuda->counter, __ATOMIC_ACQUIRE);
+    gt_token done = __atomic_load_n(cuda->counter, __ATOMIC_ACQUIRE);
+    uint8_t bytes[8];
+    return __builtin_expect(cuda->mail > done, 0) && gt__cuda_resident_arrived(cuda, bytes) ? cuda->mail : done;
 }
 
 static gt_cuda_item *item_at(const gt_cuda *cuda, size_t k)

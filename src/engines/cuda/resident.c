@@ -35,6 +35,7 @@ typedef struct board {
     _Alignas(128) uint64_t head;
     _Alignas(128) uint64_t tail;
     uint64_t exited;
+    uint64_t mail[2]; /* four bytes of it and its tag, each */
 } board;
 
 typedef enum stage { UNMADE, MAKING, MADE, READY, FAILED } stage;
@@ -60,6 +61,8 @@ struct gt_cuda_resident {
     unsigned run, expected;              /* small operations in a row: now, and before other work came */
     unsigned need;                       /* so many in a row start it: more after short stays */
     uint64_t slots, starts, stayed_from; /* stayed_from: slots before the last start */
+    uint32_t mail_tag;
+    size_t mail_bytes;
     uint64_t too_early, too_few,
         busy;            /* small operations that were launched: the kernel was not ready; the run was short;
                                           * the card was busy */
@@ -298,6 +301,40 @@ gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, s
     slot->param[2] = bytes;
     time_slot(cuda, r, slot);
     return push(cuda, r, slot);
+}
+
+gt_err gt__cuda_resident_mail(gt_cuda *cuda, CUdeviceptr from, size_t bytes)
+{
+    gt_cuda_resident *r = cuda->resident;
+    gt_cuda_slot *slot;
+    bool number = bytes && bytes <= 8 && (bytes & (bytes - 1)) == 0;
+    /* What is measured, and what may have failed, is told by memory that needs the fence. */
+    if (!number || cuda->mail || cuda->running.timed || cuda->item_count || !takes(cuda, r, true))
+        return GT_ERR_UNSUPPORTED;
+    GT_TRY(reserve(cuda, r, &slot));
+    r->mail_tag = (uint32_t)(cuda->last + 1);
+    r->mail_bytes = bytes;
+    r->board->mail[0] = r->board->mail[1] = (uint64_t)~r->mail_tag << 32;
+    slot->kind = GT_CUDA_SLOT_MAIL;
+    slot->param[0] = from;
+    slot->param[1] = r->board_address + offsetof(board, mail);
+    slot->param[2] = bytes;
+    slot->param[3] = r->mail_tag;
+    cuda->mail = cuda->last + 1;
+    return push(cuda, r, slot);
+}
+
+bool gt__cuda_resident_arrived(const gt_cuda *cuda, uint8_t bytes[8])
+{
+    const gt_cuda_resident *r = cuda->resident;
+    for (size_t k = 0; 4 * k < r->mail_bytes; k++) {
+        uint64_t word = __atomic_load_n(&r->board->mail[k], __ATOMIC_ACQUIRE);
+        uint32_t half = (uint32_t)word;
+        if (word >> 32 != r->mail_tag)
+            return false;
+        memcpy(bytes + 4 * k, &half, sizeof half);
+    }
+    return true;
 }
 
 gt_err gt__cuda_resident_put(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes)

@@ -148,11 +148,25 @@ static void copy_on_host(gt_cuda *cuda, int way, void *to, const void *from, siz
     cuda->traffic[way].staged_ns += several ? gt__cuda_now_ns() - began_ns : 0;
 }
 
+/* The card has passed it, so it is here, or about to be. */
+static void open_mail(gt_cuda *cuda, const gt_cuda_piece *piece)
+{
+    uint8_t bytes[8];
+    gt_cuda_patience p = {0};
+    while (!gt__cuda_resident_arrived(cuda, bytes) && !cuda->broken)
+        gt__cuda_wait_a_little(cuda, &p);
+    if (piece->host && !cuda->broken)
+        memcpy(piece->host, bytes, piece->bytes);
+    cuda->mail = 0;
+}
+
 void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done)
 {
     while (cuda->piece_count && cuda->pieces[cuda->piece_first].token <= done) {
         const gt_cuda_piece *piece = &cuda->pieces[cuda->piece_first];
-        if (piece->host)
+        if (cuda->mail && piece->token == cuda->mail)
+            open_mail(cuda, piece);
+        else if (piece->host)
             copy_on_host(cuda, DOWN, piece->host, piece->staged, piece->bytes);
         cuda->ring_tail = piece->ring_end;
         cuda->piece_first = (cuda->piece_first + 1) % GT_CUDA_PIECES;
@@ -268,6 +282,11 @@ gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t byt
         *number = gt__cuda_queue_number(cuda);
         cuda->traffic[DOWN].direct_bytes += bytes;
         return GT_OK;
+    }
+    gt_err err = cuda->piece_count ? GT_ERR_UNSUPPORTED : gt__cuda_resident_mail(cuda, from, bytes);
+    if (err != GT_ERR_UNSUPPORTED) {
+        *number = err ? 0 : add_piece(cuda, host, NULL, bytes, cuda->ring_head);
+        return err;
     }
     for (size_t at = 0, size = piece_size(bytes), part; at < bytes; at += part) {
         uint8_t *room;

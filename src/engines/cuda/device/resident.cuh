@@ -6,7 +6,7 @@ R"cuda(
  */
 
 enum { GT_RESIDENT_WORDS = 64, GT_RESIDENT_THREADS = 512, GT_RESIDENT_BATCH = 2 * GT_RESIDENT_THREADS / GT_RESIDENT_WORDS };
-enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY, GT_RESIDENT_PUT, GT_RESIDENT_ROWS };
+enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY, GT_RESIDENT_PUT, GT_RESIDENT_ROWS, GT_RESIDENT_MAIL };
 enum { GT_RESIDENT_EXPRESSION, GT_RESIDENT_CONVERT, GT_RESIDENT_MOVE };
 
 /* gt_cuda_slot of generate_resident.h. */
@@ -104,11 +104,37 @@ template <class T> GT_F T gt_resident_operand(const gt_resident_slot &s, const g
     return gt_resident_load<T>(s.in[k], p.in[k], at);
 }
 
+/* Operand k is a literal, or lies as it is computed: one axis, neighbours next to each other, of type T. */
+template <class T> GT_F bool gt_resident_is_flat(const gt_resident_slot &s, const gt_elementwise_params &p, int k)
+{
+    return (s.literals >> k & 1) | ((s.in[k] == gt_resident_own((T)0)) & (p.stride[k][0] == 1)) | (k >= s.operands);
+}
+
+/* The commonest work: few parameters are needed, and they are all loaded at once. */
+template <class T> GT_F void gt_resident_flat(const gt_resident_slot &s, const gt_elementwise_params &p)
+{
+    int32_t count = (int32_t)p.count;
+    uint32_t op = s.op, operands = s.operands, literals = s.literals;
+    const T *a = (const T *)p.in[0], *b = (const T *)p.in[1], *c = (const T *)p.in[2];
+    T *out = (T *)p.out, x0 = gt_slot<T>(&p.value[0]), y0 = gt_slot<T>(&p.value[1]), z0 = gt_slot<T>(&p.value[2]);
+    T pp = gt_slot<T>(&p.pq[0]), qq = gt_slot<T>(&p.pq[1]);
+    bool load_b = operands > 1 && !(literals & 2), load_c = operands > 2 && !(literals & 4);
+    for (int32_t i = threadIdx.x; i < count; i += blockDim.x) {
+        T x = literals & 1 ? x0 : a[i], y = load_b ? b[i] : y0, z = load_c ? c[i] : z0;
+        out[i] = s.variant == GT_RESIDENT_EXPRESSION ? gt_resident_apply(op, x, y, z, pp, qq) : x;
+    }
+}
+
 template <class T> GT_F void gt_resident_elementwise(const gt_resident_slot &s)
 {
     const gt_elementwise_params &p = *(const gt_elementwise_params *)s.param;
     int32_t count = (int32_t)p.count;
     T pp = gt_slot<T>(&p.pq[0]), qq = gt_slot<T>(&p.pq[1]);
+    if ((p.rank == 1) & (p.stride[3][0] == 1) & (s.out == gt_resident_own((T)0)) & gt_resident_is_flat<T>(s, p, 0) &
+        gt_resident_is_flat<T>(s, p, 1) & gt_resident_is_flat<T>(s, p, 2)) {
+        gt_resident_flat<T>(s, p);
+        return;
+    }
     for (int32_t i = threadIdx.x; i < count; i += blockDim.x) {
         T x = gt_resident_operand<T>(s, p, 0, i), y = 0, z = 0;
         if (s.operands > 1)
@@ -180,6 +206,12 @@ __device__ __noinline__ int32_t gt_resident_walk(int rank, const int64_t *shape,
     return offset + i * (int32_t)stride[0];
 }
 
+/* a / b of numbers that are not negative; b is a power of two as a rule. */
+GT_F int32_t gt_resident_quotient(int32_t a, int32_t b)
+{
+    return b & (b - 1) ? a / b : a >> (31 - __clz(b));
+}
+
 /* What one thread of `width` adds for a result: vectors in turn, then the elements behind the last whole vector. Four elements are
  * read before they are added. */
 template <class R, class A>
@@ -189,8 +221,9 @@ GT_F typename R::S gt_resident_share(const gt_resident_slot &s, const gt_reduce_
     typename R::S state = R::first(p);
     int shift = s.variant; /* of vectors: 2^shift elements */
     int32_t elements = (int32_t)p.elements, vectors = elements >> shift, rest = elements - (vectors << shift);
-    int32_t in_vectors = (vectors + width - 1 - lane) / width << shift, count = in_vectors + (rest + width - 1 - lane) / width;
-    int32_t from = gt_resident_walk((int)p.kept_rank, p.kept_shape, p.kept_stride, result);
+    int32_t in_vectors = gt_resident_quotient(vectors + width - 1 - lane, width) << shift;
+    int32_t count = in_vectors + gt_resident_quotient(rest + width - 1 - lane, width);
+    int32_t from = result ? gt_resident_walk((int)p.kept_rank, p.kept_shape, p.kept_stride, result) : 0;
 #pragma unroll 1
     for (int32_t first = 0; first < count; first += 4) {
         int32_t element[4];
@@ -302,6 +335,22 @@ GT_F void gt_resident_copy(const gt_resident_slot &s)
         to[k] = *(const volatile uint8_t *)(from + k);
 }
 
+/* A number for the host, 1, 2, 4 or 8 bytes: halves of words, each with a tag, so that the host sees by themselves that they are
+ * there and needs no fence. */
+GT_F void gt_resident_mail(const gt_resident_slot &s)
+{
+    const uint8_t *from = (const uint8_t *)s.param[0];
+    uint32_t bytes = (uint32_t)s.param[2], words = bytes / 4 + (bytes < 4), half = 0;
+    if (threadIdx.x >= words)
+        return;
+    if (bytes >= 4)
+        half = ((const volatile uint32_t *)from)[threadIdx.x];
+    else
+        for (uint32_t k = 0; k < bytes; k++)
+            half |= (uint32_t)((const volatile uint8_t *)from)[k] << 8 * k;
+    gt_system_store((uint64_t *)s.param[1] + threadIdx.x, s.param[3] << 32 | half);
+}
+
 /* Bytes that came with the slot. */
 GT_F void gt_resident_put(const gt_resident_slot &s)
 {
@@ -355,6 +404,9 @@ GT_F bool gt_resident_execute(const gt_resident_params &p, const gt_resident_slo
         break;
     case GT_RESIDENT_ROWS:
         gt_resident_lines(s);
+        break;
+    case GT_RESIDENT_MAIL:
+        gt_resident_mail(s);
         break;
     }
     return true;
@@ -427,10 +479,8 @@ GT_F void gt_resident(const gt_resident_params &p)
     bool announced = false;
     for (;;) {
         if (until == at) {
-            if (threadIdx.x == 0) {
+            if (threadIdx.x == 0)
                 end = gt_resident_wait(p, at, began, announced);
-                __threadfence_system();
-            }
             __syncthreads();
             until = end;
             if (until == at)
