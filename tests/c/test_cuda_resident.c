@@ -62,6 +62,43 @@ static void test_resident_chain(const void *argument)
     engine->ops->close(engine);
 }
 
+static gt_token start_get(gt_engine *engine, const void *from, void *host, size_t bytes)
+{
+    gt_token token = 0;
+    CHECK_EQ(engine->ops->read(engine, from, host, bytes, false, &token), GT_OK);
+    return token;
+}
+
+/* Single numbers of every size come by a way of their own, one at a time; others that are asked for meanwhile do not. */
+static void test_single_numbers(const void *argument)
+{
+    (void)argument;
+    enum { ROUNDS = 50 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    uint8_t *a = filled(engine, 1);
+    for (int k = 0; k < ROUNDS; k++) {
+        float expected[2] = {(float)(k + 2), (float)(k + 2)}, one[4] = {0}, many[3] = {0};
+        uint8_t bytes[8];
+        add_number(engine, a, a, 1, false);
+        for (size_t size = 1; size <= 8; size *= 2) {
+            memset(bytes, 0xee, sizeof bytes);
+            get(engine, a + 8 * k, bytes, size);
+            CHECK(memcmp(bytes, expected, size) == 0);
+            CHECK(size == 8 || bytes[size] == 0xee);
+        }
+        start_get(engine, a, &one[0], 4);
+        start_get(engine, a + 12, &one[1], 4);
+        start_get(engine, a + 4 * (size_t)k, many, 12);
+        wait_for(engine, start_get(engine, a + 4, &one[2], 4));
+        for (int j = 0; j < 3; j++)
+            CHECK(one[j] == expected[0] && many[j] == expected[0]);
+    }
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->close(engine);
+}
+
 /* Runs of small operations until the kernel that stays executes them: it is compiled meanwhile. */
 static bool wait_for_resident(gt_engine *engine, void *a)
 {
@@ -233,6 +270,7 @@ int main(int argc, char **argv)
         check_run("resident when it pays", test_resident_when_it_pays, NULL);
     }
     check_run("a resident chain", test_resident_chain, NULL);
+    check_run("single numbers", test_single_numbers, NULL);
     check_run("resident and launched work", test_resident_order, NULL);
     check_run("resident and gathered", test_resident_and_gathered, NULL);
     check_run("two resident kernels", test_two_resident, NULL);
