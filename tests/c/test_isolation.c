@@ -329,7 +329,7 @@ static void test_cross_talk(const void *transport)
         deaths += hostile[k].deaths;
         gt__link_close(hostile[k].link);
     }
-    CHECK(deaths > 10); /* they were found out */
+    CHECK(deaths > (CHECK_SANITIZED ? 0 : 10)); /* they were found out; how soon depends on time */
     server_stop(&s);
 }
 

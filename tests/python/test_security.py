@@ -329,7 +329,7 @@ def test_the_server_knows_users_apart(programs, keys):
 
 
 def test_the_list_of_keys_is_read_again(programs, keys):
-    alice, bob = keys.peer("alice", "client"), keys.peer("bob")
+    alice, bob, new = keys.peer("alice", "client"), keys.peer("bob"), keys.peer("new")
     options = keys.server_options()
     server = programs.server(*options)
     programs.worker(server.port)
@@ -350,11 +350,11 @@ def test_the_list_of_keys_is_read_again(programs, keys):
     until(lambda: "works" in stay.text() or not stay.alive, "alice")
     text = programs.run(REFUSED, address, bob)
     assert "does not allow this key" in text, text
-    keys.lines[:] = [f"client {keys.public['bob']} bob"]
+    keys.lines[:] = [f"client {keys.public['bob']} bob", f"client {keys.public['new']} alice"]  # alice has another key now
     keys.server_options()
     server.signal(signal.SIGHUP)
     assert stay.wait() == 0 and stay.text().splitlines()[-1] != "works", stay.text()
-    assert programs.run(WORK, address, bob) == "right\n"
+    assert programs.run(WORK, address, bob) == programs.run(WORK, address, new) == "right\n"
     assert "does not allow this key" in programs.run(REFUSED, address, alice)
     pathlib.Path(options[-1]).write_text("nonsense\n")  # a mistake: the list stays, and the server says why
     server.signal(signal.SIGHUP)
