@@ -13,9 +13,9 @@
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
-#   make fuzz          strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
-#   make load          1,000 clients at work at once through one dispatcher, and a storm of 10,000 connections
-#   make soak          50 random clients for SOAK_SECONDS (600), some of them and some workers killed
+#   make fuzz           strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
+#   make load           1,000 clients at work at once through one dispatcher, and a storm of 10,000 connections
+#   make soak           50 random clients for SOAK_SECONDS (600), some of them and some workers killed
 #   make lint           check the formatting of the C files;  make format: repair it
 #   make clean          remove what was built;  make distclean: and the Python environment
 #
@@ -115,7 +115,7 @@ fuzz: setup-fuzz build build-fuzz/build.ninja
 	@ninja -C build-fuzz $(fuzz_programs)
 	@tools/fuzz $(or $(FUZZ_SECONDS),60) $(fuzz_targets)
 
-fuzz_targets = config json log session tape wire
+fuzz_targets = session config json log tape wire
 fuzz_programs = $(addprefix fuzz_,$(fuzz_targets))
 
 load: build
