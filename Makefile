@@ -13,9 +13,9 @@
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
-#   make fuzz          strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
-#   make load          1,000 clients at work at once through one dispatcher, and a storm of 10,000 connections
-#   make soak          50 random clients for SOAK_SECONDS (600), some of them and some workers killed
+#   make fuzz           strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
+#   make load           1,000 clients at work at once through one dispatcher, and a storm of 10,000 connections
+#   make soak           50 random clients for SOAK_SECONDS (600), some of them and some workers killed
 #   make lint           check the formatting of the C files;  make format: repair it
 #   make clean          remove what was built;  make distclean: and the Python environment
 #
@@ -39,9 +39,10 @@ run: build
 	@$(python) examples/mlp.py
 
 # All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines, and suites in which
-# everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten.
-test: setup-test build
-	@status=0; \
+# everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The fuzz targets are built
+# meanwhile, in time that the tests spend waiting, and run a minute each at the end.
+test: setup-fuzz build build-fuzz/build.ninja
+	@nice -n 19 ninja -C build-fuzz $(fuzz_programs) >build-fuzz/build.log 2>&1 & fuzz_build=$$!; status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
@@ -49,6 +50,9 @@ test: setup-test build
 	$(call on_engines,$(few_dtypes)) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
+	echo "fuzzing:"; \
+	if wait $$fuzz_build; then tools/fuzz 60 $(fuzz_targets) || status=1; \
+	else tail -n 40 build-fuzz/build.log; echo "the fuzz targets could not be built: build-fuzz/build.log"; status=1; fi; \
 	exit $$status
 
 test-engines: setup-test build
@@ -108,10 +112,11 @@ test-sanitize: build-asan/build.ninja build-tsan/build.ninja
 c_files = $$(find include src python tests examples -name '*.[ch]')
 # Inputs that reach new code are kept in build-fuzz/corpus; what fails is written to build-fuzz/NAME-crash-... or so.
 fuzz: setup-fuzz build build-fuzz/build.ninja
-	@ninja -C build-fuzz $(addprefix fuzz_,$(fuzz_targets))
+	@ninja -C build-fuzz $(fuzz_programs)
 	@tools/fuzz $(or $(FUZZ_SECONDS),60) $(fuzz_targets)
 
-fuzz_targets = config json log session tape wire
+fuzz_targets = session config json log tape wire
+fuzz_programs = $(addprefix fuzz_,$(fuzz_targets))
 
 load: build
 	@$(python) tests/load/load.py --links memory

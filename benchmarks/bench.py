@@ -19,6 +19,7 @@ import hot  # noqa: F401: its figures join those of figures.py
 import monitoring  # noqa: F401: its figures join those of figures.py
 import recovery  # noqa: F401: its figures, too
 import report
+import safety  # noqa: F401: its figures, too
 import sharding  # noqa: F401: its figures, too
 from processes import HERE, Child, Failure, Server
 

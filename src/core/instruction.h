@@ -159,7 +159,8 @@ enum {
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
  *                                operand[1] the group of its engine's collectives, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
- *   share    disp. -> worker     imm[0] how many workers draw on the memory of this one; or imm[1] 1: a client has left
+ *   share    disp. -> worker     imm[1] is a gt_share_kind: how many workers draw on the memory of this one (imm[0]); a client
+ *                                has left; or the records that follow are of the session imm[0] (0: not known, or of none)
  *            client -> disp.     imm[0] its weight
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
@@ -179,6 +180,8 @@ enum gt_config_flags {
     GT_CONFIG_COMPILE = 1 << 3,
     GT_CONFIG_AUTOMATIC = 1 << 4, /* no signal: spread what is large by itself (GT_AUTO_SHARD) */
 };
+
+enum gt_share_kind { GT_SHARE_MEMORY = 0, GT_SHARE_LEFT = 1, GT_SHARE_OWNER = 2 };
 
 /* One party of a collective: its worker and where its part starts, before and after, along the axes. */
 typedef struct gt_partner {

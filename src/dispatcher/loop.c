@@ -193,7 +193,7 @@ static gt_err check_key(const gt_peer *peer)
 {
     bool worker = peer->link->trust == GT_TRUST_WORKER, keyed = worker || peer->link->trust == GT_TRUST_KEY;
     const gt_allowed *allowed = peer->dispatcher->allowed;
-    if (keyed && allowed && !gt__allowed_knows(allowed, peer->link->user, worker))
+    if (keyed && allowed && !gt__allowed_knows(allowed, peer->link->key, peer->link->user, worker))
         return gt__fail(GT_ERR_CONNECTION, "this key is not allowed any more");
     return GT_OK;
 }

@@ -44,7 +44,11 @@ static bool has_room(gt_session *session, const gt_instruction *ins)
         return false;
     if (session->spreading && !gt__spread_has_room(session))
         return false;
-    return !session->home || gt__worker_room(session->home, slots);
+    gt_dispatch_worker *home = session->home;
+    if (!home)
+        return true;
+    slots += home->owner != session->number; /* room for saying so */
+    return gt__worker_room(home, slots) && gt__worker_own(home, session->number);
 }
 
 /* Whether a record can be placed now: there is room, and the worker knows the segment that the record names. */

@@ -310,7 +310,8 @@ static inline bool is_open(const gt_session *session)
 {
     const gt_dispatch_worker *home = session->home;
     return !gt__output_waits(&session->output) && !session->spreading && home && !home->closed &&
-           gt__slot_queue_empty(&home->backlog.outbox) && home->link->write_end > home->link->write_next;
+           home->owner == session->number && gt__slot_queue_empty(&home->backlog.outbox) &&
+           home->link->write_end > home->link->write_next;
 }
 
 /* Most records take the fast path, the others the slow path. */

@@ -22,7 +22,7 @@ static gt_err reload_config(gt_dispatcher *dispatcher)
     return gt__quota_configure(dispatcher);
 }
 
-/* Peers whose keys are not in the list any more are disconnected. */
+/* Peers whose keys are not in the list any more, or are there under another name, are disconnected. */
 static gt_err reload_keys(gt_dispatcher *dispatcher)
 {
     if (!dispatcher->allowed)
@@ -31,7 +31,8 @@ static gt_err reload_keys(gt_dispatcher *dispatcher)
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         bool worker = peer->link->trust == GT_TRUST_WORKER, client = peer->link->trust == GT_TRUST_KEY;
-        if ((worker || client) && !gt__allowed_knows(dispatcher->allowed, peer->link->user, worker))
+        if ((worker || client) &&
+            !gt__allowed_knows(dispatcher->allowed, peer->link->key, peer->link->user, worker))
             gt__peer_end(peer, "this key is not allowed any more");
     }
     return GT_OK;

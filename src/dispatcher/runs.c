@@ -24,6 +24,7 @@ void gt__runs_begin(const gt_session *session)
 {
     int32_t index = 0;
     gt_dispatch_worker *worker;
+    session->dispatcher->turn = session->number;
     while ((worker = next_worker(session, &index)))
         worker->runs.from = worker->records + 1;
 }
@@ -52,6 +53,7 @@ void gt__runs_end(const gt_session *session)
 {
     int32_t index = 0;
     gt_dispatch_worker *worker;
+    session->dispatcher->turn = 0;
     while ((worker = next_worker(session, &index))) {
         gt_run run = {.session = session->number, .first = worker->runs.from, .end = worker->records + 1};
         if (run.first && run.end > run.first)

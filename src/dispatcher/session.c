@@ -380,7 +380,7 @@ static void free_tensors(gt_session *session)
 static void tell_workers_of_end(const gt_session *session)
 {
     gt_instruction share = {.op = GT_OP_share};
-    share.imm[1].u = 1;
+    share.imm[1].u = GT_SHARE_LEFT;
     for (int32_t index = 0; index < session->dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = session->dispatcher->workers[index];
         if (!worker->peer)

@@ -43,6 +43,7 @@ struct gt_dispatcher {
     /* session.c */
     const char *modifiers;
     uint64_t next_session, next_segment;
+    uint64_t turn; /* the number of the session whose records are written; 0: of none (runs.h) */
     unsigned session_count;
     uint64_t past_instructions;       /* of sessions that have left */
     gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */

@@ -33,7 +33,8 @@ void gt__worker_flush_batch(gt_dispatch_worker *worker)
         gt__link_flush(worker->link);
 }
 
-gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots)
+/* Without telling whose the record is. */
+static gt_slot *reserve(gt_dispatch_worker *worker, unsigned slots)
 {
     gt_slot *out = gt__worker_room(worker, slots);
     worker->backlog.into_outbox = !out;
@@ -50,6 +51,24 @@ void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
     gt__worker_wait_for_room(worker);
 }
 
+bool gt__worker_own_fully(gt_dispatch_worker *worker, uint64_t session)
+{
+    gt_slot *out = reserve(worker, 1);
+    if (!out)
+        return false;
+    out->ins = (gt_instruction){.op = GT_OP_share};
+    out->ins.imm[0].u = session;
+    out->ins.imm[1].u = GT_SHARE_OWNER;
+    gt__worker_put(worker, 1);
+    worker->owner = session;
+    return true;
+}
+
+gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots)
+{
+    return gt__worker_own(worker, worker->peer->dispatcher->turn) ? reserve(worker, slots) : NULL;
+}
+
 void gt__worker_slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
     const uint64_t *slots = gt__free_ids(ins);
@@ -60,7 +79,7 @@ void gt__worker_slots_are_free(gt_dispatch_worker *worker, const gt_instruction 
 
 void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
-    gt_slot *out = gt__worker_reserve(worker, 1);
+    gt_slot *out = reserve(worker, 1);
     if (!out)
         return; /* out of memory: the worker keeps the tensors, and their slots are not used again */
     out->ins = *ins;

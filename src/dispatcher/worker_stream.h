@@ -5,11 +5,24 @@
  * room before it takes a record, and the session waits if there is none (output.h). Records that cannot wait (frees,
  * moves between workers, parts of downloads) are written with gt__worker_reserve and gt__worker_put: those that the link
  * has no room for go to the worker's outbox, which is sent before everything else when there is room again.
+ *
+ * A worker clears memory that goes from one session to another, so it is told whose records follow: a `share` record where the
+ * session changes. gt__worker_reserve does that by itself, for the session whose turn it is. What is written in other ways needs
+ * gt__worker_own before, unless no memory is taken for it (answers, marks, frees).
  */
 #ifndef GT_DISPATCHER_WORKER_STREAM_H
 #define GT_DISPATCHER_WORKER_STREAM_H
 
 #include "dispatcher/workers.h"
+
+#define GT_OWNER_UNTOLD UINT64_MAX /* a worker that joined was told nothing yet */
+
+bool gt__worker_own_fully(gt_dispatch_worker *worker, uint64_t session);
+/* The records that follow are of this session; 0: not known, or of none. False: out of memory. */
+static inline bool gt__worker_own(gt_dispatch_worker *worker, uint64_t session)
+{
+    return __builtin_expect(worker->owner == session, 1) || gt__worker_own_fully(worker, session);
+}
 
 /* Room in the link; NULL as well while the outbox waits for it, or holds records back. */
 static inline gt_slot *gt__worker_room(const gt_dispatch_worker *worker, unsigned slots)

@@ -227,6 +227,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->instructions = worker->sessions = worker->records = 0;
     gt__share_reset(worker);
     gt__runs_reset(&worker->runs);
+    worker->owner = GT_OWNER_UNTOLD;
     memset(&worker->reported, 0, sizeof worker->reported);
     memset(&worker->traffic, 0, sizeof worker->traffic);
     memcpy(worker->name, name, sizeof name);

@@ -33,6 +33,8 @@ struct gt_dispatch_worker {
     int32_t index;
     bool observed; /* each of its records is reported to the observer */
     bool closed;   /* sessions must wait for their turn: share.h. Here because every record asks */
+    uint64_t
+        owner; /* the session whose records its stream has now; 0: not known, or of none: worker_stream.h. The same */
     gt_peer *peer; /* NULL: gone; the entry may be reused */
     gt_link *link;
     uint64_t instructions, sessions;

@@ -20,7 +20,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 8 };
+enum { GT_ENGINE_VERSION = 9 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -149,6 +149,10 @@ struct gt_engine_ops {
     /* 64-byte aligned. GT_ERR_MEMORY: there is no memory, and the text says why. */
     gt_err (*alloc)(gt_engine *engine, size_t bytes, void **memory);
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
+    size_t zeroed_from; /* blocks of so many bytes and more are zero when `alloc` returns them; 0: no block is */
+    /* Optional. Set memory to zero, in the order of the queue; an error: it is not. Default: memset if the engine is synchronous
+     * and its memory is the host's, else `write`. */
+    gt_err (*clear)(gt_engine *engine, void *memory, size_t bytes);
     /* *token is 0 before each of these. An error: nothing was queued. Until the token is completed, the host's
      * memory must not change (write), or is undefined (read). `timed`: as in gt_call. */
     gt_err (*write)(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token);

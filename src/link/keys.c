@@ -201,20 +201,18 @@ gt_err gt__allowed_reread(gt_allowed *allowed, const char *path)
     return GT_OK;
 }
 
-bool gt__allowed_knows(const gt_allowed *allowed, const char *name, bool worker)
-{
-    for (size_t k = 0; k < allowed->count; k++)
-        if (!strcmp(allowed->keys[k].user.name, name) && allowed->keys[k].user.worker >= worker)
-            return true;
-    return false;
-}
-
 const gt_user *gt__allowed_find(const gt_allowed *allowed, const char *public_key)
 {
     for (size_t k = 0; k < allowed->count; k++)
         if (!strcmp(allowed->keys[k].public_key, public_key))
             return &allowed->keys[k].user;
     return NULL;
+}
+
+bool gt__allowed_knows(const gt_allowed *allowed, const char *public_key, const char *name, bool worker)
+{
+    const gt_user *user = gt__allowed_find(allowed, public_key);
+    return user && !strcmp(user->name, name) && user->worker >= worker;
 }
 
 /* ---- the secrets of a server on this host ------------------------------------------------------------------- */

@@ -52,8 +52,8 @@ typedef struct gt_user {
 gt_err gt__allowed_read(const char *path, gt_allowed **allowed);
 /* Read the list again; on failure it stays as it is. */
 gt_err gt__allowed_reread(gt_allowed *allowed, const char *path);
-/* Whether a user of this name is in the list; `worker`: as a worker. */
-bool gt__allowed_knows(const gt_allowed *allowed, const char *name, bool worker);
+/* Whether this key is in the list, and of a user of this name; `worker`: as a worker. */
+bool gt__allowed_knows(const gt_allowed *allowed, const char *public_key, const char *name, bool worker);
 void gt__allowed_free(gt_allowed *allowed); /* NULL is fine */
 /* The user with this public key; NULL: it is not in the list. Borrowed. */
 const gt_user *gt__allowed_find(const gt_allowed *allowed, const char *public_key);

@@ -354,7 +354,10 @@ void gt__zmq_link_clear(gt_zmq_link *link)
 
 void gt__zmq_socket_options(void *socket)
 {
-    int64_t largest = GT_ZMQ_FRAME_BYTES;
+    /* ZeroMQ compares what comes over the wire: a frame that CURVE encrypts has a name, a nonce, a code and flags besides. The frame's
+     * own size is checked when it is read. */
+    enum { CURVE_BYTES = 8 + 8 + 16 + 1 };
+    int64_t largest = GT_ZMQ_FRAME_BYTES + CURVE_BYTES;
     /* The end of a process is noticed at once; heartbeats are for stopped processes and unreachable hosts. A ping goes
      * out every quarter of GT_TIMEOUT and may take half of it. ZeroMQ's thread does both, even while ours computes. */
     int timeout_ms = gt__setting_ms(GT_SETTING_TIMEOUT);

@@ -29,6 +29,7 @@ enum { FRAME_SIZE = 256, ANSWERS = 64 /* in one call */ };
 #define SAME_USER "user"
 #define KEY_CLIENT "client "
 #define KEY_WORKER "worker "
+_Static_assert(sizeof((gt_link *)0)->key == GT_KEY_SIZE, "room for a key");
 
 typedef struct question {
     uint8_t frame[ASKED_FRAMES][FRAME_SIZE];
@@ -72,7 +73,7 @@ static bool admit(const gt_door *door, const question *asked, char *user, size_t
         }
         const gt_user *found = gt__allowed_find(door->allowed, key);
         if (found)
-            snprintf(user, size, "%s%s", found->worker ? KEY_WORKER : KEY_CLIENT, found->name);
+            snprintf(user, size, "%s%s%s", found->worker ? KEY_WORKER : KEY_CLIENT, key, found->name);
         return found;
     }
     snprintf(user, size, SAME_USER);
@@ -89,7 +90,7 @@ void gt__door_answer(gt_door *door)
 {
     question asked;
     for (int k = 0; door->socket && k < ANSWERS && receive(door->socket, &asked); k++) {
-        char user[GT_USER_SIZE + 16] = "";
+        char user[GT_KEY_SIZE + GT_USER_SIZE + 16] = "";
         bool good = admit(door, &asked, user, sizeof user);
         send_text(door->socket, "1.0", ZMQ_SNDMORE);
         zmq_send(door->socket, asked.frame[ASKED_NUMBER],
@@ -136,6 +137,7 @@ void gt__door_close(gt_door *door)
     door->socket = NULL;
 }
 
+/* The text of `admit`: the role, the key (it has no spaces), the name. */
 void gt__door_user(void *frame, gt_link *link)
 {
     const char *user = zmq_msg_gets(frame, "User-Id");
@@ -146,7 +148,10 @@ void gt__door_user(void *frame, gt_link *link)
         gt__link_same_user(link);
     else if (worker || client) {
         link->trust = worker ? GT_TRUST_WORKER : GT_TRUST_KEY;
-        snprintf(link->user, sizeof link->user, "%s", user + strlen(worker ? KEY_WORKER : KEY_CLIENT));
+        const char *key = user + strlen(worker ? KEY_WORKER : KEY_CLIENT);
+        size_t length = strnlen(key, GT_KEY_SIZE - 1);
+        snprintf(link->key, sizeof link->key, "%.*s", (int)length, key);
+        snprintf(link->user, sizeof link->user, "%s", key + length);
     }
 }
 

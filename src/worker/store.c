@@ -15,6 +15,8 @@ enum {
     FIRST_SLOTS = 256,
     PATIENCE_NS = 1000000, /* a count of tensors that took longer than that is kept, */
     KEPT_FOR = 50,         /* for so many times as long as it took */
+    OWN_WITHIN = 16,       /* buffers of a class that are looked through for one of the same session */
+    ZEROS = 64 << 10,      /* bytes that are cleared at a time by writing */
 };
 #define UNUSED UINT32_MAX /* references of a pooled buffer since gt__store_note_unused; a reuse sets them to 1 */
 
@@ -118,18 +120,94 @@ static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
     return engine->ops->alloc(engine, bytes, memory);
 }
 
+/* ---- sessions ----------------------------------------------------------------------------------------------- */
+
+void gt__store_set_owner(gt_store *store, uint64_t owner)
+{
+    store->several |= store->owner && owner != store->owner;
+    store->owner = owner;
+}
+
+/* What a buffer remembers: nobody's are cleared for everyone, also for the next of nobody. */
+static uint64_t owner_to_keep(const gt_store *store)
+{
+    return store->owner == GT_STORE_NOBODY ? 0 : store->owner;
+}
+
+static gt_err clear_by_writing(gt_store *store, char *memory, size_t bytes)
+{
+    static const char zeros[ZEROS];
+    gt_engine *engine = store->engine;
+    for (size_t at = 0; at < bytes; at += ZEROS) {
+        gt_token token = 0;
+        size_t piece = bytes - at < ZEROS ? bytes - at : ZEROS;
+        GT_TRY(engine->ops->write(engine, memory + at, zeros, piece, false, &token));
+        if (store->worker)
+            gt__late_given(&store->worker->late, token);
+    }
+    return GT_OK;
+}
+
+/* Set to zero, behind the work that uses the memory. */
+static gt_err clear(gt_store *store, void *memory, size_t bytes)
+{
+    gt_engine *engine = store->engine;
+    if (engine->ops->clear)
+        return engine->ops->clear(engine, memory, bytes);
+    if (!engine->ops->host_memory || engine->ops->asynchronous)
+        return clear_by_writing(store, memory, bytes);
+    memset(memory, 0, bytes);
+    return GT_OK;
+}
+
+gt_buffer *gt__store_reuse_cleared(gt_store *store, unsigned size_class)
+{
+    gt_buffer **where = &store->free[size_class], *buffer = *where;
+    for (unsigned k = 1; k < OWN_WITHIN && buffer && buffer->owner != store->owner; k++) {
+        where = &buffer->next;
+        buffer = *where;
+    }
+    if (!buffer || buffer->owner != store->owner) {
+        where = &store->free[size_class];
+        buffer = *where;
+        if (clear(store, buffer->memory, buffer->bytes) != GT_OK)
+            return NULL;
+        buffer->owner = owner_to_keep(store);
+    }
+    *where = buffer->next;
+    store->bytes_used += buffer->bytes;
+    buffer->references = 1;
+    return buffer;
+}
+
+/* Memory that no session has seen; while there is one session, it may be its own. */
+static gt_err memory_fresh(gt_store *store, size_t bytes, void **memory)
+{
+    const gt_engine_ops *ops = store->engine->ops;
+    GT_TRY(memory_new(store, bytes, memory));
+    if (!store->several || (ops->zeroed_from && bytes >= ops->zeroed_from))
+        return GT_OK;
+    gt_err err = clear(store, *memory, bytes);
+    if (err != GT_OK)
+        ops->release(store->engine, *memory, bytes);
+    return err;
+}
+
+/* ---- handing out -------------------------------------------------------------------------------------------- */
+
 static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out)
 {
     size_t bytes = class_bytes(size_class);
     gt_buffer *buffer = header_new(store);
     void *memory;
-    gt_err err = buffer ? memory_new(store, bytes, &memory) : gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_err err = buffer ? memory_fresh(store, bytes, &memory) : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err != GT_OK) {
         if (buffer)
             header_free(store, buffer);
         return refuse(store, err, bytes);
     }
     *buffer = (gt_buffer){.references = 1, .memory = memory, .size_class = size_class, .bytes = bytes};
+    buffer->owner = owner_to_keep(store);
     store->bytes_held += bytes;
     store->bytes_used += bytes;
     *out = buffer;

@@ -3,6 +3,9 @@
  *
  * A tensor is a view on a reference-counted buffer, or poison: the first failure that led to it. Buffers are recycled by
  * size class, because fresh pages cost several times what computing on them costs.
+ *
+ * A buffer remembers the session that used it last. One that goes to another session is cleared first, and so is memory of the
+ * engine that may have been another's.
  */
 #ifndef GT_WORKER_STORE_H
 #define GT_WORKER_STORE_H
@@ -20,6 +23,7 @@ typedef struct gt_buffer {
     size_t bytes;           /* at memory */
     gt_segment *segment;    /* NULL: pooled */
     struct gt_buffer *next; /* in its class's free list */
+    uint64_t owner;         /* the session that used it last; 0: not known */
 } gt_buffer;
 
 /* Why a tensor does not exist. Shared by all tensors computed from it. */
@@ -65,12 +69,19 @@ typedef struct gt_store {
     gt_buffer *spare;                       /* buffer headers without memory */
     uint64_t bytes_used, bytes_held, limit; /* handed out; and in the pool; the most that may be held */
     unsigned adopted;                       /* buffers that are segments */
+    uint64_t owner;                         /* the session that memory is handed out to; or GT_STORE_NOBODY */
+    bool several;                           /* there was more than one */
     struct {
         uint64_t tensors, at_ns, took_ns; /* when they were last counted, for the statistics */
     } counted;
 } gt_store;
 
+/* The owner of records that belong to no session, or to one that is not known: no buffer was last used by it. */
+#define GT_STORE_NOBODY UINT64_MAX
+
 gt_err gt__store_new(gt_engine *engine, gt_store **store);
+/* From now on memory is handed out to this session (not 0), or to GT_STORE_NOBODY. Before the first call there is one session. */
+void gt__store_set_owner(gt_store *store, uint64_t owner);
 /* The engine is asynchronous: segments return to their clients when the worker's flights have settled. */
 void gt__store_set_late(gt_store *store, gt_worker *worker);
 void gt__store_free(gt_store **store);
@@ -128,11 +139,16 @@ static inline unsigned gt__store_class(size_t bytes)
     return 4 * (power - 6) + quarter + 1;
 }
 
+/* The same where the first buffer of the class was another session's: one of this session if there is one near, else that one,
+ * cleared. */
+gt_buffer *gt__store_reuse_cleared(gt_store *store, unsigned size_class);
 /* A recycled buffer of a class, with one reference for the caller; NULL if none. */
 static inline gt_buffer *gt__store_reuse(gt_store *store, unsigned size_class)
 {
     gt_buffer *buffer = store->free[size_class];
     if (__builtin_expect(buffer != NULL, 1)) {
+        if (__builtin_expect(buffer->owner != store->owner, 0))
+            return gt__store_reuse_cleared(store, size_class);
         store->free[size_class] = buffer->next;
         store->bytes_used += buffer->bytes;
         buffer->references = 1;

@@ -65,7 +65,9 @@ static void free_slots(gt_worker *worker, const gt_instruction *ins)
 
 static void take_share(gt_worker *worker, const gt_instruction *ins)
 {
-    if (ins->imm[1].u)
+    if (ins->imm[1].u == GT_SHARE_OWNER)
+        gt__store_set_owner(worker->store, ins->imm[0].u ? ins->imm[0].u : GT_STORE_NOBODY);
+    else if (ins->imm[1].u == GT_SHARE_LEFT)
         gt__trim_soon(worker);
     else
         worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);

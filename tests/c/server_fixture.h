@@ -21,6 +21,7 @@ typedef struct server_worker {
     pthread_t thread;
     gt_link *link;
     char name[32], address[64];
+    const char *backend;
 } server_worker;
 
 typedef struct server {
@@ -28,6 +29,7 @@ typedef struct server {
     pthread_t thread;
     server_worker worker[MAX_WORKERS];
     int workers;
+    const char *backend; /* of workers that are added; NULL: cpu */
 } server;
 
 static inline void *server_thread(void *argument)
@@ -39,7 +41,7 @@ static inline void *server_thread(void *argument)
 static inline void *server_worker_thread(void *argument)
 {
     server_worker *w = argument;
-    gt_worker_options options = {.name = w->name, .backend = "cpu", .threads = 1, .address = w->address};
+    gt_worker_options options = {.name = w->name, .backend = w->backend, .threads = 1, .address = w->address};
     gt__worker_run(&options, w->link);
     return NULL;
 }
@@ -60,6 +62,7 @@ static inline void server_add_worker(server *s, bool connecting)
     server_worker *w = &s->worker[s->workers];
     snprintf(w->name, sizeof w->name, "real_%d", s->workers++);
     snprintf(w->address, sizeof w->address, "localhost:%d", gt__dispatcher_port(s->dispatcher));
+    w->backend = s->backend ? s->backend : "cpu";
     w->link = connecting ? NULL : server_link(s);
     CHECK_EQ(pthread_create(&w->thread, NULL, server_worker_thread, w), 0);
 }
@@ -129,20 +132,22 @@ static inline void answer_mark(gt_link *link)
     gt__link_flush(link);
 }
 
-/* The next record, copied; false when the link died first. */
+/* The next record, copied; false when the link died first. Those that tell a worker whose records follow are left out. */
 static inline bool receive_any(gt_link *link, gt_slot *record)
 {
     const gt_slot *slots;
     size_t available;
     unsigned length;
     gt__link_flush(link);
-    while (!(slots = gt__link_peek(link, &available)))
-        if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
+    do {
+        while (!(slots = gt__link_peek(link, &available)))
+            if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
+                return false;
+        if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
             return false;
-    if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
-        return false;
-    memcpy(record, slots, length * sizeof *record);
-    gt__link_consume(link, length);
+        memcpy(record, slots, length * sizeof *record);
+        gt__link_consume(link, length);
+    } while (record->ins.op == GT_OP_share && record->ins.imm[1].u == GT_SHARE_OWNER);
     return true;
 }
 

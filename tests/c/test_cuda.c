@@ -259,6 +259,24 @@ static void test_release_while_in_use(const void *argument)
     engine->ops->close(engine);
 }
 
+/* Behind the work that reads the memory. */
+static void test_clear(const void *argument)
+{
+    (void)argument;
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    void *a = filled(engine, 1), *out = take_memory(engine, BYTES);
+    for (int k = 0; k < 10; k++)
+        add_number(engine, out, a, 1, false);
+    CHECK_EQ(engine->ops->clear(engine, a, BYTES), GT_OK);
+    check_vector(engine, out, 2);
+    check_vector(engine, a, 0);
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, out, BYTES);
+    engine->ops->close(engine);
+}
+
 /* Sizes around those of pieces and of the ring, several on the way at once. */
 static void test_transfers(const void *argument)
 {
@@ -834,6 +852,7 @@ int main(int argc, char **argv)
     check_run("many failures", test_many_failures, NULL);
     check_run("times", test_times, NULL);
     check_run("release while in use", test_release_while_in_use, NULL);
+    check_run("clearing", test_clear, NULL);
     check_run("transfers", test_transfers, NULL);
     check_run("pinned memory", test_pinned, NULL);
     check_run("pinned elsewhere", test_pinned_elsewhere, NULL);

@@ -125,6 +125,63 @@ static void test_reuse(const void *argument)
     CHECK_EQ(engine.bytes, 0);
 }
 
+static bool is_all(const gt_view *view, uint8_t byte)
+{
+    const uint8_t *bytes = view->data;
+    for (int64_t k = 0; k < view->meta.numel; k++)
+        if (bytes[k] != byte)
+            return false;
+    return true;
+}
+
+/* Memory that goes to another session is cleared; a session that gets its own again pays nothing. */
+static void test_owners(const void *argument)
+{
+    (void)argument;
+    enum { BYTES = 5000, MANY = 8 };
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    gt_view view;
+    gt_buffer *buffer, *many[MANY];
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    for (uint64_t session = 1; session <= 3; session++) {
+        gt__store_set_owner(store, session);
+        for (int k = 0; k < 2; k++) {
+            CHECK_EQ(allocate(store, BYTES, &view, &buffer), GT_OK);
+            if (session > 1 || k)
+                CHECK(is_all(&view, k ? (uint8_t)session : 0));
+            memset(view.data, (int)session, BYTES);
+            gt__buffer_release(store, buffer);
+        }
+    }
+    CHECK_EQ(engine.allocations, 1);
+    gt__store_set_owner(store, GT_STORE_NOBODY); /* who that is may change from record to record */
+    for (int k = 0; k < 2; k++) {
+        CHECK_EQ(allocate(store, BYTES, &view, &buffer), GT_OK);
+        CHECK(is_all(&view, 0));
+        memset(view.data, 9, BYTES);
+        gt__buffer_release(store, buffer);
+    }
+    /* Each finds its own among those of others. */
+    for (uint64_t session = 1; session <= MANY; session++) {
+        gt__store_set_owner(store, session);
+        CHECK_EQ(allocate(store, BYTES, &view, &many[session - 1]), GT_OK);
+        CHECK(is_all(&view, 0)); /* also if it is new: there were several sessions */
+        memset(view.data, (int)session, BYTES);
+    }
+    for (int k = 0; k < MANY; k++)
+        gt__buffer_release(store, many[k]);
+    for (uint64_t session = 1; session <= MANY; session++) {
+        gt__store_set_owner(store, session);
+        CHECK_EQ(allocate(store, BYTES, &view, &buffer), GT_OK);
+        CHECK(is_all(&view, (uint8_t)session));
+        gt__buffer_release(store, buffer);
+    }
+    CHECK_EQ(engine.allocations, MANY);
+    gt__store_free(&store);
+    CHECK_EQ(engine.bytes, 0);
+}
+
 static void test_limit(const void *argument)
 {
     (void)argument;
@@ -657,6 +714,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("size classes", test_size_classes, NULL);
     check_run("reuse", test_reuse, NULL);
+    check_run("memory of other sessions is cleared", test_owners, NULL);
     check_run("limit", test_limit, NULL);
     check_run("segments count", test_segments_count, NULL);
     check_run("unused blocks go back", test_trim_unused, NULL);

@@ -129,6 +129,7 @@ FAMILIES = """
     rows = gt.ones(1, 1).expand(4096, 4096)
     wide = gt.ones(1, 1).expand(2**20, 2**17)
     numbers = gt.from_numpy(numpy.random.default_rng(0).random(2**22))
+    line = gt.from_numpy(numpy.ones(2**25, numpy.float32))
     whole = gt.ones(1, 1, dtype=gt.int64).expand(2048, 2048)
     zeros = gt.zeros(1, dtype=gt.int64).expand(2**25)
     image, kernel = gt.ones(1, 1, 1, 1).expand(8, 64, 128, 128), gt.ones(1, 1, 1, 1).expand(128, 64, 3, 3)
@@ -149,6 +150,8 @@ FAMILIES = """
         "argmax of rows": lambda: wide.argmax(1),
         "cumsum": lambda: gt.ones(1, 1).expand(2**11, 2**14).cumsum(1),
         "logcumsumexp": lambda: gt.logcumsumexp(gt.ones(1, 1).expand(2**11, 2**13), 1),
+        "one line of logcumsumexp": lambda: gt.logcumsumexp(line, 0),
+        "a few columns of logcumsumexp": lambda: gt.logcumsumexp(gt.ones(1, 1).expand(2**23, 4), 0),
         "softmax": lambda: gt.ones(1, 1).expand(2**12, 2**13).softmax(1),
         "sort": lambda: numbers.sort()[0],
         "topk": lambda: one.expand(2**32).topk(3)[0],

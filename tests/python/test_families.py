@@ -71,6 +71,8 @@ FAMILIES = {
         (lambda n, x: n.histc(x, 4, -2, 2), X.float()), (lambda n, x: n.histc(x, 5), VECTOR.float()),
         (lambda n, x: n.tril_indices(3, 4, 1), FLAT), (lambda n, x: n.triu_indices(4, 3, -1), FLAT),
         (lambda n, x: n.combinations(x), VECTOR), (lambda n, x: n.combinations(x, 3, True), VECTOR),
+        *((lambda n, x, r=r, again=again, few=few: n.combinations(x[:few], r, again), VECTOR)
+          for r in (1, 2, 3, 5, 9) for again in (False, True) for few in (0, 1, 5)),
         (lambda n, x, y: n.cartesian_prod(x, y), VECTOR, OTHER),
         (lambda n, x, i: n.nn.functional.one_hot(i, 4), X, INDEX), (lambda n, i: n.nn.functional.one_hot(i), WHOLE),
     ],

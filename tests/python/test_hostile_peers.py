@@ -14,7 +14,7 @@ import time
 import pytest
 
 from support import PATIENCE_S, until
-from test_raw_peers import Server, command, control, frame, greeting, metadata, OPEN
+from test_raw_peers import Server, beside_a_client, command, control, frame, greeting, metadata, OPEN
 from test_server import TRANSPORTS, WORK, steady_client
 
 
@@ -42,15 +42,7 @@ class Targets(Server):
 
 @pytest.fixture
 def server(programs):
-    """A server with a client that works meanwhile; afterwards both are well, and a new client too."""
-    targets = Targets(programs)
-    client, stop = steady_client(programs, f"localhost:{targets.port}")
-    yield targets
-    assert targets.process.alive, targets.process.text()
-    stop.touch()
-    assert client.wait() == 0, client.text()
-    assert client.output.read_text() == "right True\n"
-    assert programs.run(WORK, f"tcp://localhost:{targets.port}") == "right\n"
+    yield from beside_a_client(programs, Targets(programs), "")
 
 
 def drained(peer):

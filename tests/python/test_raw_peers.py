@@ -75,17 +75,20 @@ class Server:
         return heard
 
 
-@pytest.fixture
-def server(programs):
-    """A server with a client that works meanwhile; afterwards both are well."""
-    server = Server(programs)
-    client, stop = steady_client(programs, f"tcp://localhost:{server.port}")
+def beside_a_client(programs, server, link):
+    """The server, with a client that works meanwhile; afterwards both are well, and a new client too."""
+    client, stop = steady_client(programs, f"{link}localhost:{server.port}")
     yield server
     assert server.process.alive, server.process.text()
     stop.touch()
     assert client.wait() == 0, client.text()
     assert client.output.read_text() == "right True\n"
     assert programs.run(WORK, f"tcp://localhost:{server.port}") == "right\n"
+
+
+@pytest.fixture
+def server(programs):
+    yield from beside_a_client(programs, Server(programs), "tcp://")
 
 
 def test_half_handshakes(server):

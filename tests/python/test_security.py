@@ -278,6 +278,27 @@ def test_keys_admit_clients_and_workers(programs, keys):
     assert good.alive and server.alive
 
 
+def test_encrypted_links_carry_frames_of_every_size(programs, keys):
+    alice, bob = keys.peer("alice", "client"), keys.peer("bob", "worker")
+    server = programs.server(*keys.server_options())
+    programs.worker(server.port, "--key-file", bob, host="tcp://127.0.0.1")
+    text = programs.run("""
+        import sys
+        import numpy as np
+        import gt
+        gt.connect(sys.argv[1], key_file=sys.argv[2])
+        for count in (1, 1000, 1023, 1024, 5000):
+            x = gt.zeros(3)
+            for _ in range(count):  # as many records as a frame has, and more
+                x = x + 1
+            assert x.tolist() == 3 * [count]
+        data = np.arange(3_000_000, dtype=np.float32)
+        assert (gt.from_numpy(data).numpy() == data).all()
+        print("right")
+        """, f"tcp://127.0.0.1:{server.port}", alice, GT_AUTO_COMPILE="0")
+    assert text == "right\n", text
+
+
 def listening_ports(pid):
     """Of a process, by tcp."""
     targets = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
@@ -329,7 +350,7 @@ def test_the_server_knows_users_apart(programs, keys):
 
 
 def test_the_list_of_keys_is_read_again(programs, keys):
-    alice, bob = keys.peer("alice", "client"), keys.peer("bob")
+    alice, bob, new = keys.peer("alice", "client"), keys.peer("bob"), keys.peer("new")
     options = keys.server_options()
     server = programs.server(*options)
     programs.worker(server.port)
@@ -350,11 +371,11 @@ def test_the_list_of_keys_is_read_again(programs, keys):
     until(lambda: "works" in stay.text() or not stay.alive, "alice")
     text = programs.run(REFUSED, address, bob)
     assert "does not allow this key" in text, text
-    keys.lines[:] = [f"client {keys.public['bob']} bob"]
+    keys.lines[:] = [f"client {keys.public['bob']} bob", f"client {keys.public['new']} alice"]  # alice has another key now
     keys.server_options()
     server.signal(signal.SIGHUP)
     assert stay.wait() == 0 and stay.text().splitlines()[-1] != "works", stay.text()
-    assert programs.run(WORK, address, bob) == "right\n"
+    assert programs.run(WORK, address, bob) == programs.run(WORK, address, new) == "right\n"
     assert "does not allow this key" in programs.run(REFUSED, address, alice)
     pathlib.Path(options[-1]).write_text("nonsense\n")  # a mistake: the list stays, and the server says why
     server.signal(signal.SIGHUP)

@@ -3,10 +3,11 @@
 Results whose size depends on the elements (masked_select, nonzero, bincount) wait once, for that size.
 """
 
+import math
 from types import MethodType, SimpleNamespace
 
 from gt import _gt
-from gt._gt import Tensor, full, full_like, stack, where, zeros
+from gt._gt import Tensor, arange, cat, full, full_like, stack, where, zeros
 from gt.client.registry import axis_of, function, in_place, method, no_view
 
 
@@ -322,18 +323,40 @@ def _triangle(mask, dtype):
 @no_view
 def combinations(input, r=2, with_replacement=False):
     """combinations(input, r=2, with_replacement=False): the choices of r elements of a vector, a row each."""
-    import itertools
     if input.ndim != 1:
         raise RuntimeError(f'Expect a 1D vector, but got shape {list(input.shape)}')
     if r < 0:
         raise RuntimeError(f'Expect a non-negative number, but got {r}')
     if r == 0:
         return zeros(0, dtype=input.dtype)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(range(input.shape[0]), r))
-    if not rows:
+    size = input.shape[0]
+    count = math.comb(size + r - 1, r) if with_replacement and size else math.comb(size, r)
+    if not count:
         return input[:0].reshape(0, 1).expand(0, r)
-    return input[_gt.tensor(rows)]
+    if count > _MOST_ELEMENTS // r:
+        raise _gt.OutOfMemoryError(f'combinations: the choices of {r} of {size} elements do not fit into any memory')
+    return input[_choices(size, r, with_replacement)]
+
+
+_MOST_ELEMENTS = 1 << 58  # more do not fit into any memory; fewer may still be too many for the worker
+
+
+def _choices(size, r, with_replacement):
+    """The positions of all choices, (count, r), in order. Computed by the worker, a column at a time: each beginning of a row is
+    followed by every position that may come next."""
+    spare = size if with_replacement else size - r + 1  # positions that the first column may have
+    rows = arange(spare).reshape(spare, 1)
+    for column in range(1, r):
+        last = rows[:, -1]
+        first_next = last if with_replacement else last + 1
+        counts = (size if with_replacement else spare + column) - first_next
+        ends = counts.cumsum(0)
+        total = math.comb(size + column, column + 1) if with_replacement else math.comb(spare + column, column + 1)
+        positions = arange(total)
+        parent = ends.searchsorted(positions, right=True)
+        following = positions - (ends - counts)[parent] + first_next[parent]
+        rows = cat([rows[parent], following.reshape(total, 1)], 1)
+    return rows
 
 
 @function

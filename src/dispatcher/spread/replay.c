@@ -320,6 +320,7 @@ static bool prepare_stream(gt_dispatch_worker *worker, const gt_stream *stream, 
         source[stream->fresh + k] = slot;
         good = slot != 0;
     }
+    good = good && gt__worker_own(worker, worker->peer->dispatcher->turn);
     *out = stream->slots <= GT_LINK_MAX_RESERVE ? gt__worker_room(worker, stream->slots) : NULL;
     worker->backlog.into_outbox = !*out;
     if (!*out)

@@ -123,6 +123,7 @@ static void hold(recording *r)
         if (!worker->peer)
             continue;
         gt__worker_flush_frees(worker);
+        r->failed |= !gt__worker_own(worker, r->session->number); /* not part of what is recorded */
         worker->backlog.holding = true;
         worker->backlog.held_from = gt__slot_queue_slots(&worker->backlog.outbox);
         if (r->stats)

@@ -278,6 +278,7 @@ const gt_engine_ops gt__engine_cpu = {
     .memory_limit = cpu_memory_limit,
     .alloc = cpu_alloc,
     .release = cpu_release,
+    .zeroed_from = HUGE_PAGE,
     .write = cpu_write,
     .read = cpu_read,
     .run = cpu_run,

@@ -16,17 +16,18 @@
 
 enum {
     GROUP = 256,
-    SEGMENT = 8192,   /* elements */
-    ENOUGH_LINES = 32 /* for any number of threads: fewer long lines are cut into segments */
+    SEGMENT = 8192,    /* elements */
+    ENOUGH_LINES = 32, /* for any number of threads: fewer long lines are cut into segments */
+    POLL = 1 << 18     /* elements between two looks whether the work was cancelled */
 };
 
 /* A kernel takes `width` lines, to_step and from_step apart. */
 typedef struct scanning scanning;
 typedef void (*scan_kernel)(const scanning *s, void *to, int64_t to_step, const void *from, int64_t from_step,
                             int64_t width);
-/* Lines of `count` neighbouring elements. start: where each begins, as the kernel's sum type, or NULL. */
+/* Lines of `count` neighbouring elements. sums: where each begins, and then ends, as the kernel's sum type; or NULL. */
 typedef void (*dense_kernel)(void *to, int64_t to_step, const void *from, int64_t from_step, int64_t width,
-                             int64_t count, const void *start);
+                             int64_t count, void *sums);
 typedef union total {
     double f64;
     uint64_t u64;
@@ -46,6 +47,7 @@ struct scanning {
     scan_kernel kernel;
     dense_kernel dense; /* NULL: the other */
     dense_kernel wide;  /* of doubles, for tiles of them; or NULL */
+    total first;        /* where a line begins */
     /* lines in segments */
     total_kernel total;
     int64_t segments; /* of a line; 0: whole lines */
@@ -61,7 +63,13 @@ struct scanning {
         const from_type *f = from;                                                                                \
         for (int64_t j = 0; j < width; j++)                                                                       \
             sum[j] = (sum_type)(first);                                                                           \
+        int64_t left = POLL / width;                                                                              \
         for (int64_t k = 0; k < s->n; k++, t += s->to_stride, f += s->from_stride) {                              \
+            if (--left == 0) {                                                                                    \
+                left = POLL / width;                                                                              \
+                if (gt__parallel_poll(s->cpu->parallel))                                                          \
+                    return;                                                                                       \
+            }                                                                                                     \
             for (int64_t j = 0; j < width; j++) {                                                                 \
                 sum[j] = STEP(sum[j], (sum_type)gt__load_##name(f[j * from_step]));                               \
                 t[j * to_step] = GT_STORE_FROM(to_name, sum[j]);                                                  \
@@ -69,9 +77,9 @@ struct scanning {
         }                                                                                                         \
     }                                                                                                             \
     static void scan##_dense_##name(void *to, int64_t to_step, const void *from, int64_t from_step,               \
-                                    int64_t width, int64_t count, const void *start)                              \
+                                    int64_t width, int64_t count, void *sums)                                     \
     {                                                                                                             \
-        const sum_type *starts = start;                                                                           \
+        sum_type *starts = sums;                                                                                  \
         int64_t j = 0;                                                                                            \
         for (; j + 4 <= width; j += 4) {                                                                          \
             const from_type *f = (const from_type *)from + j * from_step, *g = f + from_step, *h = g + from_step, \
@@ -91,6 +99,8 @@ struct scanning {
                 v[k] = GT_STORE_FROM(to_name, c);                                                                 \
                 w[k] = GT_STORE_FROM(to_name, d);                                                                 \
             }                                                                                                     \
+            if (starts)                                                                                           \
+                starts[j] = a, starts[j + 1] = b, starts[j + 2] = c, starts[j + 3] = d;                           \
         }                                                                                                         \
         for (; j < width; j++) {                                                                                  \
             const from_type *f = (const from_type *)from + j * from_step;                                         \
@@ -100,6 +110,8 @@ struct scanning {
                 a = STEP(a, (sum_type)gt__load_##name(f[k]));                                                     \
                 t[k] = GT_STORE_FROM(to_name, a);                                                                 \
             }                                                                                                     \
+            if (starts)                                                                                           \
+                starts[j] = a;                                                                                    \
         }                                                                                                         \
     }
 
@@ -172,11 +184,15 @@ SCAN_KERNEL(logcumsumexp, float64, double, float64, double, double, -HUGE_VAL, l
         for (int64_t j = 0; j < width; j++) {                                                                     \
             int64_t *t = (int64_t *)to + j * to_step, best = 0;                                                   \
             const type *f = (const type *)from + j * from_step;                                                   \
-            for (int64_t k = 0; k < s->n; k++) {                                                                  \
-                __typeof__(gt__load_##name(*f)) x = gt__load_##name(f[k * s->from_stride]);                       \
-                __typeof__(x) a = gt__load_##name(f[best * s->from_stride]);                                      \
-                best = x beats a || x != x ? k : best;                                                            \
-                t[k * s->to_stride] = best;                                                                       \
+            for (int64_t k = 0; k < s->n;) {                                                                      \
+                if (k && gt__parallel_poll(s->cpu->parallel))                                                     \
+                    return;                                                                                       \
+                for (int64_t end = gt__min(s->n, k + POLL); k < end; k++) {                                       \
+                    __typeof__(gt__load_##name(*f)) x = gt__load_##name(f[k * s->from_stride]);                   \
+                    __typeof__(x) a = gt__load_##name(f[best * s->from_stride]);                                  \
+                    best = x beats a || x != x ? k : best;                                                        \
+                    t[k * s->to_stride] = best;                                                                   \
+                }                                                                                                 \
             }                                                                                                     \
         }                                                                                                         \
     }
@@ -231,9 +247,9 @@ static total_kernel choose_total(gt_dtype dtype)
  * Short lines fill a tile together; of longer ones, a few advance by pieces.
  */
 static void scan_tiles(const scanning *s, char *to, int64_t to_step, const char *from, int64_t from_step,
-                       int64_t width, int64_t count, const total *start)
+                       int64_t width, int64_t count, total *start)
 {
-    enum { TOGETHER = 4, POLL = 1 << 18 };
+    enum { TOGETHER = 4 };
     _Alignas(64) double in[GT_TILE], out[GT_TILE];
     int64_t piece = gt__min(count, GT_TILE / TOGETHER), most = count <= piece ? GT_TILE / piece : TOGETHER;
     int64_t from_size = (int64_t)gt__dtype_size(s->from_dtype), to_size = (int64_t)gt__dtype_size(s->to_dtype);
@@ -258,12 +274,32 @@ static void scan_tiles(const scanning *s, char *to, int64_t to_step, const char 
     }
 }
 
+/* A piece of each line after the other, so that cancelled work ends. */
+static void scan_pieces(const scanning *s, char *to, int64_t to_step, const char *from, int64_t from_step,
+                        int64_t width, int64_t count)
+{
+    total sums[GROUP];
+    int64_t from_size = (int64_t)gt__dtype_size(s->from_dtype), to_size = (int64_t)gt__dtype_size(s->to_dtype);
+    int64_t piece = POLL / width;
+    for (int64_t j = 0; j < width; j++)
+        sums[j] = s->first;
+    for (int64_t k = 0; k < count; k += piece) {
+        if (k && gt__parallel_poll(s->cpu->parallel))
+            return;
+        s->dense(to + k * to_size, to_step, from + k * from_size, from_step, width, gt__min(piece, count - k),
+                 sums);
+    }
+}
+
+/* At most GROUP lines. */
 static void scan_dense(const scanning *s, void *to, int64_t to_step, const void *from, int64_t from_step,
-                       int64_t width, int64_t count, const total *start)
+                       int64_t width, int64_t count, total *start)
 {
     bool one_by_one = width < 4 && s->from_dtype == GT_FLOAT32; /* there is nothing to do during an addition */
     if (s->wide && !one_by_one)
         scan_tiles(s, to, to_step, from, from_step, width, count, start);
+    else if (!start && count * width > POLL)
+        scan_pieces(s, to, to_step, from, from_step, width, count);
     else
         s->dense(to, to_step, from, from_step, width, count, start);
 }
@@ -376,6 +412,12 @@ gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call)
     if (s.to_stride == 1 && s.from_stride == 1)
         s.dense = choose_dense(call->op, s.from_dtype);
     bool narrow = s.from_dtype == GT_FLOAT16 || s.from_dtype == GT_BFLOAT16 || s.from_dtype == GT_FLOAT32;
+    if (call->op == GT_OP_logcumsumexp)
+        s.first.f64 = -HUGE_VAL;
+    else if (call->op == GT_OP_cumprod && s.from_dtype >= GT_FLOAT16)
+        s.first.f64 = 1;
+    else if (call->op == GT_OP_cumprod)
+        s.first.u64 = 1;
     if (s.dense && narrow && call->op != GT_OP_logcumsumexp)
         s.wide = choose_dense(call->op, GT_FLOAT64);
     if (s.dense && call->op == GT_OP_cumsum && s.n >= 4 * SEGMENT && count < ENOUGH_LINES) {

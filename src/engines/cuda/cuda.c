@@ -71,6 +71,17 @@ static void cuda_release(gt_engine *engine, void *memory, size_t bytes)
         gt__log_error("cuda: %p is not memory of this engine", memory);
 }
 
+static gt_err cuda_clear(gt_engine *engine, void *memory, size_t bytes)
+{
+    gt_cuda *cuda = gt__cuda(engine);
+    if (__builtin_expect(cuda->broken, 0))
+        return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
+    gt__cuda_settle(cuda); /* behind the work that waits to be launched, which may use the memory */
+    GT_CUDA_TRY(cuda, "clearing memory",
+                cuda->driver->memory_set((CUdeviceptr)(uintptr_t)memory, 0, bytes, cuda->stream));
+    return GT_OK;
+}
+
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
 
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed)
@@ -334,6 +345,7 @@ static const gt_engine_ops engine_cuda = {
     .memory_identity = cuda_memory_identity,
     .alloc = cuda_alloc,
     .release = cuda_release,
+    .clear = cuda_clear,
     .write = cuda_write,
     .read = cuda_read,
     .run = cuda_run,

@@ -95,6 +95,18 @@ static bool is_movable(unsigned op)
            op == GT_OP_recv;
 }
 
+/* The records that follow are of another session, and records before it wait: it also waits, so that each of them runs for its
+ * own session. */
+static bool change_owner(gt_worker *worker, const gt_slot *record)
+{
+    if (!put_aside(&worker->deferred, record)) {
+        gt__deferred_run(worker, -1);
+        return false;
+    }
+    gt__store_set_owner(worker->store, record->ins.imm[0].u ? record->ins.imm[0].u : GT_STORE_NOBODY);
+    return true;
+}
+
 bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
@@ -102,6 +114,8 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
         gt__deferred_run(worker, 0);
     if (worker->timing.watched) /* logs show records in order */
         gt__deferred_run(worker, -1);
+    if (d->count && record->ins.op == GT_OP_share && record->ins.imm[1].u == GT_SHARE_OWNER)
+        return change_owner(worker, record);
     if (!is_movable(record->ins.op)) {
         if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share &&
             record->ins.op != GT_OP_mark)
@@ -113,10 +127,12 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     bool waits = record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, 0);
     if (!waits && !(d->count && conflicts(d, record)))
         return false;
+    uint64_t first_owner = d->count ? d->owner : worker->store->owner;
     if (gt__slot_queue_slots(&d->records) > MOST_SLOTS || !put_aside(d, record)) {
         gt__deferred_run(worker, -1);
         return false;
     }
+    d->owner = first_owner;
     return true;
 }
 
@@ -129,9 +145,13 @@ void gt__deferred_run(gt_worker *worker, int wait_ms)
         const gt_slot *record = gt__slot_queue_first(&d->records);
         if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
             return;
+        uint64_t owner = worker->store->owner;
+        gt__store_set_owner(worker->store, d->owner);
         d->running = true;
         gt__worker_run_record(worker, record);
         d->running = false;
+        d->owner = worker->store->owner;
+        gt__store_set_owner(worker->store, owner);
         count(d, record, -1);
         gt__slot_queue_pop(&d->records);
         d->count--;

@@ -20,6 +20,7 @@ typedef struct gt_worker gt_worker;
 typedef struct gt_deferred {
     unsigned count; /* records put aside */
     bool running;   /* one of them is being executed */
+    uint64_t owner; /* the session of the first (store.h) */
     gt_slot_queue records;
     uint32_t *reads, *writes; /* by tensor slot: how many of them read it, and make or free it */
     size_t tensor_capacity;
