@@ -166,6 +166,11 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
     return err;
 }
 
+int gt__embedded_port(const gt_embedded *embedded)
+{
+    return gt__dispatcher_port(embedded->dispatcher);
+}
+
 void gt__embedded_stop(gt_embedded **where)
 {
     gt_embedded *embedded = *where;

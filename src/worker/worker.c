@@ -267,7 +267,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
     gt__canceller_limit(worker, welcome.max_op_seconds);
-    gt__timing_init(&worker->timing);
+    gt__timing_init(worker);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     worker->joined = true;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,

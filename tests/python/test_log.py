@@ -269,7 +269,7 @@ def test_numbers_have_a_point_whatever_the_locale(programs):
         import gt
         print((gt.ones(2) * 2.5).sum().item())
         assert gt.debug.dispatcher_stats()["seconds"] > 0
-        assert gt.debug.get_worker_stats()
+        assert gt.debug.get_worker_stats(wait=True)
         """,
         LOCPATH=programs.directory,
         GT_CONNECT_TIMEOUT="7.5",
