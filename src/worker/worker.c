@@ -274,6 +274,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
             worker->link->peer);
     err = run_stream(worker, options);
     gt__late_drain(worker);
+    gt__timing_flush(worker);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
 }
