@@ -8,7 +8,7 @@
  *              doing{}                                      the op that it executes, and for how long; null: none is known
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
  *              paths{}                                      the first. Hot paths, the same
- *   clients[]  number, name, link, user, instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *   clients[]  number, name, link, user, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
  */
 #include "dispatcher/stats.h"
@@ -125,13 +125,16 @@ static void write_client(FILE *json, gt_session *session)
     write_name(json, session->name);
     fputs("\", \"user\": \"", json);
     write_name(json, session->link->user);
+    fputs("\", \"worker\": \"", json);
+    if (session->home)
+        write_name(json, session->home->name);
     fprintf(json,
-            "\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
+            "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
             "\"bytes\": %llu, "
             "\"link\": \"%s\", \"modifiers\": ",
-            (unsigned long long)session->instructions, (unsigned long long)session->account.queued,
-            session->account.total_ns * 1e-9, session->account.weight, session->handles.count,
-            (unsigned long long)bytes_of(session), gt__link_name(session->link));
+            session->spreading ? "+" : "", (unsigned long long)session->instructions,
+            (unsigned long long)session->account.queued, session->account.total_ns * 1e-9, session->account.weight,
+            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
     gt__paths_stats(session, json);

@@ -641,3 +641,11 @@ def test_the_log_of_a_program_has_its_end(programs, backend, end):
         sent, received = ([line[4] for line in columns if line[2:4] == [event, f"WORKER {worker}"]]
                           for event in ("WORKER_SEND", "WORKER_RECV"))
         assert len(sent) > 40 and sorted(received) == sorted(sent)
+
+
+def test_every_line_has_its_columns_at_the_same_place(programs):
+    """The longest command, WorkerCreateTensor, fits into its column."""
+    logged(programs, "import gt; print((gt.ones(3, 4) @ gt.ones(4, 3)).relu().sum().item())", GT_AUTO_COMPILE=0)
+    lines = (programs.directory / "instructions.log").read_text().splitlines()
+    columns = {tuple(at for at, mark in enumerate(line) if mark == "|")[:6] for line in lines}
+    assert any("WorkerCreateTensor" in line for line in lines) and len(columns) == 1, columns
