@@ -111,7 +111,7 @@ class Session:
     def steps_until_hot(self):
         """Repetitions of the work until one of them runs as a hot path, and the seconds that compiling it took."""
         def hotpath():
-            return next(iter(self.lib.module.debug.get_worker_stats().values()))["hotpath"]
+            return next(iter(self.lib.module.debug.get_worker_stats(wait=True).values()))["hotpath"]
         for step in range(1, 1000):
             self.work(1)
             if hotpath()["runs"]:

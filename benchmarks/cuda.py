@@ -375,7 +375,7 @@ def statistics_of_ops():
     """{op: (seconds on the card, calls, bytes of results)}, of all workers, after everything is done."""
     import gt
     total = {}
-    for worker in gt.debug.get_worker_stats().values():
+    for worker in gt.debug.get_worker_stats(wait=True).values():
         for op, row in worker["ops"].items():
             before = total.get(op, (0, 0, 0))
             total[op] = tuple(a + row[key] for a, key in zip(before, ("seconds", "count", "bytes")))

@@ -32,6 +32,6 @@ seconds = time.perf_counter() - start
 print(f'step {STEPS}  loss {loss.item():.4f}')
 print(f'{seconds / (STEPS - STEPS // 2) * 1e6:.0f} microseconds a step')
 
-hotpath = next(iter(gt.debug.get_worker_stats().values()))['hotpath']
+hotpath = next(iter(gt.debug.get_worker_stats(wait=True).values()))['hotpath']
 print(f'{hotpath["hot_instructions"]} of {hotpath["total_instructions"]} instructions ran in hot paths')
 gt.debug.print_hot_paths()

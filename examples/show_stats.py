@@ -19,9 +19,9 @@ for _ in range(10):
 
 loss = (x @ w).relu().mean()
 gt.debug.print_tape()
-gt.debug.print_worker_stats()
+gt.debug.print_worker_stats(wait=True)
 
-for number, client in gt.debug.memory()['clients'].items():
+for number, client in gt.debug.memory(wait=True)['clients'].items():
     print(f'client {number}: {client["tensors"]} tensors, {client["bytes"]} bytes')
 for client in gt.debug.dispatcher_stats()['clients']:
     for modifier, counts in client['modifiers'].items():

@@ -51,7 +51,7 @@ def main():
         if step % 10 == 0:
             print(f"step {step}, data parallel, loss {loss.item():.4f}")
     show("a parameter", model[0].weight)
-    for name, worker in gt.debug.get_worker_stats().items():
+    for name, worker in gt.debug.get_worker_stats(wait=True).items():
         print(f"{name}: {worker['instructions']} instructions, {worker['moves']} moves, {worker['collectives']} collectives, "
               f"{worker['gathers']} gathers, {worker['bytes_moved']} bytes")
 

@@ -553,17 +553,17 @@ static PyObject *py_seed_later(PyObject *module, PyObject *seed)
 static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"workers"};
-    PyObject *values[1];
-    bool workers = false;
-    if (gt__py_parse("stats", args, nargs, kwnames, names, 1, 1, values) < 0 ||
-        gt__py_flag(values[0], &workers) < 0)
+    static const char *const names[] = {"workers", "wait"};
+    PyObject *values[2];
+    bool workers = false, wait = true;
+    if (gt__py_parse("stats", args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        gt__py_flag(values[0], &workers) < 0 || gt__py_flag(values[1], &wait) < 0)
         return NULL;
     gt_client *client = gt__py_client();
     char *json;
     if (!client)
         return NULL;
-    gt_err err = gt__client_stats(client, workers, &json);
+    gt_err err = workers && !wait ? gt__client_stats_now(client, &json) : gt__client_stats(client, workers, &json);
     if (err != GT_OK)
         return gt__py_raise(err);
     PyObject *text = PyUnicode_FromString(json);
@@ -667,7 +667,9 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_flags = METH_O,
      .ml_doc = "manual_seed(seed): make random numbers repeat from here."},
     FAST("stats", py_stats,
-         "stats(workers=False): the dispatcher's statistics as JSON; if workers, once they reported."),
+         "stats(workers=False, wait=True): the dispatcher's statistics as JSON; if workers, once they have "
+         "executed "
+         "this client's instructions; unless wait, 20 ms later at most."),
     NOARGS("_hot_paths", py_hot_paths, "What the client knows of its hot paths, as JSON."),
     {.ml_name = "_region_enter",
      .ml_meth = py_region_enter,

@@ -30,21 +30,23 @@ def print_tape():
 
 
 def dispatcher_stats():
-    """The dispatcher's statistics as a dictionary: its own, the last report of each worker, and each client with the
+    """The dispatcher's statistics as a dictionary: its own, what is known of each worker now, and each client with the
     counters of its stream modifiers (a client with a key sees those of its own user: docs/security.md). Waits for the dispatcher, not for the workers."""
     return json.loads(_gt.stats(False))
 
 
-def get_worker_stats():
-    """The statistics of each worker, by name: counters are of all clients together. Waits until the workers have executed this client's instructions so far.
+def get_worker_stats(wait=False):
+    """The statistics of each worker, by name: counters are of all clients together. They come within 50 ms, also while the
+    workers are busy: what they have not executed yet is in 'queue', not in the counters. With `wait`, the workers execute this
+    client's instructions so far first, and all are counted.
 
-    Among them: 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
+    Among them: 'doing' (the op that it executes, and for how many seconds; None: it waits), 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
     'bytes', 'memory' (tensors, used, pooled, limit), and 'hotpath': this client's hot paths (docs/compilation.md), and how
     the worker ran those of all clients. 'hot_instructions', 'unique_sequences' and 'hot_sequences' are those of 'hotpath', or None if hot paths
     are off. Instructions of paths are counted by op; their time is that of the op 'repeat'."""
     hotpath = _hotpath()
     del hotpath['paths'], hotpath['client']
-    workers = {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
+    workers = {worker['name']: worker for worker in json.loads(_gt.stats(True, wait))['workers']}
     for worker in workers.values():
         paths = worker.pop('paths')
         worker['hotpath'] = hotpath | {'hits': hotpath['runs'], 'worker_runs': paths.pop('runs')} | paths
@@ -106,11 +108,13 @@ def print_hot_paths():
                   f'{", ".join(fused) or "none"}')
 
 
-def print_worker_stats():
-    """Print get_worker_stats(), one paragraph per worker, ops sorted by time."""
-    for name, stats in get_worker_stats().items():
+def print_worker_stats(wait=False):
+    """Print get_worker_stats(wait), one paragraph per worker, ops sorted by time."""
+    for name, stats in get_worker_stats(wait).items():
         memory = stats['memory']
         print(f'{name} ({stats["engine"]}, {stats["link"]}):')
+        if stats['doing']:
+            print(f'  executes {stats["doing"]["op"]} since {stats["doing"]["seconds"]:.3f} s, {stats["queue"]} instructions wait')
         print(f'  {stats["total_instructions"]} instructions, busy {stats["busy_seconds"]:.3f} s, '
               f'idle {stats["idle_seconds"]:.3f} s')
         print(f'  {memory["tensors"]} tensors, {_bytes(memory["used"])} in use, {_bytes(memory["pooled"])} kept for reuse, '
@@ -122,10 +126,10 @@ def print_worker_stats():
             print(f'  {op:<16} {row["count"]:>10} x  {row["seconds"] * 1e3:>12.3f} ms  {_bytes(row["bytes"]):>10}')
 
 
-def memory():
+def memory(wait=False):
     """Bytes and tensors: of each worker ('workers', by name: tensors, used, pooled, limit) and of each client ('clients', by
-    number: tensors, bytes). Waits as get_worker_stats() does."""
-    stats = json.loads(_gt.stats(True))
+    number: tensors, bytes). Waits as get_worker_stats(wait) does."""
+    stats = json.loads(_gt.stats(True, wait))
     return {
         'workers': {worker['name']: worker['memory'] for worker in stats['workers']},
         'clients': {client['number']: {'tensors': client['tensors'], 'bytes': client['bytes']}

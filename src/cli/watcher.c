@@ -13,7 +13,8 @@
 enum {
     MOST_BYTES = 64 << 20, /* of one message */
     PROBE_MS = 3000,       /* timeout of a dispatcher's answer */
-    GRACE_MS = 300,        /* timeout of further answers, after the first */
+    GRACE_MS = 300,        /* timeout of further answers, after the first; */
+    HURRIED_GRACE_MS = 10, /* in a hurry */
     GLANCE_MS = 5,
 };
 
@@ -40,7 +41,7 @@ static gt_link *greet(int port)
  * The ports are those of dispatchers, of workers (for each other) and of servers that were killed. A dispatcher welcomes a
  * monitor at once. So all ports get a hello, and after the first answer the others have GRACE_MS left.
  */
-static void find_servers(gt_watcher *watcher)
+static void find_servers(gt_watcher *watcher, bool hurry)
 {
     int ports[GT_MAX_SERVERS], count = gt__address_servers(ports, GT_MAX_SERVERS), waiting = count;
     gt_link *links[GT_MAX_SERVERS];
@@ -58,7 +59,7 @@ static void find_servers(gt_watcher *watcher)
             if (!links[k] || undecided)
                 continue;
             if (err == GT_OK && !watcher->server_count)
-                deadline = gt__deadline_ns(GRACE_MS);
+                deadline = gt__deadline_ns(hurry ? HURRIED_GRACE_MS : GRACE_MS);
             if (err == GT_OK)
                 watcher->servers[watcher->server_count++] = ports[k];
             gt__link_close(links[k]);
@@ -79,7 +80,7 @@ static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *option
     if (!port && !gt__address_is_local(scheme ? scheme + 3 : host))
         port = GT_DEFAULT_PORT; /* the servers of another host cannot be listed */
     if (!port) {
-        find_servers(watcher);
+        find_servers(watcher, options->hurry);
         if (!watcher->server_count)
             return gt__fail(GT_ERR_CONNECTION,
                             "no dispatcher runs here; start a program that uses GT, or `gt server`");

@@ -16,6 +16,7 @@ enum { GT_MAX_SERVERS = 64 };
 typedef struct gt_watch_options {
     const char *host; /* NULL: localhost */
     int port;         /* 0: any dispatcher on this host; on another host, the default port */
+    bool hurry;       /* do not wait for dispatchers that are slower to answer than others */
 } gt_watch_options;
 
 typedef struct gt_watcher {

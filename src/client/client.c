@@ -73,6 +73,7 @@ void gt__client_maybe_destroy(gt_client *client)
     }
     gt__hotpath_free(&client->hotpath);
     free(client->frees);
+    free(client->key_file);
     free(client);
 }
 
@@ -115,6 +116,7 @@ gt_err gt_client_connect_key(const char *address, const char *key_file, int time
     gt_client *client;
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "%s", address);
+    client->key_file = key_file ? strdup(key_file) : NULL;
     gt_err err = gt__address_connect(address, key_file, timeout_ms, &client->link);
     if (err == GT_OK)
         err = introduce(client, 1, timeout_ms);

@@ -108,11 +108,14 @@ struct gt_client {
     size_t config_sent;   /* and signals of this version of the config */
     uint64_t config_version;
     char address[96];
+    char *key_file; /* that it connected with; NULL: the default */
     char description[128];
 };
 
 /* Reserve room on the link, waiting if the server is far behind. Commit it, and flush if enough work is queued. */
 gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out);
+/* The same without waiting; NULL: there is no room now, or another thread waits for an answer. */
+gt_slot *gt__client_room(gt_client *client, unsigned slots);
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work);
 /* The same for a record that is not held back in any case. */
 void gt__client_publish(gt_client *client, unsigned slots, int64_t work);
@@ -287,9 +290,13 @@ typedef struct gt_lease gt_lease;
 gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **lease);
 void gt__lease_end(gt_lease *lease); /* the client may be closed; the caller holds the language's lock */
 
-/* The dispatcher's statistics as JSON text, malloc'ed. With `workers` it waits for a report of each worker, which may be
- * busy. */
+/* The dispatcher's statistics as JSON text, malloc'ed; it waits for the dispatcher to take this client's records so far. With
+ * `workers`, and for each worker to execute them. */
 gt_err gt__client_stats(gt_client *client, bool workers, char **json);
+/* The same with `workers` if they have it soon; else what they have published: within 50 ms, whatever they do. */
+gt_err gt__client_stats_now(gt_client *client, char **json);
+/* What the server says to a monitor: it has not to take this client's records first. statistics.c */
+gt_err gt__client_glance(gt_client *client, char **json);
 /* Where a tensor lives, "split(axis=0, workers=[0,1])", malloc'ed. */
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text);
 
@@ -299,5 +306,6 @@ enum { GT_MAX_EMBEDDED_WORKERS = GT_MAX_PARTIES };
 
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedded, gt_link **link);
 void gt__embedded_stop(gt_embedded **embedded);
+int gt__embedded_port(const gt_embedded *embedded); /* where monitors reach it */
 
 #endif

@@ -166,17 +166,24 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
     return err;
 }
 
+int gt__embedded_port(const gt_embedded *embedded)
+{
+    return gt__dispatcher_port(embedded->dispatcher);
+}
+
 void gt__embedded_stop(gt_embedded **where)
 {
     gt_embedded *embedded = *where;
     *where = NULL;
     if (!embedded)
         return;
-    atomic_store(&embedded->stop, true);
+    if (!gt__dispatcher_logs(embedded->dispatcher)) /* else they execute what they were sent: the log shows it */
+        atomic_store(&embedded->stop, true);
     if (embedded->dispatching) {
         gt__dispatcher_stop(embedded->dispatcher);
         pthread_join(embedded->thread, NULL);
     }
+    atomic_store(&embedded->stop, true);
     gt__dispatcher_free(&embedded->dispatcher); /* closes its ends of the links; the workers then stop */
     for (int k = 0; k < embedded->workers; k++) {
         pthread_join(embedded->worker[k].thread, NULL);

@@ -61,6 +61,11 @@ static inline gt_slot *room_now(gt_client *client, unsigned slots)
     return gt__link_reserve(client->link, slots);
 }
 
+gt_slot *gt__client_room(gt_client *client, unsigned slots)
+{
+    return room_now(client, slots);
+}
+
 gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out)
 {
     while (!(*out = room_now(client, slots)))

@@ -21,6 +21,7 @@ enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
+    SOON_MS = 20,               /* how long statistics may wait for the workers */
     LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
@@ -170,14 +171,14 @@ void gt__client_unlock(gt_client *client)
     client->usable = !client->closed && !client->link->dead;
 }
 
-gt_err gt__client_wait(gt_client *client, gt_wait what)
+static gt_err wait_at_most(gt_client *client, gt_wait what, int timeout_ms)
 {
     if (client->hotpath)
         gt__hotpath_release(client);
     if (client->draining && !gt__hotpath_drain(client))
         what |= GT_WAIT_WRITE;
     void *state = hooks_before();
-    gt_err err = gt__link_wait(client->link, what, LOOK_UP_MS);
+    gt_err err = gt__link_wait(client->link, what, timeout_ms);
     hooks_after(state);
     if (err == GT_ERR_INTERRUPTED || err == GT_ERR_TIMEOUT) {
         if (gt__wait_hooks.interrupted && gt__wait_hooks.interrupted())
@@ -187,6 +188,11 @@ gt_err gt__client_wait(gt_client *client, gt_wait what)
     if (err == GT_ERR_CONNECTION || client->link->dead)
         return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
     return GT_OK;
+}
+
+gt_err gt__client_wait(gt_client *client, gt_wait what)
+{
+    return wait_at_most(client, what, LOOK_UP_MS);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
@@ -276,7 +282,8 @@ static gt_err handle_answer(gt_client *client, const gt_slot *record, uint64_t t
     return record->ins.op == GT_OP_failure ? failure(record) : receive(to, record);
 }
 
-static gt_err await_locked(gt_client *client, uint64_t ticket, sink *to)
+/* deadline_ns: GT_ERR_TIMEOUT after that; 0: never. */
+static gt_err await_locked(gt_client *client, uint64_t ticket, sink *to, uint64_t deadline_ns)
 {
     gt_err outcome = GT_OK;
     for (bool done = false; !done;) {
@@ -286,7 +293,10 @@ static gt_err await_locked(gt_client *client, uint64_t ticket, sink *to)
         if (!slots) {
             if (client->link->dead)
                 return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
-            GT_TRY(gt__client_wait(client, GT_WAIT_READ));
+            int left_ms = deadline_ns ? gt__remaining_ms(deadline_ns) : LOOK_UP_MS;
+            if (!left_ms)
+                return gt__fail(GT_ERR_TIMEOUT, "the server did not answer in time");
+            GT_TRY(wait_at_most(client, GT_WAIT_READ, left_ms < LOOK_UP_MS ? left_ms : LOOK_UP_MS));
             continue;
         }
         gt_err err = gt__instruction_check(slots, available, &length);
@@ -304,13 +314,18 @@ static gt_err await_locked(gt_client *client, uint64_t ticket, sink *to)
 }
 
 /* Publish everything and wait for the answer to `ticket`. */
-static gt_err await(gt_client *client, uint64_t ticket, sink *to)
+static gt_err await_until(gt_client *client, uint64_t ticket, sink *to, uint64_t deadline_ns)
 {
     gt__client_flush(client);
     GT_TRY(gt__client_lock(client));
-    gt_err err = await_locked(client, ticket, to);
+    gt_err err = await_locked(client, ticket, to, deadline_ns);
     gt__client_unlock(client);
     return err;
+}
+
+static gt_err await(gt_client *client, uint64_t ticket, sink *to)
+{
+    return await_until(client, ticket, to, 0);
 }
 
 /* *ticket, unless NULL, is set when the question is sent: from then on an answer comes, even if the wait is interrupted. */
@@ -333,24 +348,47 @@ gt_err gt_synchronize(gt_client *client)
     return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing, NULL);
 }
 
+static gt_err take_text(gt_err err, const sink *text, char **out)
+{
+    if (err != GT_OK || !text->memory) {
+        free(text->memory);
+        return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no text");
+    }
+    text->memory[text->received] = 0;
+    *out = (char *)text->memory;
+    return GT_OK;
+}
+
 /* Ask a question that is answered by text, malloc'ed. */
 static gt_err ask_text(gt_client *client, gt_instruction question, char **out)
 {
     sink text = {.grow = true};
     gt_err err = ask(client, question, &text, NULL);
-    if (err != GT_OK || !text.memory) {
-        free(text.memory);
-        return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no text");
-    }
-    text.memory[text.received] = 0;
-    *out = (char *)text.memory;
-    return GT_OK;
+    return take_text(err, &text, out);
 }
 
 gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 {
     gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
     return ask_text(client, question, json);
+}
+
+/* The answer to a question that is given up is dropped when it comes, as after an interrupted wait. */
+gt_err gt__client_stats_now(gt_client *client, char **json)
+{
+    sink text = {.grow = true};
+    gt_slot *slot = gt__client_room(client, 1);
+    gt_err err = GT_ERR_TIMEOUT;
+    if (slot) {
+        uint64_t ticket = client->next_ticket++;
+        slot->ins = (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = ticket};
+        gt__client_commit(client, 1, 0);
+        err = take_text(await_until(client, ticket, &text, gt__deadline_ns(SOON_MS)), &text, json);
+    }
+    if (err == GT_ERR_TIMEOUT)
+        err = gt__client_glance(client, json);
+    bool no_way = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT; /* the server takes no monitor */
+    return no_way ? gt__client_stats(client, true, json) : err;
 }
 
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text)

@@ -1,11 +1,20 @@
 /*
- * report.h: a worker's statistics, its answer to the dispatcher's `stats`: a gt_report, then a row for each op it has
- * executed. Counts are exact. Times of small instructions are estimated from a sample (worker/timing.h).
+ * report.h: a worker's statistics. Counts are exact. Times of small instructions are estimated from a sample
+ * (worker/timing.h). There are two ways to them:
+ *
+ * - Its report is its answer to the dispatcher's `stats`, in order with its other records: a gt_report, then a row for each
+ *   op it has executed.
+ * - Its statement is in the page beside its stream (link.h): readable at any moment, also in the middle of an operation.
  */
 #ifndef GT_CORE_REPORT_H
 #define GT_CORE_REPORT_H
 
+#include <stdatomic.h>
+
 #include "core/instruction.h"
+
+/* What a monitor asks for (dispatcher/observe/monitor.h). */
+enum { GT_TOPIC_STATS = 1, GT_TOPIC_LINES = 2 };
 
 typedef struct gt_report {
     uint64_t now_ns;     /* the worker's clock */
@@ -32,6 +41,59 @@ typedef struct gt_report_row {
     uint64_t bytes;   /* of their results */
 } gt_report_row;
 
+/*
+ * Only the worker writes it, each field by one relaxed store. Fields that must agree share a word. The reader copies before it
+ * checks: the worker may be another process.
+ */
+typedef struct gt_statement {
+    _Alignas(64) _Atomic uint64_t records; /* taken from its stream */
+    _Atomic uint64_t doing;     /* gt__doing_pack: the op of the record that it executes, and since when */
+    _Atomic uint64_t idle;      /* gt__idle_pack: how long it has waited for records, and whether it waits */
+    _Atomic uint64_t joined_ns; /* on its clock; 0: nothing was published yet */
+    _Atomic uint64_t bytes_used, bytes_pooled, bytes_limit;
+    _Alignas(64) _Atomic uint64_t path_runs, path_fallbacks, path_plans, path_programs, path_compile_ns;
+    struct gt_statement_row {
+        _Atomic uint64_t count, ns, bytes; /* as in gt_report_row */
+    } row[];                               /* GT_OP_COUNT */
+} gt_statement;
+
+enum { GT_STATEMENT_BYTES = sizeof(gt_statement) + GT_OP_COUNT * sizeof(struct gt_statement_row) };
+
+/* Add to a counter that only this thread writes. */
+static inline void gt__statement_add(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+/* The op in 12 bits, then the time in units of 1024 ns. Time 0: the record is small, and is not timed. Op 0: it waits. */
+static inline uint64_t gt__doing_pack(unsigned op, uint64_t since_ns)
+{
+    return since_ns >> 10 << 12 | op;
+}
+
+static inline unsigned gt__doing_op(uint64_t doing)
+{
+    return doing & 0xfff;
+}
+
+static inline uint64_t gt__doing_since_ns(uint64_t doing)
+{
+    return doing >> 12 << 10;
+}
+
+/* While it waits, `idle_ns` grows with the clock: the word has their difference. */
+static inline uint64_t gt__idle_pack(uint64_t idle_ns, bool waits, uint64_t now_ns)
+{
+    return (waits ? now_ns - idle_ns : idle_ns) << 1 | waits;
+}
+
+static inline uint64_t gt__idle_ns(uint64_t idle, uint64_t now_ns)
+{
+    return idle & 1 ? now_ns - (idle >> 1) : idle >> 1;
+}
+
+_Static_assert(GT_OP_COUNT <= 0xfff, "an op fits into gt_statement.doing");
 _Static_assert(sizeof(gt_report) == 2 * sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");
 _Static_assert(sizeof(gt_report) + GT_OP_COUNT * sizeof(gt_report_row) <= GT_MAX_CHUNK, "a report is one record");
 

@@ -41,6 +41,8 @@ typedef struct gt_dispatcher_options {
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);
 /* Add a peer whose link already exists; takes it. Before gt__dispatcher_run only. */
 gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link);
+/* Whether it was started with an instruction log. NULL: no. */
+bool gt__dispatcher_logs(const gt_dispatcher *dispatcher);
 int gt__dispatcher_port(const gt_dispatcher *dispatcher);
 /* Serve until gt__dispatcher_stop; then say goodbye to all peers. */
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher);

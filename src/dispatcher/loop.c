@@ -444,6 +444,20 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
     return due_ms >= 0 && (asleep_ms < 0 || due_ms < asleep_ms) ? due_ms : asleep_ms;
 }
 
+/* The loop has ended. For a log the workers are heard out, after the clients' last records. */
+static void finish(gt_dispatcher *dispatcher)
+{
+    for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
+        next = peer->next;
+        if (!peer->worker)
+            gt__peer_end(peer, "the server is stopping");
+    }
+    if (dispatcher->watching)
+        gt__workers_finish(dispatcher);
+    while (dispatcher->peers)
+        gt__peer_end(dispatcher->peers, "the server is stopping");
+}
+
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
 {
     uint64_t last_progress = gt__now_ns();
@@ -469,8 +483,7 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
         running = poll_events(dispatcher, timeout_ms); /* also without sleeping: other bells may have rung */
         last_progress = 0;
     }
-    while (dispatcher->peers)
-        gt__peer_end(dispatcher->peers, "the server is stopping");
+    finish(dispatcher);
     uselocale(before);
     return GT_OK;
 }
@@ -560,6 +573,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         err = gt__chain_check(dispatcher->modifiers);
     if (err == GT_OK)
         err = gt__observer_new(dispatcher, &options->observer);
+    dispatcher->logs = err == GT_OK && dispatcher->watching;
     if (err == GT_OK && getrandom(&dispatcher->worker_key, sizeof dispatcher->worker_key, 0) < 0)
         err = gt__fail(GT_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
     if (err == GT_OK && options->config && *options->config) {
@@ -575,6 +589,11 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         gt__dispatcher_free(&dispatcher);
     *out = dispatcher;
     return err;
+}
+
+bool gt__dispatcher_logs(const gt_dispatcher *dispatcher)
+{
+    return dispatcher && dispatcher->logs;
 }
 
 int gt__dispatcher_port(const gt_dispatcher *dispatcher)

@@ -287,6 +287,7 @@ gt_err gt__place(gt_session *session, const gt_slot *record)
     case GT_OP_stats:
         if (ins->flags & GT_FLAG_WORKERS)
             return gt__reports_inquire(session, ins->result);
+        gt__reports_refresh(session->dispatcher);
         gt__answer_stats(session, ins->result);
         return GT_OK;
     case GT_OP_placement:

@@ -77,6 +77,7 @@ struct gt_dispatcher {
     /* observe/ */
     gt_observer *observer;
     gt_monitor *monitors;
+    bool logs;      /* it was started with an instruction log */
     bool observing; /* clients' records are reported to the observer */
     bool watching;  /* and everything else too: a log or a monitor wants lines */
 };

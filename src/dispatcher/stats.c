@@ -4,10 +4,11 @@
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
  *   workers[]  name, engine, index, link                    the worker
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
- *              pending, queue                               owed; records sent and not executed when it last reported
- *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
- *              paths{}                                      hot paths, the same
- *   clients[]  number, name, link, user, instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *              pending, queue                               owed; records sent and not executed yet
+ *              doing{}                                      the op that it executes, and for how long; null: none is known
+ *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
+ *              paths{}                                      the first. Hot paths, the same
+ *   clients[]  number, name, link, user, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
  */
 #include "dispatcher/stats.h"
@@ -38,7 +39,9 @@ static double seconds(uint64_t ns)
 static void write_report(FILE *json, const gt_dispatch_worker *worker)
 {
     const gt_report *report = &worker->reported.report;
-    uint64_t busy = report->up_ns > report->idle_ns ? report->up_ns - report->idle_ns : 0, total = 0, bytes = 0;
+    uint64_t up = report->up_ns + worker->reported.silent_ns,
+             busy = up > report->idle_ns ? up - report->idle_ns : 0;
+    uint64_t total = 0, bytes = 0;
     const char *separator = "";
     fputs("\"ops\": {", json);
     for (unsigned k = 0; k < worker->reported.row_count; k++) {
@@ -59,7 +62,7 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
             "\"up_seconds\": %.6f, \"busy_seconds\": %.6f, \"idle_seconds\": %.6f, \"bytes\": %llu, \"memory\": "
             "{\"tensors\": %llu, \"used\": %llu, \"pooled\": %llu, \"limit\": %llu}, \"paths\": {\"runs\": %llu, "
             "\"fallbacks\": %llu, \"plans\": %llu, \"compiled\": %llu, \"compile_seconds\": %.6f}",
-            (unsigned long long)total, seconds(report->up_ns), seconds(busy), seconds(report->idle_ns),
+            (unsigned long long)total, seconds(up), seconds(busy), seconds(report->idle_ns),
             (unsigned long long)bytes, (unsigned long long)report->tensors, (unsigned long long)report->bytes_used,
             (unsigned long long)report->bytes_pooled, (unsigned long long)report->bytes_limit,
             (unsigned long long)report->path_runs, (unsigned long long)report->path_fallbacks,
@@ -82,6 +85,11 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
             (unsigned long long)worker->reported.queue, (unsigned long long)worker->traffic.moves,
             (unsigned long long)worker->traffic.collectives, (unsigned long long)worker->traffic.gathers,
             (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link));
+    if (worker->reported.doing)
+        fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f}, ",
+                gt__op_table[worker->reported.doing].name, seconds(worker->reported.doing_ns));
+    else
+        fputs("\"doing\": null, ", json);
     write_report(json, worker);
     fputc('}', json);
 }
@@ -117,13 +125,16 @@ static void write_client(FILE *json, gt_session *session)
     write_name(json, session->name);
     fputs("\", \"user\": \"", json);
     write_name(json, session->link->user);
+    fputs("\", \"worker\": \"", json);
+    if (session->home)
+        write_name(json, session->home->name);
     fprintf(json,
-            "\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
+            "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
             "\"bytes\": %llu, "
             "\"link\": \"%s\", \"modifiers\": ",
-            (unsigned long long)session->instructions, (unsigned long long)session->account.queued,
-            session->account.total_ns * 1e-9, session->account.weight, session->handles.count,
-            (unsigned long long)bytes_of(session), gt__link_name(session->link));
+            session->spreading ? "+" : "", (unsigned long long)session->instructions,
+            (unsigned long long)session->account.queued, session->account.total_ns * 1e-9, session->account.weight,
+            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
     gt__paths_stats(session, json);

@@ -1,6 +1,7 @@
 /* workers.c: see workers.h. Place in the flow: loop.c -> here -> answers.c. */
 #include "dispatcher/workers.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,6 +334,42 @@ void gt__workers_look(gt_dispatcher *dispatcher)
         link->ops->look(link);
         if (link->gone)
             gt__peer_wake(dispatcher->workers[index]->peer);
+    }
+}
+
+/* Serve the workers that are left; *progress: one of them had something to say. True: some are left. */
+static bool serve_last(gt_dispatcher *dispatcher, bool *progress)
+{
+    enum { BUDGET = 1024 };
+    bool left = false;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer)
+            continue;
+        if (gt__worker_serve(worker, BUDGET, progress) == GT_OK)
+            left = true;
+        else
+            gt__peer_end(worker->peer, "it shut down");
+    }
+    return left;
+}
+
+void gt__workers_finish(gt_dispatcher *dispatcher)
+{
+    enum { PATIENCE_MS = 5000, PAUSE_MS = 1 };
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        while (dispatcher->workers[index]->peer && dispatcher->workers[index]->backlog.behind &&
+               !dispatcher->workers[index]->link->gone && gt__remaining_ms(deadline))
+            gt__worker_catch_up(dispatcher->workers[index]);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (dispatcher->workers[index]->peer)
+            gt__goodbye_send(dispatcher->workers[index]->link, "the server is stopping");
+    bool progress = false;
+    while (serve_last(dispatcher, &progress) && gt__remaining_ms(deadline)) {
+        if (!progress)
+            poll(NULL, 0, PAUSE_MS);
+        progress = false;
     }
 }
 

@@ -72,6 +72,9 @@ gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
 int gt__worker_present_count(const gt_dispatcher *dispatcher);
 /* Called now and then: a worker that does not respond is lost after GT_TIMEOUT. Clients may be stopped for any time. */
 void gt__workers_look(gt_dispatcher *dispatcher);
+/* The server stops, and keeps a log: tell the workers, and wait until they have executed what they were sent and reported it,
+ * for a few seconds at most. */
+void gt__workers_finish(gt_dispatcher *dispatcher);
 void gt__workers_free(gt_dispatcher *dispatcher);
 
 #endif

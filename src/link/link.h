@@ -64,6 +64,10 @@ typedef struct gt_link_ops {
      * gone. `urged` takes the peer's next word; false: none. Neither blocks. */
     void (*urge)(gt_link *link, uint64_t word);
     bool (*urged)(gt_link *link, uint64_t *word);
+    /* Also beside the stream: GT_LINK_PAGE bytes, zero at first, that this side writes and the peer reads at any moment, word
+     * by word. They live as long as the link. NULL, or they return NULL: the transport has none. */
+    void *(*page)(gt_link *link);
+    const void *(*peer_page)(gt_link *link);
     void (*look)(gt_link *link);    /* see link->watched; may be NULL if that is never set */
     void (*close)(gt_link *link);   /* flushes, closes, frees; never blocks for more than a second */
     void (*abandon)(gt_link *link); /* gt__link_abandon */
@@ -72,6 +76,7 @@ typedef struct gt_link_ops {
 enum {
     GT_SPIN_US = 50,            /* an answer of a GPU takes 10 to 30 */
     GT_LINK_URGENT = 64,        /* urgent words that wait for the reader at most: a power of two */
+    GT_LINK_PAGE = 16 * 1024,   /* bytes */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
 };
 

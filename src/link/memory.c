@@ -41,7 +41,8 @@ enum {
     SECTION = RING_SLOTS / 4, /* the target size of a read window: the head is published this often */
     MARKS = 8,          /* sections remembered: more than the ring holds, so that none is mistaken for another */
     WRITE_WINDOW = 512, /* with GT_LINK_MAX_RESERVE, records are published at least once a section */
-    HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
+    HEADER_BYTES = 64 * 1024,                   /* of the shared memory: a page of any size */
+    PAGES_AT = HEADER_BYTES - 2 * GT_LINK_PAGE, /* in the header */
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
     LEAN_SLOTS = 256,     /* that a lean link gives back at a time: 16 KiB, or a page */
@@ -66,6 +67,8 @@ typedef struct ring_state {
     _Atomic uint64_t urgent[GT_LINK_URGENT];
     _Alignas(128) _Atomic uint64_t urgent_head; /* and taken */
 } ring_state;
+
+_Static_assert(2 * sizeof(ring_state) <= PAGES_AT, "the pages are behind the rings' states");
 
 /* One mapping of the shared memory; the two ends of a pair use the same one. */
 typedef struct shared_memory {
@@ -570,6 +573,22 @@ static bool memory_urged(gt_link *link, uint64_t *word)
     return true;
 }
 
+static void *page_of(const memory_link *m, bool peer)
+{
+    bool second = (m->out == &m->shared->ring[1]) != peer;
+    return (char *)m->shared->ring + PAGES_AT + (second ? GT_LINK_PAGE : 0);
+}
+
+static void *memory_page(gt_link *link)
+{
+    return page_of((memory_link *)link, false);
+}
+
+static const void *memory_peer_page(gt_link *link)
+{
+    return page_of((memory_link *)link, true);
+}
+
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 /* Frees this process's copies. A forked child needs nothing more: the parent has its own. */
@@ -608,6 +627,8 @@ static const gt_link_ops memory_ops = {
     .forget = memory_forget,
     .urge = memory_urge,
     .urged = memory_urged,
+    .page = memory_page,
+    .peer_page = memory_peer_page,
     .look = memory_look,
     .close = memory_close,
     .abandon = memory_abandon,

@@ -367,7 +367,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     const gt_path *path = known->path;
     known->paused = NULL; /* the rest of an earlier run was dropped */
     for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
-        worker->timing.by_op[path->records[at].ins.op].count++;
+        gt__statement_add(&worker->timing.statement->row[path->records[at].ins.op].count, 1);
     gt_err err = gt__cancel_skips(worker) ? GT_ERR_CANCELLED : run_known(worker, known, record[1].u64);
     if (err != GT_OK)
         fail(worker, path, record[1].u64, err);

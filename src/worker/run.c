@@ -44,6 +44,8 @@ gt_err gt__step_run(gt_worker *worker, const gt_decoded *d, const gt_step *step,
     if (d->literals)
         memcpy(call.value, d->value, sizeof call.value);
     gt_token token = 0;
+    if (call.timed)
+        gt__timing_memory(worker);
     gt_err err = engine->ops->run(engine, &call, &token);
     gt__late_given(&worker->late, token);
     entry->state = GT_ENTRY_TENSOR;

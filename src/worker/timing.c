@@ -13,9 +13,36 @@ static unsigned next_distance(gt_timing *timing, unsigned average)
     return 1 + (timing->random >> 16) % (2 * average - 1);
 }
 
-void gt__timing_init(gt_timing *timing)
+static void state(_Atomic uint64_t *field, uint64_t value)
 {
+    atomic_store_explicit(field, value, memory_order_relaxed);
+}
+
+void gt__timing_memory(gt_worker *worker)
+{
+    gt_statement *statement = worker->timing.statement;
+    const gt_store *store = worker->store;
+    state(&statement->bytes_used, store->bytes_used);
+    state(&statement->bytes_pooled, store->bytes_held - store->bytes_used);
+    state(&statement->bytes_limit, store->limit);
+}
+
+static void state_paths(gt_worker *worker)
+{
+    gt_statement *statement = worker->timing.statement;
+    state(&statement->path_runs, worker->path_counts.runs);
+    state(&statement->path_fallbacks, worker->path_counts.fallbacks);
+    state(&statement->path_plans, worker->path_counts.plans);
+    state(&statement->path_programs, worker->path_counts.programs);
+    state(&statement->path_compile_ns, worker->path_counts.compile_ns);
+}
+
+void gt__timing_init(gt_worker *worker)
+{
+    gt_timing *timing = &worker->timing;
     memset(timing, 0, sizeof *timing);
+    void *page = worker->link && worker->link->ops->page ? worker->link->ops->page(worker->link) : NULL;
+    timing->statement = page ? page : (void *)timing->own;
     timing->random = 1;
     timing->until = next_distance(timing, GT_TIMING_SAMPLE);
     timing->joined_ns = gt__now_ns();
@@ -26,6 +53,8 @@ void gt__timing_init(gt_timing *timing)
         if (cost < timing->reading_ticks)
             timing->reading_ticks = cost;
     }
+    gt__timing_memory(worker);
+    state(&timing->statement->joined_ns, timing->joined_ns);
 }
 
 static bool is_answered(unsigned op)
@@ -36,12 +65,24 @@ static bool is_answered(unsigned op)
 /* A large instruction of an asynchronous engine: is it timed? Then *weight is what it counts for. */
 static bool is_measured(gt_timing *timing, unsigned op, unsigned *weight)
 {
-    if (timing->by_op[op].count <= GT_TIMING_FIRST)
+    if (atomic_load_explicit(&timing->statement->row[op].count, memory_order_relaxed) <= GT_TIMING_FIRST)
         return true;
     if (!timing->large[op].left)
         timing->large[op].left = timing->large[op].distance = (uint8_t)next_distance(timing, GT_TIMING_LARGE);
     *weight = timing->large[op].distance;
     return --timing->large[op].left == 0;
+}
+
+/* A record begins that may take long. */
+static void state_beginning(gt_worker *worker, unsigned op)
+{
+    gt_timing *timing = &worker->timing;
+    const uint64_t FRESH_NS = 1000000000;
+    if (gt__tick_span_ns(&timing->clock, timing->start_ticks - timing->clock.ticks) > FRESH_NS)
+        gt__tick_clock_set(&timing->clock);
+    uint64_t since_ns = gt__tick_time_ns(&timing->clock, timing->start_ticks);
+    state(&timing->statement->doing, gt__doing_pack(op, since_ns));
+    state_paths(worker);
 }
 
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled)
@@ -57,6 +98,8 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
     if (timing->watched && is_answered(ins->op))
         gt__timing_flush(worker); /* the log shows earlier records before the answer */
     timing->start_ticks = timing->watched && timing->last_ticks ? timing->last_ticks : gt__ticks();
+    if (!sampled)
+        state_beginning(worker, ins->op);
 }
 
 /* Report the first failure of a chain at once. */
@@ -100,15 +143,16 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
 {
     gt_timing *timing = &worker->timing;
-    gt_report_row *row = &timing->by_op[ins->op];
+    struct gt_statement_row *row = &timing->statement->row[ins->op];
     uint64_t now = gt__ticks(), took = now - timing->start_ticks;
     const gt_entry *result = result_of(worker, ins);
     uint64_t bytes = result && gt__entry_is_tensor(result) ? gt__meta_bytes(&result->view.meta) : 0;
     uint64_t weight = timing->weight;
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
     if (!worker->late.record_is_told) /* else the engine reports its duration */
-        row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
-    row->bytes += bytes * weight;
+        gt__statement_add(&row->ns, gt__tick_span_ns(&timing->clock, net) * weight);
+    state(&timing->statement->doing, gt__doing_pack(ins->op, 0)); /* its time is in the sums now */
+    gt__statement_add(&row->bytes, bytes * weight);
     if (!timing->watched)
         return;
     timing->last_ticks = now;
@@ -153,7 +197,7 @@ void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool foll
 
 void gt__timing_count(gt_timing *timing, unsigned op, unsigned weight, const gt_completion *done)
 {
-    timing->by_op[op].ns += (done->end_ns - done->start_ns) * weight;
+    gt__statement_add(&timing->statement->row[op].ns, (done->end_ns - done->start_ns) * weight);
 }
 
 void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, unsigned weight, bool follows,
@@ -242,14 +286,21 @@ uint64_t gt__timing_wait_begin(gt_worker *worker)
         gt__timing_flush(worker);
         gt__link_flush(worker->link);
     }
-    worker->timing.last_ticks = 0;
-    return gt__now_ns();
+    gt_timing *timing = &worker->timing;
+    timing->last_ticks = 0;
+    uint64_t now_ns = gt__now_ns();
+    gt__timing_memory(worker);
+    state_paths(worker);
+    state(&timing->statement->doing, gt__doing_pack(GT_OP_INVALID, now_ns));
+    state(&timing->statement->idle, gt__idle_pack(timing->idle_ns, true, now_ns));
+    return now_ns;
 }
 
 void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns)
 {
     uint64_t waited_ns = gt__now_ns() - began_ns;
     worker->timing.idle_ns += waited_ns;
+    state(&worker->timing.statement->idle, gt__idle_pack(worker->timing.idle_ns, false, 0));
     if (!gt__late_busy(&worker->late))
         worker->timing.free_ns += waited_ns;
 }
@@ -281,8 +332,9 @@ size_t gt__timing_report(gt_worker *worker, void *to)
                           .path_compile_ns = worker->path_counts.compile_ns};
     gt_report_row *row = (gt_report_row *)(report + 1);
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
-        if (timing->by_op[op].count && op != GT_OP_mark) { /* marks are the dispatcher's own */
-            *row = timing->by_op[op];
+        if (timing->statement->row[op].count && op != GT_OP_mark) { /* marks are the dispatcher's own */
+            const struct gt_statement_row *sums = &timing->statement->row[op];
+            *row = (gt_report_row){.count = sums->count, .ns = sums->ns, .bytes = sums->bytes};
             row->on_host = worker->engine->ops->host_calls
                                ? worker->engine->ops->host_calls(worker->engine, (gt_opcode)op)
                                : 0;

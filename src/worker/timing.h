@@ -8,6 +8,8 @@
  * Asynchronous engines measure with events of the device, which cost more than queueing an instruction. There the worker
  * samples large instructions, too, each op by itself: a measurement counts for those of its op since the last one.
  * While the dispatcher watches, the end of one instruction is the start of the next: one reading per instruction.
+ *
+ * The sums are kept in the worker's statement (core/report.h), where the dispatcher reads them even while the worker computes.
  */
 #ifndef GT_WORKER_TIMING_H
 #define GT_WORKER_TIMING_H
@@ -32,24 +34,28 @@ typedef struct gt_timing {
     uint64_t records; /* taken from the stream: the number of the one being executed */
     gt_tick_clock clock;
     uint64_t joined_ns;
-    uint64_t idle_ns;       /* it waited for records; */
-    uint64_t free_ns;       /* of that, while the engine had nothing to do */
-    uint64_t reading_ticks; /* the cost of a reading */
-    uint64_t last_ticks;    /* watched: the end of the previous record; 0 after a wait */
-    uint64_t start_ticks;   /* of the current record; 0: it is not timed */
-    unsigned weight;        /* of the current record, if it is timed: how many instructions it counts for */
-    gt_report_row by_op[GT_OP_COUNT];
+    uint64_t idle_ns;        /* it waited for records; */
+    uint64_t free_ns;        /* of that, while the engine had nothing to do */
+    uint64_t reading_ticks;  /* the cost of a reading */
+    uint64_t last_ticks;     /* watched: the end of the previous record; 0 after a wait */
+    uint64_t start_ticks;    /* of the current record; 0: it is not timed */
+    unsigned weight;         /* of the current record, if it is timed: how many instructions it counts for */
+    gt_statement *statement; /* sums by op, and what the dispatcher may read at any moment */
     struct {
         uint8_t left, distance; /* large instructions to the next timed one, and from the last */
     } large[GT_OP_COUNT];       /* of asynchronous engines */
     uint64_t entry_last;        /* number of the last entry's record */
     unsigned entry_count;
-    gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
-    gt_token entry_token[GT_MAX_TIMINGS];    /* of work that completes the entry */
-    uint64_t told_ns;                        /* the end of the last reported span */
+    gt_timing_entry entries[GT_MAX_TIMINGS];   /* in ticks, until they are sent */
+    gt_token entry_token[GT_MAX_TIMINGS];      /* of work that completes the entry */
+    uint64_t told_ns;                          /* the end of the last reported span */
+    _Alignas(64) char own[GT_STATEMENT_BYTES]; /* the statement of a worker whose link has no page */
 } gt_timing;
 
-void gt__timing_init(gt_timing *timing);
+_Static_assert((int)GT_STATEMENT_BYTES <= (int)GT_LINK_PAGE, "a statement fits into a page");
+
+/* The worker has joined: begin its statement. */
+void gt__timing_init(gt_worker *worker);
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled);
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
 /* The start and the duration until now of a record that began at `start_ticks`. */
@@ -71,6 +77,8 @@ void gt__timing_flush(gt_worker *worker);
 /* Around a wait for work. */
 uint64_t gt__timing_wait_begin(gt_worker *worker);
 void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
+/* An operation has its memory and begins: state how much the worker uses now. */
+void gt__timing_memory(gt_worker *worker);
 /* How long the worker has not waited for work. */
 uint64_t gt__timing_busy_ns(const gt_timing *timing);
 /* Fill a report; returns its bytes. `to` has room for GT_MAX_CHUNK. */
@@ -96,9 +104,13 @@ static inline bool gt__timing_on(const gt_timing *timing)
 static inline bool gt__timing_before(gt_worker *worker, gt_timing *timing, const gt_store *store,
                                      const gt_instruction *ins)
 {
-    timing->records++;
+    gt_statement *statement = timing->statement;
+    uint64_t count = atomic_load_explicit(&statement->row[ins->op].count, memory_order_relaxed);
+    atomic_store_explicit(&statement->row[ins->op].count, count + 1, memory_order_relaxed);
+    atomic_store_explicit(&statement->records, ++timing->records, memory_order_relaxed);
+    atomic_store_explicit(&statement->doing, gt__doing_pack(ins->op, 0), memory_order_relaxed);
     timing->start_ticks = 0;
-    bool small = timing->by_op[ins->op].count++ >= GT_TIMING_FIRST && gt__timing_small(store, ins);
+    bool small = count >= GT_TIMING_FIRST && gt__timing_small(store, ins);
     if (__builtin_expect(timing->watched || !small || --timing->until == 0, 0))
         gt__timing_start(worker, ins, small && !timing->watched);
     return !small;

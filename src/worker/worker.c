@@ -269,13 +269,14 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
     gt__canceller_limit(worker, welcome.max_op_seconds);
-    gt__timing_init(&worker->timing);
+    gt__timing_init(worker);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     worker->joined = true;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
             worker->link->peer);
     err = run_stream(worker, options);
     gt__late_drain(worker);
+    gt__timing_flush(worker);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
 }

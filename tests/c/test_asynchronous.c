@@ -255,7 +255,7 @@ static bool open_slow(gt_worker *worker, gt_engine_ops *ops, bool watched)
 {
     if (!open_late(worker, true))
         return false;
-    gt__timing_init(&worker->timing);
+    gt__timing_init(worker);
     worker->timing.watched = watched;
     *ops = *worker->engine->ops;
     late_completed = ops->completed;
@@ -267,7 +267,7 @@ static bool open_slow(gt_worker *worker, gt_engine_ops *ops, bool watched)
 /* The time of an op in the worker's report is that of one execution. */
 static void check_took_long(const gt_worker *worker, gt_opcode op)
 {
-    uint64_t ns = worker->timing.by_op[op].ns;
+    uint64_t ns = worker->timing.statement->row[op].ns;
     if (!CHECK(ns >= long_ns && ns < 2 * long_ns))
         fprintf(stderr, "%s took %llu ns\n", gt__op_table[op].name, (unsigned long long)ns);
 }
@@ -316,7 +316,8 @@ static void test_time_of_many(const void *argument)
         gt__worker_run_record(&worker, neg);
         gt__late_drain(&worker);
     }
-    uint64_t ns = worker.timing.by_op[GT_OP_neg].ns, bytes = worker.timing.by_op[GT_OP_neg].bytes;
+    uint64_t ns = worker.timing.statement->row[GT_OP_neg].ns,
+             bytes = worker.timing.statement->row[GT_OP_neg].bytes;
     uint64_t fewest = TIMES - 2 * GT_TIMING_LARGE;
     CHECK(timed_completions <= GT_TIMING_FIRST + TIMES / 4);
     CHECK(ns >= fewest * long_ns && ns <= TIMES * long_ns);
@@ -427,7 +428,7 @@ static void test_time_of_a_move(const void *argument)
     gt_engine_ops ops, other_ops;
     if (!open_slow(&from, &ops, true) || !open_late(&to, true))
         return;
-    gt__timing_init(&to.timing);
+    gt__timing_init(&to);
     other_ops = *to.engine->ops;
     other_ops.completed = completed_after_long;
     to.engine->ops = &other_ops;

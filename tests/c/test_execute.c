@@ -345,7 +345,7 @@ static void test_unwanted(const void *engine)
     gt_worker worker;
     if (!worker_open(&worker, engine))
         return;
-    gt__timing_init(&worker.timing);
+    gt__timing_init(&worker);
     worker.link = &link;
     execute_arange(&worker, 1, 2 * GT_TIMING_SMALL);
     unwanted = (gt_record_range){.first = 2, .end = 4};

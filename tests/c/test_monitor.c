@@ -131,10 +131,10 @@ static void test_lines(const void *transport)
     uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
     while (!answered && gt__remaining_ms(deadline) && monitor_read(monitor, GT_TOPIC_LINES, text, sizeof text)) {
         CHECK_EQ(text[strlen(text) - 1], '\n');
-        received |= strstr(text, "| BinaryOp        |        64B | result=3 op=add left=1 right=2\n") != NULL;
-        sent |= strstr(text, "| WORKER_SEND  | WORKER real_0               | WorkerBinaryOp  |") != NULL;
+        received |= strstr(text, "| BinaryOp            |        64B | result=3 op=add left=1 right=2\n") != NULL;
+        sent |= strstr(text, "| WORKER_SEND  | WORKER real_0               | WorkerBinaryOp      |") != NULL;
         done |= strstr(text, "success=True op=add result=1_3 start=") != NULL;
-        answered |= strstr(text, "| SEND         | CLIENT 1                    | GetData         |") != NULL;
+        answered |= strstr(text, "| SEND         | CLIENT 1                    | GetData             |") != NULL;
     }
     CHECK(received && sent && done && answered);
     gt__link_close(monitor);

@@ -242,7 +242,7 @@ static void test_order(const void *unused)
         "{\"seconds\": 1, \"workers\": [{\"name\": \"worker_10\", \"index\": 0, \"memory\": {\"used\": 1}}, "
         "{\"name\": \"worker_9\", \"index\": 1, \"memory\": {\"used\": 5}}, {\"name\": \"worker_1\", \"index\": "
         "2}], "
-        "\"clients\": [{\"number\": 3, \"tensors\": 1}, {\"number\": 1, \"tensors\": 2}]}";
+        "\"clients\": [{\"number\": 3, \"bytes\": 1}, {\"number\": 1, \"bytes\": 2}]}";
     CHECK(gt__top_update(&top, text));
     gt__top_sort(&top, GT_TOP_BY_NAME, false);
     CHECK(strcmp(top.workers[0].name, "worker_1") == 0 && strcmp(top.workers[2].name, "worker_10") == 0);

@@ -319,7 +319,7 @@ def test_nothing_is_left_on_the_worker():
     def used():
         gc.collect()
         gt.synchronize()
-        return sum(worker['used'] for worker in gt.debug.memory()['workers'].values())
+        return sum(worker['used'] for worker in gt.debug.memory(wait=True)['workers'].values())
 
     def run():
         for program in [*GRADIENTS, *GRAD_ATTRIBUTE]:

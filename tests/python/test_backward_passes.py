@@ -141,7 +141,7 @@ def test_values_that_no_gradient_takes_are_not_kept():
     def tensors():
         gc.collect()
         gt.synchronize()
-        return sum(client['tensors'] for client in gt.debug.memory()['clients'].values())
+        return sum(client['tensors'] for client in gt.debug.memory(wait=True)['clients'].values())
 
     x, constant = leaf(gt, [[1.0, 2.0], [3.0, 4.0]]), gt.tensor([[2.0, 3.0], [4.0, 5.0]])
     before = tensors()
@@ -297,7 +297,7 @@ def test_gradients_of_slices_are_added_to_their_part():
         return x, loss
 
     def made():
-        return next(iter(gt.debug.get_worker_stats().values()))["ops"].get("full", {"count": 0})["count"]
+        return next(iter(gt.debug.get_worker_stats(wait=True).values()))["ops"].get("full", {"count": 0})["count"]
 
     x, loss = run(gt)
     before = made()

@@ -138,7 +138,7 @@ def test_errors(call):
 def test_three_passes_forward_and_four_backward():
     """No intermediate tensors of the input's size: this is what makes the layer fast."""
     def counts():
-        return {name: row['count'] for worker in gt.debug.get_worker_stats().values() for name, row in worker['ops'].items()}
+        return {name: row['count'] for worker in gt.debug.get_worker_stats(wait=True).values() for name, row in worker['ops'].items()}
     x = tensor(gt, arrays((4, 3, 5, 5))[0], 'bfloat16', True)
     layer = gt.nn.BatchNorm2d(3)
     layer(x).sum().item()
@@ -168,7 +168,7 @@ def test_parts_on_workers(axis):
             (y * y * tensor(gt, g, 'float64')).sum().backward()
             results.append([numbers(t) for t in (y, a.grad, w.grad, b.grad)])
         assert y.placement == f'split(axis={axis}, workers=[0,1,2])'
-        assert not any(worker['gathers'] for worker in gt.debug.get_worker_stats().values())
+        assert not any(worker['gathers'] for worker in gt.debug.get_worker_stats(wait=True).values())
     finally:
         gt._gt.use(None)
         connection.close()

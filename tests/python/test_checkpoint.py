@@ -183,7 +183,7 @@ def test_memory_is_freed():
 
     def live():
         gc.collect()
-        return sum(worker["used"] for worker in gt.debug.memory()["workers"].values())
+        return sum(worker["used"] for worker in gt.debug.memory(wait=True)["workers"].values())
 
     def function(t):
         for _ in range(10):

@@ -56,7 +56,7 @@ COUNTED = """
 
 
 def test_worker_statistics_are_what_was_done(facts):
-    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats())", GT_AUTO_COMPILE=0)
+    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats(wait=True))", GT_AUTO_COMPILE=0)
     worker = stats["auto_worker"]
     assert {op: row["count"] for op, row in worker["ops"].items() if op in ("full", "matmul", "relu", "sum")} == {
         "full": 1,
@@ -71,14 +71,14 @@ def test_worker_statistics_are_what_was_done(facts):
     assert worker["memory"]["used"] >= 3 * 40000 and worker["memory"]["limit"] > worker["memory"]["used"]
     for key in ("hot_instructions", "unique_sequences", "hot_sequences"):
         assert worker[key] is None, "not counted, which differs from 0"
-    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats())")
+    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats(wait=True))")
     assert all(stats["auto_worker"][key] == 0 for key in ("hot_instructions", "unique_sequences", "hot_sequences"))
 
 
 def test_statistics_are_by_worker_and_by_client(programs, facts):
     server = programs.cluster(workers=2)
     address = f"localhost:{server.port}"
-    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(), gt.debug.memory(), gt.debug.dispatcher_stats()))", address)
+    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(wait=True), gt.debug.memory(wait=True), gt.debug.dispatcher_stats()))", address)
     workers, memory, dispatcher = stats
     assert len(workers) == 2 and sum("matmul" in worker["ops"] for worker in workers.values()) == 1
     assert memory["workers"].keys() == workers.keys()
@@ -98,7 +98,7 @@ def test_each_modifier_has_statistics(facts):
 
 
 def test_worker_statistics_are_printed(programs):
-    text = programs.run(COUNTED + "    gt.debug.print_worker_stats()")
+    text = programs.run(COUNTED + "    gt.debug.print_worker_stats(wait=True)")
     assert text.startswith("auto_worker (cpu, memory):\n  13 instructions, busy ")
     assert re.search(r"^  matmul +10 x +\d+\.\d{3} ms +390\.6 KiB$", text, re.M), text
 
@@ -115,7 +115,7 @@ LIMITS = """
     else:
         gt.gpu_workers({workers})
     gt.ones(1).sum().item()
-    print([worker['memory']['limit'] for worker in gt.debug.get_worker_stats().values()])
+    print([worker['memory']['limit'] for worker in gt.debug.get_worker_stats(wait=True).values()])
 """
 
 

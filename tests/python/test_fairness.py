@@ -190,7 +190,7 @@ ASK = """
     while True:
         for k in range(5):
             assert (a + k).sum().item() == 8 + 8 * k
-        gt.debug.get_worker_stats()
+        gt.debug.get_worker_stats(wait=True)
         worker = gt.debug.dispatcher_stats()["workers"][0]
         if worker["ops"].get("repeat", {"count": 0})["count"] > worker["paths"]["runs"]:
             break
@@ -219,7 +219,7 @@ LONELY = """
     a = gt.ones(8)
     while True:
         assert (a + 1).sum().item() == 16
-        if all(worker["memory"]["used"] < 4096 for worker in gt.debug.get_worker_stats().values()):
+        if all(worker["memory"]["used"] < 4096 for worker in gt.debug.get_worker_stats(wait=True).values()):
             break
 """
 

@@ -22,7 +22,7 @@ def keep(*tensors):
 """
 
 TAIL = """
-hotpath = next(iter(gt.debug.get_worker_stats().values()))["hotpath"]
+hotpath = next(iter(gt.debug.get_worker_stats(wait=True).values()))["hotpath"]
 print(json.dumps([results, hotpath]))
 """
 
@@ -181,7 +181,7 @@ for k in range(40):
     optimizer.step()
     if k >= 20:
         keep(loss)
-        runs.append(next(iter(gt.debug.get_worker_stats().values()))["hotpath"]["runs"])
+        runs.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))["hotpath"]["runs"])
 steps = [b - a for a, b in zip(runs, runs[1:])]
 assert not runs[-1] or steps[-10:] == [1] * 10, steps
 """
@@ -289,8 +289,8 @@ def loop(count):
         y = gt.relu(x * 2 + k) * x
         z = y.sum()
     gt.cuda.synchronize()
-    clients = gt.debug.memory()["clients"]
-    return [client["tensors"] for client in clients.values()], [worker["tensors"] for worker in gt.debug.memory()["workers"].values()]
+    clients = gt.debug.memory(wait=True)["clients"]
+    return [client["tensors"] for client in clients.values()], [worker["tensors"] for worker in gt.debug.memory(wait=True)["workers"].values()]
 results.append(loop(50))
 results.append(loop(500))
 results.append(loop(50))
@@ -383,7 +383,7 @@ results.append(text.getvalue())
 
 
 def test_counts_by_op_include_paths():
-    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats().values()))['ops']['relu']['count'])"
+    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu']['count'])"
     assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50
 
 
@@ -546,7 +546,7 @@ for k in range(60):
         keep(loss)
 keep(*model.parameters())
 assert x.placement == "split(axis=0, workers=[0,1])"
-workers = gt.debug.get_worker_stats()
+workers = gt.debug.get_worker_stats(wait=True)
 """
 
 
@@ -575,7 +575,7 @@ def loop(count):
         y = gt.relu(x * 2 + k) * x
         z = y.sum() + y.mean()
     gt.synchronize()
-    return [worker["tensors"] for worker in gt.debug.memory()["workers"].values()]
+    return [worker["tensors"] for worker in gt.debug.memory(wait=True)["workers"].values()]
 results.extend(loop(count) for count in (50, 500, 50))
 keep(z)
 """
@@ -655,7 +655,7 @@ for seed in range(30):
 paths = 0
 for connection in connections.open.values():
     gt._gt.use(connection)
-    paths += sum(worker["hotpath"]["worker_runs"] for worker in gt.debug.get_worker_stats().values())
+    paths += sum(worker["hotpath"]["worker_runs"] for worker in gt.debug.get_worker_stats(wait=True).values())
 assert paths > 500, paths
 connections.close()
 """.replace("PATH", repr(os.path.dirname(os.path.abspath(__file__))))
@@ -730,7 +730,7 @@ def test_loops_that_keep_nothing_are_executed():
     _, hotpath, _ = run("""
 for _ in range(300):
     gt.ones(4, 4) @ gt.ones(4, 4)
-worker = next(iter(gt.debug.get_worker_stats().values()))
+worker = next(iter(gt.debug.get_worker_stats(wait=True).values()))
 assert worker["ops"]["matmul"]["count"] == 300, worker["ops"]
 """, **HOT)
     assert hotpath["worker_runs"] > 0, hotpath

@@ -162,7 +162,7 @@ CLIENT = """
                 h.sum().item()
             h = gt.zeros(8)
     print(h.numpy().tolist())
-    runs = next(iter(gt.debug.get_worker_stats().values()))["hotpath"]["runs"]
+    runs = next(iter(gt.debug.get_worker_stats(wait=True).values()))["hotpath"]["runs"]
     assert runs > 5 or not HOT, runs
 """
 
@@ -219,7 +219,7 @@ def test_a_worker_is_killed_while_a_path_runs(programs):
                 pass
         first = loop(100)
         assert loop(100) == first
-        print(next(iter(gt.debug.get_worker_stats().values()))["hotpath"]["worker_runs"] > 5)
+        print(next(iter(gt.debug.get_worker_stats(wait=True).values()))["hotpath"]["worker_runs"] > 5)
         """, f"localhost:{server.port}", waiting, programs.directory / "failed", **HOT)
     until(lambda: waiting.exists() or not client.alive, "the loop")
     server.workers[0].kill()

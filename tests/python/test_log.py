@@ -269,7 +269,7 @@ def test_numbers_have_a_point_whatever_the_locale(programs):
         import gt
         print((gt.ones(2) * 2.5).sum().item())
         assert gt.debug.dispatcher_stats()["seconds"] > 0
-        assert gt.debug.get_worker_stats()
+        assert gt.debug.get_worker_stats(wait=True)
         """,
         LOCPATH=programs.directory,
         GT_CONNECT_TIMEOUT="7.5",
@@ -613,3 +613,39 @@ def test_a_client_is_known_by_its_program(programs):
         assert process.wait() == 0, process.text()
         connected = [line for line in parse(log.read_text()) if line["event"] == "CONNECT" and "CLIENT" in line["source"]]
         assert re.fullmatch(rf"{re.escape(name)}:\d+", details(connected[0])["name"])
+
+
+FOUR_WORKERS = """
+    import sys, gt
+    gt.gpu_workers(4)
+    with gt.signal.context('rows'):
+        x, w = gt.randn(64, 16), gt.randn(16, 16)
+        for _ in range(20):
+            y = (x @ w).relu().sum()
+    if sys.argv[1] == "read":
+        y.item()
+    if sys.argv[1] == "synchronize":
+        gt.synchronize()
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "late"])
+@pytest.mark.parametrize("end", ["read", "synchronize", "exit"])
+def test_the_log_of_a_program_has_its_end(programs, backend, end):
+    """What a worker was sent it has executed, and the log has both lines, however the program ends."""
+    log, config = programs.directory / "run.log", programs.directory / "rows.yaml"
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 1, 2, 3]}}")
+    programs.run(FOUR_WORKERS, end, GT_INSTRUCTION_LOG=log, GT_CONFIG=config, GT_BACKEND=backend, GT_AUTO_COMPILE=0)
+    columns = [[column.strip() for column in line.split("|")] for line in log.read_text().splitlines()]
+    for worker in ("auto_worker", "auto_worker_1", "auto_worker_2", "auto_worker_3"):
+        sent, received = ([line[4] for line in columns if line[2:4] == [event, f"WORKER {worker}"]]
+                          for event in ("WORKER_SEND", "WORKER_RECV"))
+        assert len(sent) > 40 and sorted(received) == sorted(sent)
+
+
+def test_every_line_has_its_columns_at_the_same_place(programs):
+    """The longest command, WorkerCreateTensor, fits into its column."""
+    logged(programs, "import gt; print((gt.ones(3, 4) @ gt.ones(4, 3)).relu().sum().item())", GT_AUTO_COMPILE=0)
+    lines = (programs.directory / "instructions.log").read_text().splitlines()
+    columns = {tuple(at for at, mark in enumerate(line) if mark == "|")[:6] for line in lines}
+    assert any("WorkerCreateTensor" in line for line in lines) and len(columns) == 1, columns

@@ -165,7 +165,7 @@ def test_a_training_loop_within_its_limit_runs_as_a_hot_path(programs):
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        print(loss.item() < 0.5, gt.debug.get_worker_stats()["worker_0"]["hotpath"]["worker_runs"] > 5)
+        print(loss.item() < 0.5, gt.debug.get_worker_stats(wait=True)["worker_0"]["hotpath"]["worker_runs"] > 5)
         big, refused = [], 0
         for step in range(60):                                   # and over it: each step in a loop is refused
             y = (model(x) * 2).expand(80, 256, 64) + 1  # 5 MiB

@@ -116,6 +116,18 @@ def test_infinities_are_found(record):
     assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)
 
 
+def test_small_numbers_that_differ_are_a_difference(record):
+    """The tolerance is relative, also below 1: the first result that differs is named, not a later one."""
+    source = """
+        import gt
+        a = gt.full((3,), {0})
+        print((a * 1000).sum().item())
+    """
+    (one, _), (two, _) = (record(source.format(value), name=f"{value}.tape") for value in ("-0.0010", "-0.0011"))
+    text = replay(one, "--diff", two, status=1)
+    assert "-0.00100000005 here, -0.00109999999 with" in text and "op=full" in text, text
+
+
 def test_the_first_difference_of_two_tapes(record):
     program = """
         import gt

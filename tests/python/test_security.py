@@ -155,7 +155,7 @@ def test_a_worker_joins_a_restarted_server(programs):
 STATS = """
     import sys, gt, gt.debug
     gt.connect(sys.argv[1])
-    print(*sorted((worker["index"], worker["name"]) for worker in gt.debug.get_worker_stats().values()))
+    print(*sorted((worker["index"], worker["name"]) for worker in gt.debug.get_worker_stats(wait=True).values()))
 """
 
 

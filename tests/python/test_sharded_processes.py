@@ -37,7 +37,7 @@ PROGRAM = """
     large = gt.signal.tensor(gt.full((1 << 19, 4), 1.5), name='rows')    # parts of megabytes: by segments where there are any
     assert (gt.signal.tensor(large, name='columns').sum(dim=0).numpy() == 1.5 * (1 << 19)).all()
     gt.synchronize()
-    stats = gt.debug.get_worker_stats().values()
+    stats = gt.debug.get_worker_stats(wait=True).values()
     assert sum(w['collectives'] for w in stats) > 0 and sum(w['moves'] for w in stats) > 0
     print('agreed', sorted(w['link'] for w in stats))
 """

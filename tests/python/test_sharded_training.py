@@ -56,7 +56,7 @@ def place(parameter, name):
 
 
 def gathered():
-    return sum(worker["gathers"] for worker in gt.debug.get_worker_stats().values())
+    return sum(worker["gathers"] for worker in gt.debug.get_worker_stats(wait=True).values())
 
 
 # ---- MLP --------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def shard(name, axis=None, workers=None, replicated=False, backward=None):
 
 
 def totals(key):
-    return sum(worker[key] for worker in gt.debug.get_worker_stats().values())
+    return sum(worker[key] for worker in gt.debug.get_worker_stats(wait=True).values())
 
 
 # ---- random programs ------------------------------------------------------------------------------------------

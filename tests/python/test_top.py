@@ -84,7 +84,7 @@ def settled(programs, *arguments, condition, what):
 
     def look():
         nonlocal said
-        said = json.loads(top(programs, "--once", "--json", *arguments).stdout)
+        said = json.loads(top(programs, "--once", "--json", "--interval", 0.5, *arguments).stdout)
         return condition(said)
 
     until(look, what)
@@ -160,7 +160,7 @@ def test_once_prints_a_table(programs, busy):
         text = top(programs, "--once", python=python).stdout
         assert f"localhost:{busy.port}" in text.splitlines()[0]
         assert re.search(r"^WORKER +ENGINE +IDLE +OPS/S +BYTES/S +MEMORY +LIMIT +QUEUE +ACTIVITY$", text, re.M)
-        assert re.search(r"^CLIENT +NAME +USER +SHARE +TENSORS +BYTES +INSTR/S$", text, re.M)
+        assert re.search(r"^CLIENT +NAME +USER +SHARE +TENSORS +BYTES +INSTR/S +WORKER$", text, re.M)
         assert rows(text, r"^(worker_\d) +cpu +\d+%") == ["worker_0", "worker_1"]
         assert rows(text, r"^([12]) .* +\d+%") == ["1", "2"]
     busy.finish()
@@ -269,6 +269,39 @@ def test_sort_and_reverse(programs, terminal):
                 lambda text: (idle := [int(row[2]) for row in rows(text, BAR)]) == sorted(idle), "idle ascending"
             )
     busy.finish()
+
+
+def test_eighty_columns_have_the_pause_and_the_whole_help(busy, terminal):
+    shown = terminal("--interval", "0.1", width=80, height=24)
+    shown.shows("WORKER", "the first view")
+    shown.keys("p")
+    shown.shows("PAUSED", "the pause")
+    shown.keys("h")
+    screen = shown.shows("reverse the order", "the help")
+    assert "smoothed over two seconds;" in screen and "not executed yet." in screen and "spend on clients." in screen
+    busy.finish()
+
+
+def test_clients_are_sorted_by_their_memory(programs, terminal):
+    server = programs.server()
+    programs.worker(server.port)
+    held = """
+        import sys, time, gt
+        gt.connect(sys.argv[1])
+        kept = [gt.ones(int(sys.argv[2])) for _ in range(2)]
+        gt.synchronize()
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    for size in (100, 300000, 10000):  # as many tensors each
+        client = programs.python(held, f"localhost:{server.port}", size, name=f"has{size}")
+        until(lambda: "ready" in client.text(), "the client's tensors")
+    shown = terminal("--interval", "0.1")
+    shown.shows(lambda text: len(rows(text, r"has\d+")) == 3, "three clients")
+    for order in ("activity", "ops/s", "bytes", "memory"):
+        shown.keys("s")
+        shown.shows(f"sort: {order}", f"sorting by {order}")
+    shown.shows(lambda text: rows(text, r"has\d+") == ["has300000", "has10000", "has100"], "the largest first")
 
 
 def test_views_help_pause_and_quit(busy, terminal):

@@ -22,7 +22,7 @@ ENGINE = """
     gt.engines.register('traced', Traced)
 
     def hotpath():
-        return gt.debug.get_worker_stats()['auto_worker']['hotpath']
+        return gt.debug.get_worker_stats(wait=True)['auto_worker']['hotpath']
 """
 
 TRAINING = """

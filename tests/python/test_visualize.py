@@ -686,6 +686,19 @@ def test_from_and_to_choose_a_part(tmp_path):
     assert "no events between" in visualize(tmp_path / "log.txt", "--from", 1e6, status=1).stderr
 
 
+def test_from_and_to_are_times_of_execution(tmp_path):
+    """A worker tells what it did later, many operations at once: their lines are all of one moment."""
+    width = {"WORKER_SEND": "64B", "WORKER_RECV": "16B"}
+    lines = [(0.001, "WORKER_SEND", f"op=relu result=1_{k}") for k in range(10)]
+    lines += [(2, "WORKER_RECV", f"success=True op=relu result=1_{k} start={k / 10:.9f}s duration=0.1s") for k in range(10)]
+    text = "".join(f"{at:.6f}s | #{number:04d} | {event} | WORKER w | WorkerUnaryOp | {width[event]} | {details}\n"
+                   for number, (at, event, details) in enumerate(lines, 1))
+    layout = draw(text, tmp_path, "--from", 0.25, "--to", 0.75)
+    bars = sorted((round(box["start"], 6), round(box["duration"], 6)) for box in layout["bars"])
+    assert bars == [(0.25, 0.05), (0.3, 0.1), (0.4, 0.1), (0.5, 0.1), (0.6, 0.1), (0.7, 0.05)]
+    assert max(float(tick["text"]) for tick in layout["ticks"]) < 1000, "milliseconds; the lines of second 2 are not on the axis"
+
+
 def test_help_and_mistakes(tmp_path):
     (tmp_path / "a.log").write_text(SEED_LINES)
     (tmp_path / "empty.log").write_text("")
@@ -703,6 +716,7 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--output", "no/such/folder.png"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.json"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.svg"], 1, "cannot write"),
+        (["a.log", "--output", "picture.gif"], 2, "picture.gif ends with none of .png, .svg, .pdf and .json"),
         (["a.log", "--from", "x"], 2, "not a number"),
         (["a.log", "--to", "-1"], 2, "not a number"),
         (["a.log", "--colour"], 2, "--help"),

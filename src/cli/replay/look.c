@@ -87,6 +87,19 @@ static double default_tolerance(gt_dtype dtype)
     return dtype == GT_FLOAT64 ? 1e-9 : dtype == GT_FLOAT32 ? 1e-4 : gt__dtype_is_float(dtype) ? 3e-2 : 0;
 }
 
+/* The largest finite magnitude of both. */
+static double largest(const gt_meta *meta, const void *a, const void *b)
+{
+    double most = 0;
+    for (int64_t k = 0; k < meta->numel; k++) {
+        double x = fabs(gt__element((gt_dtype)meta->dtype, a, k)),
+               y = fabs(gt__element((gt_dtype)meta->dtype, b, k));
+        most = fmax(most, fmax(isfinite(x) ? x : 0, isfinite(y) ? y : 0));
+    }
+    return most;
+}
+
+/* Relative to the element, and to a tenth of the largest one: sums that cancel are less exact than their terms. */
 int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance)
 {
     gt_dtype dtype = (gt_dtype)meta->dtype;
@@ -97,6 +110,7 @@ int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, d
     }
     size_t size = gt__dtype_size(dtype);
     double allowed = gt__dtype_is_float(dtype) ? (tolerance > 0 ? tolerance : default_tolerance(dtype)) : 0;
+    double cancelled = allowed > 0 && memcmp(a, b, gt__meta_bytes(meta)) ? 0.1 * largest(meta, a, b) : 0;
     for (int64_t k = 0; k < meta->numel; k++) {
         if (memcmp((const uint8_t *)a + (size_t)k * size, (const uint8_t *)b + (size_t)k * size, size) == 0)
             continue;
@@ -105,7 +119,7 @@ int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, d
         double x = gt__element(dtype, a, k), y = gt__element(dtype, b, k);
         if ((isnan(x) && isnan(y)) || x == y)
             continue;
-        if (!(fabs(x - y) <= allowed * (1 + fmax(fabs(x), fabs(y)))))
+        if (!(fabs(x - y) <= allowed * (cancelled + fmax(fabs(x), fabs(y)))))
             return k;
     }
     return -1;

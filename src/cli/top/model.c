@@ -95,6 +95,9 @@ static void take_worker(gt_top *top, const gt_json *from)
     worker->limit = gt__json_number(memory, "limit");
     worker->tensors = gt__json_number(from, "tensors");
     worker->queue = gt__json_number(from, "queue");
+    const gt_json *doing = gt__json_member(from, "doing");
+    copy_text(worker->doing, sizeof worker->doing, gt__json_text(doing, "op"));
+    worker->doing_seconds = gt__json_number(doing, "seconds");
     double up = gt__json_number(from, "up_seconds"), idle_seconds = gt__json_number(from, "idle_seconds");
     double elapsed = worker->up > 0 ? increase(up, worker->up) : 0, seconds[GT_CATEGORY_COUNT] = {0};
     double sum = take_ops(worker, gt__json_member(from, "ops"), elapsed, seconds);
@@ -119,6 +122,7 @@ static void take_worker(gt_top *top, const gt_json *from)
 static void take_client(gt_top *top, const gt_json *from, double elapsed)
 {
     double number = gt__json_number(from, "number"), instructions = gt__json_number(from, "instructions");
+    double seconds = gt__json_number(from, "seconds");
     gt_top_client *client = NULL;
     for (size_t k = 0; k < top->client_count && !client; k++)
         if (top->clients[k].number == number)
@@ -126,18 +130,24 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
     bool first = !client;
     if (first) {
         client = GT_PUSH(top->clients, top->client_count, top->client_capacity);
-        *client = (gt_top_client){.number = number, .instructions = top->samples ? 0 : instructions};
+        *client = (gt_top_client){.number = number,
+                                  .instructions = top->samples ? 0 : instructions,
+                                  .seconds = top->samples ? 0 : seconds};
         copy_text(client->name, sizeof client->name, gt__json_text(from, "name"));
         copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
         copy_text(client->user, sizeof client->user, gt__json_text(from, "user"));
     }
     client->present = true;
+    copy_text(client->worker, sizeof client->worker, gt__json_text(from, "worker"));
     client->tensors = gt__json_number(from, "tensors");
     client->bytes = gt__json_number(from, "bytes");
-    if (elapsed > 0)
-        smooth(&client->rate, increase(instructions, client->instructions) / elapsed, elapsed,
-               first || top->samples == 1);
+    if (elapsed > 0) {
+        bool fresh = first || top->samples == 1;
+        smooth(&client->rate, increase(instructions, client->instructions) / elapsed, elapsed, fresh);
+        smooth(&client->time, increase(seconds, client->seconds) / elapsed, elapsed, fresh);
+    }
     client->instructions = instructions;
+    client->seconds = seconds;
 }
 
 /* Drop parties that left, and compute the clients' shares. */
@@ -149,15 +159,18 @@ static void drop_absent(gt_top *top)
             top->workers[kept++] = top->workers[k];
     top->worker_count = kept;
     kept = 0;
-    double all = 0;
+    double instructions = 0, time = 0;
     for (size_t k = 0; k < top->client_count; k++)
         if (top->clients[k].present) {
             top->clients[kept++] = top->clients[k];
-            all += top->clients[kept - 1].rate;
+            instructions += top->clients[kept - 1].rate;
+            time += top->clients[kept - 1].time;
         }
     top->client_count = kept;
     for (size_t k = 0; k < kept; k++)
-        top->clients[k].share = all > 0 ? top->clients[k].rate / all : 0;
+        top->clients[k].share = time > 0           ? top->clients[k].time / time
+                                : instructions > 0 ? top->clients[k].rate / instructions
+                                                   : 0;
 }
 
 bool gt__top_update(gt_top *top, const char *text)
@@ -245,9 +258,9 @@ static int compare_clients(const void *left, const void *right, void *argument)
     const gt_top_client *a = left, *b = right;
     const sort_key *key = argument;
     const double values[GT_TOP_ORDERS][2] = {
-        [GT_TOP_BY_NAME] = {-a->number, -b->number},   [GT_TOP_BY_ACTIVITY] = {a->share, b->share},
-        [GT_TOP_BY_OPS] = {a->rate, b->rate},          [GT_TOP_BY_BYTES] = {a->bytes, b->bytes},
-        [GT_TOP_BY_MEMORY] = {a->tensors, b->tensors},
+        [GT_TOP_BY_NAME] = {-a->number, -b->number}, [GT_TOP_BY_ACTIVITY] = {a->share, b->share},
+        [GT_TOP_BY_OPS] = {a->rate, b->rate},        [GT_TOP_BY_BYTES] = {a->bytes, b->bytes},
+        [GT_TOP_BY_MEMORY] = {a->bytes, b->bytes},
     };
     int order = compare(values[key->order][0], values[key->order][1], key);
     return order ? order : (a->number > b->number) - (a->number < b->number);

@@ -4,6 +4,8 @@
 #include "cli/json.h"
 #include "cli/top/top.h"
 
+static const double LONG = 0.1; /* seconds of an operation that is named */
+
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
 {
     char a[16], b[16], c[16], d[16];
@@ -21,15 +23,18 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
         for (int category = 0; category < GT_CATEGORY_COUNT; category++)
             if (worker->share[category] >= 0.005)
                 fprintf(out, " %s %.0f%%", gt__category_table[category].name, 100 * worker->share[category]);
+        if (worker->doing_seconds >= LONG)
+            fprintf(out, "  (%s for %.1f s)", worker->doing, worker->doing_seconds);
         fputc('\n', out);
     }
-    fprintf(out, "\n%-6s %-24s %-12s %6s %8s %8s %8s\n", "CLIENT", "NAME", "USER", "SHARE", "TENSORS", "BYTES",
-            "INSTR/S");
+    fprintf(out, "\n%-6s %-24s %-12s %6s %8s %8s %8s  %s\n", "CLIENT", "NAME", "USER", "SHARE", "TENSORS", "BYTES",
+            "INSTR/S", "WORKER");
     for (size_t k = 0; k < top->client_count; k++) {
         const gt_top_client *client = &top->clients[k];
-        fprintf(out, "%-6.0f %-24.24s %-12.12s %5.0f%% %8s %8s %8s\n", client->number, client->name, client->user,
-                100 * client->share, gt__short_number(client->tensors, false, a),
-                gt__short_number(client->bytes, true, b), gt__short_number(client->rate, false, c));
+        fprintf(out, "%-6.0f %-24.24s %-12.12s %5.0f%% %8s %8s %8s  %s\n", client->number, client->name,
+                client->user, 100 * client->share, gt__short_number(client->tensors, false, a),
+                gt__short_number(client->bytes, true, b), gt__short_number(client->rate, false, c),
+                client->worker);
     }
     fflush(out);
 }
@@ -54,7 +59,13 @@ static void print_worker(const gt_top_worker *worker, FILE *out)
             fprintf(out, "%s\"%s\": %.4f", separator, gt__category_table[k].name, worker->share[k]);
             separator = ", ";
         }
-    fputs("}}", out);
+    fputs("}, \"doing\": ", out);
+    if (*worker->doing) {
+        fputs("{\"op\": ", out);
+        gt__json_string(out, worker->doing);
+        fprintf(out, ", \"seconds\": %.6f}}", worker->doing_seconds);
+    } else
+        fputs("null}", out);
 }
 
 void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
@@ -77,6 +88,8 @@ void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
         gt__json_string(out, client->link);
         fputs(", \"user\": ", out);
         gt__json_string(out, client->user);
+        fputs(", \"worker\": ", out);
+        gt__json_string(out, client->worker);
         fprintf(out,
                 ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
                 "\"instructions_per_second\": %.1f}",

@@ -250,8 +250,9 @@ static void draw_help(int y)
         "h, ?     this help",
         "q        quit",
         "",
-        "ACTIVITY: how a worker spends its time, smoothed over two seconds; blank is idle.",
-        "QUEUE: instructions sent but not executed yet. SHARE: of all instructions.",
+        "ACTIVITY: how a worker spends its time, smoothed over two seconds;",
+        "  blank is idle. QUEUE: instructions sent but not executed yet.",
+        "SHARE: of the time that the workers spend on clients.",
     };
     for (size_t k = 0; k < sizeof lines / sizeof lines[0]; k++)
         mvaddnstr(y + (int)k, 2, lines[k], COLS > 2 ? COLS - 2 : 0);
@@ -259,15 +260,18 @@ static void draw_help(int y)
 
 static void draw_header(const gt_top *top, const gt_top_view *view)
 {
-    char line[512], rate[16], server[32] = "";
+    char line[512], rate[16], server[32] = "", load[32];
     int up = (int)fmin(fmax(top->seconds, 0), 1e9);
     if (view->servers > 1)
         snprintf(server, sizeof server, " (%u of %u)", view->which % view->servers + 1, view->servers);
-    snprintf(line, sizeof line,
-             "gt top  %s%s  up %d:%02d:%02d  %zu worker%s  %zu client%s  %s instr/s  dispatcher %.0f%%%s",
-             view->address, server, up / 3600, up / 60 % 60, up % 60, top->worker_count,
-             top->worker_count == 1 ? "" : "s", top->client_count, top->client_count == 1 ? "" : "s",
-             gt__short_number(top->rate, false, rate), 100 * top->cpu, view->paused ? "  PAUSED" : "");
+    snprintf(line, sizeof line, "gt top%s  %s%s  up %d:%02d:%02d  %zu worker%s  %zu client%s  %s instr/s",
+             view->paused ? "  PAUSED" : "", view->address, server, up / 3600, up / 60 % 60, up % 60,
+             top->worker_count, top->worker_count == 1 ? "" : "s", top->client_count,
+             top->client_count == 1 ? "" : "s", gt__short_number(top->rate, false, rate));
+    size_t used = strlen(line);
+    int length = snprintf(load, sizeof load, "  dispatcher %.0f%%", 100 * top->cpu);
+    if ((int)used + length <= COLS)
+        snprintf(line + used, sizeof line - used, "%s", load);
     attron(A_BOLD);
     mvaddnstr(0, 0, line, COLS);
     attroff(A_BOLD);

@@ -15,6 +15,9 @@
 
 enum { KEYS_MS = 50, RETRY_MS = 500 }; /* between polls of the keyboard; between attempts to connect */
 
+/* Seconds between two statistics, if none are given; and between the two that --once needs for rates. */
+static const double INTERVAL = 0.5, ONCE_INTERVAL = 0.03;
+
 typedef struct top_arguments {
     gt_watch_options watch;
     double interval;
@@ -43,7 +46,7 @@ static int parse(int argc, char **argv, top_arguments *arguments)
          .least = 0.05,
          .most = 3600,
          .value = "S",
-         .help = "seconds between updates (default %)"},
+         .help = "seconds between updates (default 0.5), or that --once measures (default 0.03)"},
         {.name = "once", .target = &arguments->once, .help = "print once and exit"},
         {.name = "json",
          .target = &arguments->json,
@@ -57,7 +60,11 @@ static int parse(int argc, char **argv, top_arguments *arguments)
         .about = "Shows what the workers and clients of a running dispatcher are doing. Type h for the keys.\n",
         .options = options,
     };
-    return gt__options_parse(&usage, argc, argv);
+    int status = gt__options_parse(&usage, argc, argv);
+    if (!arguments->interval)
+        arguments->interval = arguments->once ? ONCE_INTERVAL : INTERVAL;
+    arguments->watch.hurry = arguments->once;
+    return status;
 }
 
 /* ---- the session -------------------------------------------------------------------------------------------- */
@@ -171,7 +178,7 @@ static gt_err run_screen(viewer *session)
 
 int gt__command_top(int argc, char **argv)
 {
-    top_arguments arguments = {.interval = 0.5};
+    top_arguments arguments = {0};
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;

@@ -32,6 +32,8 @@ typedef struct gt_top_worker {
     double ops, bytes;               /* per second; smoothed */
     double memory, limit;            /* bytes */
     double tensors, queue;           /* queue: records not executed yet */
+    char doing[32];                  /* the op that it executes; empty: none is known */
+    double doing_seconds;            /* for so long */
     double up, idle_seconds;         /* of the last report */
     gt_top_op total[GT_OP_COUNT];    /* of the last report */
     gt_top_op rate[GT_OP_COUNT];     /* per second; smoothed. seconds: the share of its time */
@@ -41,9 +43,11 @@ typedef struct gt_top_client {
     char name[64], link[16], user[48];
     double number; /* its number at the dispatcher */
     bool present;
-    double share; /* of all instructions */
+    char worker[66]; /* its home, "+": it uses others, too */
+    double share;    /* of the time that workers spend on clients; if none is known, of all instructions */
     double tensors, bytes, instructions;
-    double rate; /* instructions per second; smoothed */
+    double rate;          /* instructions per second; smoothed */
+    double seconds, time; /* of workers: total, and per second; smoothed */
 } gt_top_client;
 
 typedef struct gt_top {

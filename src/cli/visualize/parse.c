@@ -432,20 +432,65 @@ static int by_time(const void *left, const void *right)
     return (a->sequence > b->sequence) - (a->sequence < b->sequence);
 }
 
-void gt__timeline_finish(gt_timeline *timeline, double from, double to)
+/* Whether an event happens in the window: an operation when the worker ran it, which may be long before its line. What
+ * reaches beyond the window is cut. */
+static bool falls_within(gt_timeline_event *event, double from, double to)
+{
+    if (event->event != GT_EVENT_WORKER_RECV)
+        return event->time >= from && event->time <= to;
+    double end = event->start + event->duration;
+    if (end < from || event->start > to)
+        return false;
+    event->start = fmax(event->start, from);
+    event->time = fmin(end, to);
+    event->duration = event->time - event->start;
+    return true;
+}
+
+static int by_event_time(const void *left, const void *right, void *events)
+{
+    const gt_timeline_event *all = events;
+    return by_time(&all[*(const int32_t *)left], &all[*(const int32_t *)right]);
+}
+
+/* Keep what happens between `from` and `to`, sorted by time again: operations end earlier than their lines were written. */
+static void keep_window(gt_timeline *timeline, double from, double to)
 {
     size_t kept = 0;
+    int32_t *order = gt__zeroed(timeline->count, sizeof *order),
+            *moved = gt__zeroed(timeline->count, sizeof *moved);
+    gt_timeline_event *events = gt__zeroed(timeline->count, sizeof *events);
     for (size_t k = 0; k < timeline->count; k++) {
-        if (timeline->events[k].time >= from && timeline->events[k].time <= to)
-            timeline->events[kept++] = timeline->events[k];
+        moved[k] = -1;
+        if (falls_within(&timeline->events[k], from, to))
+            order[kept++] = (int32_t)k;
         else
             timeline->parties[timeline->events[k].party].events--;
     }
+    qsort_r(order, kept, sizeof *order, by_event_time, timeline->events);
+    for (size_t k = 0; k < kept; k++) {
+        moved[order[k]] = (int32_t)k;
+        events[k] = timeline->events[order[k]];
+    }
+    for (size_t k = 0; k < kept; k++)
+        if (events[k].partner >= 0)
+            events[k].partner = moved[events[k].partner];
+    free(timeline->events);
+    timeline->events = events;
+    timeline->capacity = timeline->count;
     timeline->count = kept;
-    if (kept)
-        qsort(timeline->events, kept, sizeof *timeline->events, by_time);
+    free(order);
+    free(moved);
+}
+
+void gt__timeline_finish(gt_timeline *timeline, double from, double to)
+{
+    if (timeline->count)
+        qsort(timeline->events, timeline->count, sizeof *timeline->events, by_time);
     find_partners(timeline);
     find_peers(timeline);
+    if (timeline->count && (from > 0 || to < INFINITY))
+        keep_window(timeline, from, to);
 }
 
 double gt__timeline_begin(const gt_timeline *timeline)

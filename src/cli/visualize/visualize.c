@@ -37,8 +37,8 @@ static int format_of(const char *output)
     const char *dot = strrchr(output, '.');
     if (dot && strcasecmp(dot, ".json") == 0)
         return FORMAT_CHROME;
-    int format = dot ? format_named(dot + 1) : FORMAT_NONE;
-    return format < FORMAT_CHROME ? format : GT_PICTURE_PNG;
+    int format = dot && !strchr(dot, '/') ? format_named(dot + 1) : GT_PICTURE_PNG;
+    return format < FORMAT_CHROME ? format : FORMAT_NONE;
 }
 
 static const char *take_format(void *target, const char *text)
@@ -165,6 +165,11 @@ int gt__command_visualize(int argc, char **argv)
     if (status >= 0)
         return status;
     choose_output(&arguments);
+    if (arguments.format == FORMAT_NONE) {
+        fprintf(stderr, "gt visualize: %s ends with none of .png, .svg, .pdf and .json: give --format\n",
+                arguments.output);
+        return 2;
+    }
     gt_timeline timeline = {0};
     gt_err err = visualize(&arguments, &timeline);
     gt__timeline_free(&timeline);

@@ -69,7 +69,7 @@ typedef struct gt_timeline {
 
 /* Read a log into the timeline; malformed lines are reported on `complaints` with their number and skipped. */
 gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complaints);
-/* After the last read: sort, keep from <= time <= to, find the partners. */
+/* After the last read: sort, find the partners, keep what happened between `from` and `to`. */
 void gt__timeline_finish(gt_timeline *timeline, double from, double to);
 void gt__timeline_free(gt_timeline *timeline);
 double gt__timeline_begin(const gt_timeline *timeline);

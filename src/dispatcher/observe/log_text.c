@@ -13,7 +13,7 @@
 
 #include "core/record.h"
 
-enum { COMMAND_WIDTH = 15, SOURCE_WIDTH = 27, BYTES_WIDTH = 10, MOST_IDS = 16 };
+enum { COMMAND_WIDTH = 19, SOURCE_WIDTH = 27, BYTES_WIDTH = 10, MOST_IDS = 16 };
 
 /* ---- pieces ------------------------------------------------------------------------------------------------- */
 
@@ -275,7 +275,7 @@ typedef struct gt_log_column {
 static gt_log_column columns[GT_OP_COUNT][2];
 /* " op=add" */
 static gt_log_column op_details[GT_OP_COUNT];
-static const gt_log_column signal_column = {.text = "Signal         ", .length = COMMAND_WIDTH};
+static const gt_log_column signal_column = {.text = "Signal             ", .length = COMMAND_WIDTH};
 
 static void make_tables(void)
 {

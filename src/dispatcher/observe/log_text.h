@@ -2,7 +2,7 @@
  * log_text.h: one line of the instruction log.
  *
  *     <elapsed> | #<seq> | <event> | <source> | <command> | <size> | <details>
- *     1.608113s | #0011 | RECV         | CLIENT 1                    | BinaryOp        |        64B | result=2 op=add left=0 right=1
+ *     1.608113s | #0011 | RECV         | CLIENT 1                    | BinaryOp            |        64B | result=2 op=add left=0 right=1
  *
  * elapsed: seconds since the dispatcher started. seq: counts lines. event: RECV (from a client), SEND (the answer to it),
  * WORKER_SEND, WORKER_RECV, CONNECT, DISCONNECT, SIGNAL, ERROR. command: the kind of instruction, with Worker before

@@ -92,6 +92,8 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
     bool ask = false;
     for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
         ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
+    if (ask)
+        gt__reports_refresh(dispatcher);
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
         if (monitor->filled && now >= monitor->lines_due_ns)
             send_lines(monitor);
@@ -158,6 +160,10 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
                             "only the server's own user, and holders of a worker's key, may trace "
                             "the instructions of all clients");
         monitor->stats_due_ns = monitor->stats_again_ns;
+        if (monitor->topics & GT_TOPIC_STATS && gt__reports_ask(monitor->peer->dispatcher)) {
+            uint64_t reported_ns = gt__now_ns() + GT_REPORT_PROMPT_NS + 1000000;
+            monitor->stats_due_ns = reported_ns > monitor->stats_due_ns ? reported_ns : monitor->stats_due_ns;
+        }
         decide_trace(monitor->peer->dispatcher);
         *progress = true;
     }

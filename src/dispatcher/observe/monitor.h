@@ -17,19 +17,18 @@
  * PORT.memory in the socket directory (address.h): gt__address_servers lists the servers.
  *
  * The dispatcher does not wait for monitors: lines that a link has no room for are dropped and counted. Without monitors
- * nothing is done. While one asks for statistics, workers are asked for reports (reports.c) at that interval, which costs
- * them little (they keep the sums anyway); only GT_TOPIC_LINES makes them time every instruction.
+ * nothing is done. Statistics wait for no worker: they are what the workers have published (reports.c), which they do anyway;
+ * only workers behind ZeroMQ are asked for reports, at the monitor's interval. Only GT_TOPIC_LINES makes workers time every
+ * instruction.
  */
 #ifndef GT_DISPATCHER_OBSERVE_MONITOR_H
 #define GT_DISPATCHER_OBSERVE_MONITOR_H
 
-#include "core/instruction.h"
+#include "core/report.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 typedef struct gt_peer gt_peer;
 typedef struct gt_monitor gt_monitor;
-
-enum { GT_TOPIC_STATS = 1, GT_TOPIC_LINES = 2 };
 
 gt_err gt__monitor_new(gt_peer *peer);
 void gt__monitor_free(gt_monitor *monitor);

@@ -1,8 +1,11 @@
 /*
- * reports.c: workers' reports (core/report.h), for monitors and for clients that ask for statistics.
+ * reports.c: workers' statistics (core/report.h), for monitors and for clients that ask for them.
  *
- * The question is a record in the worker's stream, behind the client's earlier records, so the report counts all of them.
- * A worker whose link has no room is not asked: its last report is used again.
+ * A report is for a client that waits: the question is a record in the worker's stream, behind the client's earlier records, so
+ * the report counts all of them. A worker whose link has no room is not asked: its last report is used again.
+ *
+ * All others get what is known now, without waiting for any worker: the statement in the worker's page. A worker whose link
+ * has no page (ZeroMQ) is asked for a report now and then. While it owes one, it is busy: the question is behind its work.
  */
 #include "dispatcher/observe/reports.h"
 
@@ -29,17 +32,28 @@ static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
     out->ins = (gt_instruction){.op = GT_OP_stats};
     gt__worker_commit(worker, 1);
     gt__link_flush(worker->link);
-    worker->reported.due++;
+    if (!worker->reported.due++)
+        worker->reported.asked_ns = pending.asked_ns;
     return true;
 }
 
-void gt__reports_ask(gt_dispatcher *dispatcher)
+static const gt_statement *statement_of(const gt_dispatch_worker *worker)
 {
+    const gt_link_ops *ops = worker->link->ops;
+    const gt_statement *statement = ops->peer_page ? ops->peer_page(worker->link) : NULL;
+    return statement && statement->joined_ns ? statement : NULL;
+}
+
+bool gt__reports_ask(gt_dispatcher *dispatcher)
+{
+    bool due = false;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (worker->peer && !worker->reported.due)
-            ask(worker, NULL);
+        if (!worker->peer || statement_of(worker))
+            continue;
+        due |= worker->reported.due || ask(worker, NULL);
     }
+    return due;
 }
 
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
@@ -104,7 +118,73 @@ gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, cons
         if (row.op && row.op < GT_OP_COUNT)
             worker->reported.rows[worker->reported.row_count++] = row;
     }
+    worker->reported.doing = GT_OP_INVALID;
+    worker->reported.silent_ns = 0;
     set_clock(worker, asked, worker->reported.report.now_ns);
     gt__inquiry_settle(asked->inquiry);
     return GT_OK;
+}
+
+/* ---- statements --------------------------------------------------------------------------------------------- */
+
+/* A row for each op that it has executed. What only reports have is taken from the last one. */
+static void take_rows(gt_reported *reported, const gt_statement *statement)
+{
+    uint32_t on_host[GT_OP_COUNT] = {0};
+    for (unsigned k = 0; k < reported->row_count; k++)
+        on_host[reported->rows[k].op] = reported->rows[k].on_host;
+    reported->row_count = 0;
+    for (unsigned op = 1; op < GT_OP_COUNT; op++) {
+        const struct gt_statement_row *sums = &statement->row[op];
+        gt_report_row row = {
+            .op = op, .on_host = on_host[op], .count = sums->count, .ns = sums->ns, .bytes = sums->bytes};
+        if (op == reported->doing)
+            row.ns += reported->doing_ns;
+        if (row.count && op != GT_OP_mark) /* marks are the dispatcher's own */
+            reported->rows[reported->row_count++] = row;
+    }
+}
+
+static void take_statement(gt_dispatch_worker *worker, const gt_statement *statement)
+{
+    gt_reported *reported = &worker->reported;
+    uint64_t doing = statement->doing, since_ns = gt__doing_since_ns(doing), idle = statement->idle;
+    uint64_t joined_ns = statement->joined_ns, now = gt__now_ns(); /* the host's clock: a page is in its memory */
+    unsigned op = gt__doing_op(doing);
+    reported->doing = op < GT_OP_COUNT ? op : GT_OP_INVALID;
+    reported->doing_ns = op && since_ns && now > since_ns ? now - since_ns : 0;
+    reported->report = (gt_report){.now_ns = now,
+                                   .up_ns = now > joined_ns ? now - joined_ns : 0,
+                                   .idle_ns = gt__idle_ns(idle, now),
+                                   .records = statement->records,
+                                   .tensors = gt__slot_numbers_used(&worker->slots),
+                                   .bytes_used = statement->bytes_used,
+                                   .bytes_pooled = statement->bytes_pooled,
+                                   .bytes_limit = statement->bytes_limit,
+                                   .path_runs = statement->path_runs,
+                                   .path_fallbacks = statement->path_fallbacks,
+                                   .path_plans = statement->path_plans,
+                                   .path_programs = statement->path_programs,
+                                   .path_compile_ns = statement->path_compile_ns};
+    uint64_t executed = reported->report.records;
+    reported->queue = worker->records > executed ? worker->records - executed : 0;
+    take_rows(reported, statement);
+}
+
+void gt__reports_refresh(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer)
+            continue;
+        const gt_statement *statement = statement_of(worker);
+        if (statement) {
+            take_statement(worker, statement);
+            continue;
+        }
+        uint64_t silent_ns = worker->reported.due ? gt__now_ns() - worker->reported.asked_ns : 0;
+        worker->reported.silent_ns = silent_ns > GT_REPORT_PROMPT_NS ? silent_ns : 0;
+        if (worker->reported.silent_ns)
+            worker->reported.queue = worker->records - worker->reported.report.records;
+    }
 }

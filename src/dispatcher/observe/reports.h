@@ -9,18 +9,26 @@
 typedef struct gt_dispatcher gt_dispatcher;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
 
-/* The last report of a worker. */
+enum { GT_REPORT_PROMPT_NS = 20000000 }; /* a report that takes longer waits behind work */
+
+/* What is known of a worker: its last report, or its statement. */
 typedef struct gt_reported {
     gt_report report;
     gt_report_row rows[GT_OP_COUNT];
     unsigned row_count;
-    uint64_t queue;          /* records that it had been sent and not executed when the report came */
+    uint64_t queue;          /* records that it had been sent and not executed */
+    unsigned doing;          /* gt_opcode that it executes; 0: none, or not known */
+    uint64_t doing_ns;       /* for so long; 0: it began just now */
     unsigned due;            /* reports asked for and not there yet */
+    uint64_t asked_ns;       /* when the first of those was */
+    uint64_t silent_ns;      /* so long after the report it has not answered: it is busy */
     uint64_t clock_error_ns; /* of the worker's watched.clock_offset_ns */
 } gt_reported;
 
-/* Ask every worker that does not owe a report for one. */
-void gt__reports_ask(gt_dispatcher *dispatcher);
+/* Bring worker->reported up to date, as far as that takes no answer of a worker. */
+void gt__reports_refresh(gt_dispatcher *dispatcher);
+/* Ask every worker without a statement that does not owe a report for one. Whether some are due now. */
+bool gt__reports_ask(gt_dispatcher *dispatcher);
 /* Answer a client's `stats` once the workers have reported. */
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket);
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record);

@@ -1,0 +1,98 @@
+"""Statistics of a worker that is inside an operation, with work queued behind it: they come at once, and are true."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+from support import GT_BINARY, PATIENCE_S, clean_environment, until
+
+import gt
+
+# A matrix product begins, and lasts until a file appears.
+HELD = """
+import os, pathlib, time
+import numpy as np
+import gt
+
+class Engine(gt.engines.Engine):
+    def matmul(self, out, a, b):
+        folder = pathlib.Path(os.environ["HELD"])
+        (folder / "began").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.001)
+        return np.matmul(a, b)
+"""
+
+# More than fits between the client and the worker: a question in the stream would wait behind all of it.
+QUEUED = 5000
+PROGRAM = f"""
+    import os, pathlib, sys, time
+    import gt
+    folder = pathlib.Path(sys.argv[1])
+    gt.connect(sys.argv[2])
+    a = gt.ones(64, 64)
+    (a + a).sum().item()
+    before = gt.debug.get_worker_stats(wait=True)["held"]
+    product = a @ a
+    gt.debug.dispatcher_stats()  # sends it off
+    while not (folder / "began").exists():
+        time.sleep(0.001)
+    for _ in range({QUEUED}):
+        a = a + 1
+    now = gt.debug.get_worker_stats()["held"]
+    later = gt.debug.get_worker_stats()["held"]
+    print((before, now, later))
+    sys.stdout.flush()
+    while not (folder / "go").exists():
+        time.sleep(0.001)
+    print(product[0, 0].item(), a[0, 0].item(), gt.debug.get_worker_stats(wait=True)["held"]["ops"]["add"]["count"])
+"""
+
+
+def top(programs, port):
+    ended = subprocess.run([GT_BINARY, "top", "--once", "--json", "--port", str(port)], capture_output=True, text=True, check=True,
+                           timeout=PATIENCE_S, env=clean_environment(programs.runtime))
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize("link", ["memory", "tcp"])
+def test_a_worker_inside_an_operation(programs, link):
+    folder = programs.directory
+    (folder / "gt_engine_held.py").write_text(HELD)
+    package = pathlib.Path(gt.__file__).absolute().parents[1]
+    server = programs.server()
+    programs.worker(server.port, "--name", "held", "--backend", "held", python=True, host=f"{link}://localhost",
+                    HELD=folder, PYTHONPATH=f"{folder}:{package}")
+    client = programs.python(PROGRAM, folder, f"localhost:{server.port}", GT_AUTO_COMPILE=0)
+    until(lambda: client.text().endswith("\n"), "the client has its statistics while the product lasts")
+    before, now, later = eval(client.text())
+    said = top(programs, server.port)
+    (folder / "go").touch()
+    assert client.wait() == 0, client.text()
+    assert client.text().splitlines()[-1] == f"64.0 {QUEUED + 1.0} {QUEUED + 1}"
+    assert now["link"] == link
+    assert now["queue"] > 0
+    assert now["ops"].get("add") == before["ops"]["add"] == later["ops"]["add"], "none of the queued ones is executed"
+    assert later["busy_seconds"] > now["busy_seconds"] > before["busy_seconds"], "it is busy all the time"
+    assert later["idle_seconds"] == now["idle_seconds"]
+    [worker] = said["workers"]
+    assert worker["idle"] == 0 and worker["queue"] > 0 and worker["memory"] > 0
+    assert [client["name"].split(":")[0] for client in said["clients"]] == ["2-program.py"]
+    if link == "memory":  # its statement is in shared memory
+        assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
+        assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
+        assert later["ops"]["matmul"]["count"] == 1 and later["ops"]["matmul"]["seconds"] > now["ops"]["matmul"]["seconds"]
+        assert now["memory"]["used"] >= 2 * 64 * 64 * 4, "the operand and the result"
+        assert worker["activity"] == {"MatMul": 1}
+
+
+def test_a_worker_that_has_nothing_to_do(programs):
+    stats = eval(programs.run("""
+        import gt
+        a = gt.ones(3) + 1
+        gt.synchronize()
+        print([gt.debug.get_worker_stats()["auto_worker"] for _ in range(2)])
+    """, GT_AUTO_COMPILE=0))
+    assert all(worker["ops"]["add"]["count"] == 1 and worker["queue"] == 0 for worker in stats)
+    assert stats[1]["idle_seconds"] > stats[0]["idle_seconds"]
