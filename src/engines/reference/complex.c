@@ -30,11 +30,13 @@ static C compute(gt_opcode op, C x, C y, C z)
     }
 }
 
-/* An operand, rounded to the dtype that the op is computed in. */
+/* An operand, rounded to the dtype that the op is computed in. Through memory: gcc 12 drops a conversion to float and back here. */
 static C rounded(const gt_call *call, const gt_view *from, int64_t flat)
 {
-    C value = gt__reference_complex(from, flat);
-    return call->compute == GT_COMPLEX64 ? (C)(float _Complex)value : value;
+    C value;
+    gt_view to = {.data = &value, .meta = {.numel = 1, .dtype = (uint8_t)call->compute}};
+    gt__reference_move(&to, 0, from, flat);
+    return gt__reference_complex(&to, 0);
 }
 
 static gt_err elementwise(const gt_call *call)
