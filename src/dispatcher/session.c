@@ -116,23 +116,32 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
 {
     gt_modifier *chain = session->chain;
     bool observing = session->dispatcher->observing;
-    gt_slot record;
+    gt_slot copy, *journal = session->recovery && count ? gt__recover_window(session, &count) : NULL;
+    gt_slot *record = journal ? journal : &copy;
+    size_t stride = journal ? 1 : 0;
     unsigned length;
-    for (*done = 0; *done < count && !gt__output_waits(&session->output); ++*done) {
+    gt_err err = GT_OK;
+    for (*done = 0; *done < count && !gt__output_waits(&session->output); ++*done, record += stride) {
         __builtin_prefetch(slots + *done + PREFETCH);
-        /* A copy, as the client can still write to its own. The first word goes through a register: the checks that
-         * follow would wait for a copy in memory. */
+        __builtin_prefetch(record + PREFETCH * stride, 1);
+        /* A copy, as the client can still write to its own: the journal's, or one for the moment. The first word goes through
+         * a register: the checks that follow would wait for a copy in memory. */
         uint64_t head = *(const volatile uint64_t *)slots[*done].u64;
-        record = slots[*done];
-        record.u64[0] = head;
-        if ((record.ins.op >= GT_OP_FIRST_CONTROL && record.ins.op != GT_OP_free) || record.ins.tail)
+        *record = slots[*done];
+        record->u64[0] = head;
+        if ((record->ins.op >= GT_OP_FIRST_CONTROL && record->ins.op != GT_OP_free) || record->ins.tail)
             break;
-        GT_TRY(gt__instruction_check(&record, 1, &length));
-        if (__builtin_expect(observing, 0))
-            gt__observe_received(session, &record);
-        GT_TRY(chain->ops->step(chain, &record));
+        err = gt__instruction_check(record, 1, &length);
+        if (__builtin_expect(observing && err == GT_OK, 0))
+            gt__observe_received(session, record);
+        if (err == GT_OK)
+            err = chain->ops->step(chain, record);
+        if (__builtin_expect(err != GT_OK, 0))
+            break;
     }
-    return GT_OK;
+    if (journal)
+        gt__recover_noted(session, *done);
+    return err;
 }
 
 /* Records of the client, in the order they came, `left` slots of them at most, until one has to wait. */
@@ -161,8 +170,6 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         }
         GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
-        if (done && session->recovery)
-            gt__recover_note_run(session, slots, done);
         if (!done) {
             bool statistics = slots->ins.op == GT_OP_stats;
             GT_TRY(serve_record(session, slots, available, &done));

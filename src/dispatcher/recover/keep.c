@@ -167,10 +167,15 @@ static bool is_filling(gt_session *session)
     return recovery->filling_count;
 }
 
-void gt__recover_note_run(gt_session *session, const gt_slot *slots, size_t count)
+gt_slot *gt__recover_window(gt_session *session, size_t *count)
 {
-    if (!gt__journal_append(&session->recovery->journal, slots, count))
+    size_t room;
+    gt_slot *window = gt__journal_window(&session->recovery->journal, &room);
+    if (!window)
         give_up(session, "out of memory");
+    else
+        *count = *count < room ? *count : room;
+    return window;
 }
 
 void gt__recover_note(gt_session *session, const gt_slot *record)

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/recover/stand_in.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -120,13 +121,13 @@ static bool take_waiting(gt_session *session)
 
 /* ---- losing a worker ---------------------------------------------------------------------------------------- */
 
-static bool uses(const gt_session *session, int32_t worker)
+bool gt__recover_uses(const gt_session *session, int32_t worker)
 {
     const gt_recovery *recovery = session->recovery;
     const gt_spreading *spreading = session->spreading;
     return (session->home && session->home->index == worker) ||
            (spreading && worker < spreading->reached_capacity && spreading->reached[worker]) ||
-           (worker < recovery->needed_count && recovery->needed[worker]);
+           (recovery && worker < recovery->needed_count && recovery->needed[worker]);
 }
 
 static bool has_shards(const gt_config *config)
@@ -163,7 +164,7 @@ static bool note_needs(gt_session *session)
         recovery->needed_count = count;
     }
     for (int32_t index = 0; index < count; index++)
-        recovery->needed[index] = uses(session, index);
+        recovery->needed[index] = gt__recover_uses(session, index);
     if (session->home)
         recovery->home = session->home->index;
     return true;
@@ -213,6 +214,7 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
     recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
+    recovery->stand_in_ns = gt__deadline_ns(session->dispatcher->recovery.stand_in_ms);
     gt__peer_wake(session->peer);
     if (!possible)
         abandon(session);
@@ -220,7 +222,7 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
 
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
 {
-    if (session->recovery && uses(session, worker->index))
+    if (session->recovery && gt__recover_uses(session, worker->index))
         roll_back(session, reason, !may_wake(worker));
 }
 
@@ -235,7 +237,7 @@ void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_sl
         owe(session->recovery, asked->ticket, asked->bytes + (asked->download ? asked->download->offset : 0));
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!worker->peer || !uses(session, index))
+        if (!worker->peer || !gt__recover_uses(session, index))
             continue;
         worker->link->ops->arm(worker->link); /* notices if it is dead */
         gt__peer_wake(worker->peer);
@@ -259,12 +261,29 @@ bool gt__recover_ready(const gt_session *session)
     return true;
 }
 
+/* Have other workers stand in for those that the session waits for. False: one of them will not come. */
+static bool ask_for_stand_ins(const gt_session *session)
+{
+    const gt_recovery *recovery = session->recovery;
+    bool all = !recovery->alone;
+    for (int32_t index = 0; index < recovery->needed_count && !recovery->alone; index++)
+        if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
+            all &= gt__stand_in_ask(session->dispatcher, index);
+    return all;
+}
+
 void gt__recover_look(gt_dispatcher *dispatcher)
 {
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && gt__recover_waits(peer->session) && !gt__recover_ready(peer->session) &&
-            !gt__remaining_ms(peer->session->recovery->deadline_ns))
-            abandon(peer->session);
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next) {
+        gt_session *session = peer->session;
+        if (!session || !gt__recover_waits(session) || gt__recover_ready(session))
+            continue;
+        bool late = !gt__remaining_ms(session->recovery->deadline_ns);
+        bool come = (late || !gt__remaining_ms(session->recovery->stand_in_ns)) && ask_for_stand_ins(session);
+        if (late && !come)
+            abandon(session);
+    }
+    gt__stand_ins_look(dispatcher);
 }
 
 /* ---- restoring ---------------------------------------------------------------------------------------------- */
@@ -335,8 +354,7 @@ static gt_err restore(gt_session *session, size_t *left)
 
 /* ---- replaying ---------------------------------------------------------------------------------------------- */
 
-/* In shared memory the client may have changed its record after it was checked, and before it came into the journal: it is
- * checked again. */
+/* The checks of session.c and paths.c: the journal has what came, before they refused anything. */
 static gt_err place_again(gt_session *session, const gt_slot *record)
 {
     unsigned length;

@@ -6,8 +6,9 @@
  * workers are dropped, the snapshot is uploaded to the replacement or to another worker, and the journal is placed again.
  * Questions that the client has an answer to are left out, the others are answered. The client notices only the delay.
  *
- * A session without sharding goes to any worker. A session with sharding waits until each worker that it used, or its
- * replacement, is there. If none comes in time the tensors are lost, as without recovery.
+ * A session without sharding goes to any worker. A session with sharding waits until each worker that it used, its
+ * replacement or, after a moment, another that stands in for it (stand_in.h) is there. Without any worker the tensors are
+ * lost in the end, as without recovery.
  *
  * Read next: recover.c has the phases of a recovery, keep.c what is done while nothing happens.
  */
@@ -54,6 +55,7 @@ typedef struct gt_recovery {
 
     gt_recover_phase phase;
     uint64_t deadline_ns; /* of the wait */
+    uint64_t stand_in_ns; /* when other workers are asked to stand in */
     bool *needed;         /* by worker: the session used it */
     int32_t needed_count;
     int32_t home;      /* the index of its home worker */
@@ -73,8 +75,14 @@ typedef struct gt_recovery {
 /* The session is recoverable from now on, if the server wants that and its modifiers allow it. */
 void gt__recovery_new(gt_session *session);
 void gt__recovery_free(gt_session *session);
-/* The client sent these records of one slot each; the record. */
-void gt__recover_note_run(gt_session *session, const gt_slot *slots, size_t count);
+/* Where the client's next records go, of one slot each; *count, which is at least 1, becomes how many at most. NULL: the session
+ * is not recoverable any more. gt__recover_noted says how many there were. */
+gt_slot *gt__recover_window(gt_session *session, size_t *count);
+static inline void gt__recover_noted(gt_session *session, unsigned count)
+{
+    gt__journal_commit(&session->recovery->journal, count);
+}
+/* The client sent this record. */
 void gt__recover_note(gt_session *session, const gt_slot *record);
 /* A part of the snapshot under way. */
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
@@ -89,6 +97,8 @@ static inline void gt__recover_consider(gt_session *session)
 }
 
 /* recover.c */
+/* Whether it has, or had before a loss, something on this worker. */
+bool gt__recover_uses(const gt_session *session, int32_t worker);
 /* `worker` is gone: before anything else is told so. */
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason);
 /* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: the
