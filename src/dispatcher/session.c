@@ -99,11 +99,13 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
 /* One record at `slots`, of any kind. */
 static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *length)
 {
-    gt_slot *record = session->dispatcher->record;
-    record[0] = slots[0];
-    GT_TRY(gt__instruction_check(record, available, length));
+    gt_slot head = slots[0], *record = session->dispatcher->record;
+    GT_TRY(gt__instruction_check(&head, available, length));
+    gt_slot *journal = session->recovery ? gt__recover_reserve(session, &head.ins) : NULL;
+    record = journal ? journal : record;
+    record[0] = head;
     memcpy(record + 1, slots + 1, (*length - 1) * sizeof *record);
-    if (session->recovery) /* before the worker has it, which may change a segment */
+    if (session->recovery) /* before the worker has it: it may be done with a segment at any time after that */
         gt__recover_note(session, record);
     if (session->dispatcher->observing)
         gt__observe_received(session, record);

@@ -72,6 +72,7 @@ struct gt_dispatcher {
         uint64_t most, used; /* bytes of memory for it, of all sessions */
         uint64_t count;      /* sessions that were recovered */
         uint64_t snapshots;  /* that were taken */
+        uint32_t holds;      /* segments of clients that are held, of all sessions */
         gt_journal_pool pool;
     } recovery;
 

@@ -107,6 +107,24 @@ def test_another_worker_takes_over(programs):
          restart=False)
 
 
+def test_large_uploads_one_after_the_other(programs):
+    """The client would use the shared memory of one for the next, but what a recovery needs stays: in a tensor that was dropped
+    before the loss, and in one that lives long."""
+    source = """
+rng = np.random.default_rng(4)
+kept = gt.from_numpy(rng.standard_normal(400_000).astype(np.float32))
+state = gt.zeros(400_000)
+for step in range(90):
+    batch = rng.standard_normal(400_000).astype(np.float32)
+    state = gt.tanh(state + gt.from_numpy(batch)[:400_000])
+    del batch
+    if step in (10, 75, 87):
+        kill(0)
+        say(state.numpy().tobytes().hex()[:400], state.sum().item(), (kept * state).sum().item())
+"""
+    both(programs, source)
+
+
 def test_views_that_live_long(programs):
     """A snapshot has the values of views, too; what is computed from them afterwards is right."""
     source = """

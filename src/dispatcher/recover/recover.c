@@ -210,7 +210,7 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
         recovery->alone = !is_sharded(session);
     }
     bool taken = take_questions(session); /* always: workers owe the snapshot and the downloads nothing more */
-    possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS;
+    possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && !recovery->hopeless;
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
     recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
@@ -306,7 +306,8 @@ static gt_err clear(gt_session *session)
                                                      : session->dispatcher->workers[recovery->home]);
     gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
-    recovery->state_at = recovery->tensor_at = 0;
+    recovery->state_at = recovery->tensor_at = recovery->hold_at = 0;
+    recovery->hold_offset = recovery->fills.count = 0;
     recovery->journal_at = gt__journal_start(&recovery->journal);
     return GT_OK;
 }
@@ -339,13 +340,18 @@ static gt_err restore(gt_session *session, size_t *left)
          recovery->state_at += 1u + recovery->state.slots[recovery->state_at].ins.tail)
         if (!is_defined(session, recovery->state.slots + recovery->state_at))
             GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
-    for (; saved && recovery->tensor_at < saved->count; recovery->tensor_at++) {
-        if (!has_room(session)) {
+    while (saved && (recovery->fills.count || recovery->tensor_at < saved->count)) {
+        if (!*left || !has_room(session)) {
             session->output.retry = session->dispatcher->retry = true;
             return GT_OK;
         }
-        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at], recovery->alone));
-        *left -= *left > 0;
+        if (recovery->fills.count) {
+            GT_TRY(gt__saved_fill(session));
+            *left -= *left < GT_MAX_TAIL ? *left : GT_MAX_TAIL;
+            continue;
+        }
+        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at++], recovery->alone));
+        --*left;
     }
     session->output.retry = false;
     recovery->phase = GT_RECOVER_REPLAY;
@@ -392,10 +398,37 @@ static gt_err place_again(gt_session *session, const gt_slot *record)
     return gt__output_put(session, record);
 }
 
+/* An upload whose data is in a segment that is held, in pieces. False in *whole: the output is full; the rest comes later. */
+static gt_err place_held(gt_session *session, const gt_slot *record, size_t *left, bool *whole)
+{
+    gt_recovery *recovery = session->recovery;
+    gt_slot *piece = session->dispatcher->record;
+    *whole = false;
+    if (recovery->hold_at >= recovery->holds.count)
+        return gt__fail(GT_ERR_INTERNAL, "a segment of the journal is missing");
+    const gt_segment *segment = recovery->holds.hold[recovery->hold_at]->segment;
+    while (recovery->hold_offset < record->ins.imm[0].u) {
+        if (!*left || gt__output_waits(&session->output))
+            return GT_OK;
+        recovery->hold_offset = gt__relay_piece(segment, record, recovery->hold_offset, piece);
+        if (!recovery->hold_offset)
+            return gt__fail(GT_ERR_CONNECTION, "a shared segment of the client cannot be read");
+        size_t slots = 1u + piece->ins.tail;
+        *left -= slots < *left ? slots : *left;
+        GT_TRY(gt__output_put(session, piece));
+        gt__worker_flush_batch(session->home);
+    }
+    recovery->hold_at++;
+    recovery->hold_offset = 0;
+    *whole = true;
+    return GT_OK;
+}
+
 static gt_err replay(gt_session *session, size_t *left)
 {
     gt_recovery *recovery = session->recovery;
     while (*left && !gt__output_waits(&session->output)) {
+        gt_journal_position at = recovery->journal_at;
         const gt_slot *record = gt__journal_next(&recovery->journal, &recovery->journal_at);
         if (!record) {
             recovery->phase = GT_RECOVER_NOTHING;
@@ -409,6 +442,12 @@ static gt_err replay(gt_session *session, size_t *left)
         size_t slots = 1u + record->ins.tail;
         *left -= slots < *left ? slots : *left;
         gt__share_records(session, session->home, 1);
+        if (record->ins.op == GT_OP_upload && record->ins.imm[1].u) {
+            bool whole;
+            GT_TRY(place_held(session, record, left, &whole));
+            recovery->journal_at = whole ? recovery->journal_at : at;
+            continue;
+        }
         GT_TRY(place_again(session, record));
         gt__worker_flush_batch(session->home);
     }

@@ -40,16 +40,20 @@ typedef struct gt_filling {
 
 typedef struct gt_recovery {
     gt_journal journal;
+    gt_holds holds;      /* those of its uploads whose data stays in the client's segments, in order */
     gt_slot_queue state; /* the records that change what later ones mean: scopes, configs, paths */
     gt_snapshot *saved;  /* NULL: the beginning */
     gt_snapshot *saving; /* under way; NULL: none */
     gt_filling *filling;
     uint32_t filling_count, filling_capacity;
     uint64_t charged; /* bytes of this in dispatcher->recovery.used */
+    bool defining;    /* a path whose pieces have not all come: no snapshot may be between them */
+    bool hopeless;    /* a record is missing in `state` */
 
-    /* When the next snapshot is due: keep.c. On the scale of session->account.total_ns. */
+    /* When the next snapshot is due: keep.c. On the scale of gt__recover_clock. */
     enum { GT_KEEP_REST, GT_KEEP_WATCH, GT_KEEP_STRIKE } stage;
     double look_ns, since_ns, until_ns;
+    double upload_ns;  /* that the client took for the uploads that were held, about */
     uint32_t low;      /* tensors: the fewest while it was watched */
     unsigned failures; /* of snapshots, in a row */
 
@@ -66,7 +70,10 @@ typedef struct gt_recovery {
     char reason[160];
     size_t state_at;
     uint32_t tensor_at;
+    gt_fills fills; /* of the tensors before it */
     gt_journal_position journal_at;
+    uint32_t hold_at;     /* the next hold that the journal names */
+    uint64_t hold_offset; /* bytes of it that were placed */
     gt_owed *owed;
     uint32_t owed_count, owed_capacity;
 } gt_recovery;
@@ -82,17 +89,23 @@ static inline void gt__recover_noted(gt_session *session, unsigned count)
 {
     gt__journal_commit(&session->recovery->journal, count);
 }
-/* The client sent this record. */
+/* Where a record that the client sends is to be copied, of any kind, given its first slot. NULL: anywhere. */
+gt_slot *gt__recover_reserve(gt_session *session, const gt_instruction *ins);
+/* It is there. While the session is recoverable. */
 void gt__recover_note(gt_session *session, const gt_slot *record);
 /* A part of the snapshot under way. */
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* See gt__recover_consider. */
 void gt__recover_weigh(gt_session *session);
+/* The session's work so far: the workers' time and, since large uploads take them none, the client's time for these. */
+static inline double gt__recover_clock(const gt_session *session)
+{
+    return session->account.total_ns + session->recovery->upload_ns;
+}
 /* Between two records, with none waiting: take a snapshot if one is due. */
 static inline void gt__recover_consider(gt_session *session)
 {
-    const gt_recovery *recovery = session->recovery;
-    if (recovery && session->account.total_ns >= recovery->look_ns)
+    if (session->recovery && gt__recover_clock(session) >= session->recovery->look_ns)
         gt__recover_weigh(session);
 }
 
