@@ -293,6 +293,12 @@ def copy_in(lib):
 
 
 @work
+def copy_in_small(lib):
+    array, = inputs(1024)
+    return repeat(lib, lib.copy_in(array))
+
+
+@work
 def copy_out(lib):
     array, = inputs(16 * MEBIBYTE)
     copy = lib.copy_out(array)

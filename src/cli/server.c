@@ -11,7 +11,7 @@ typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
     gt_observer_options observer;
     int port;
-    double max_weight, recover_wait, recover_every, max_op_seconds;
+    double max_weight, recover_wait, recover_stand_in, recover_every, max_op_seconds;
     uint64_t recover_memory;
     bool insecure, quiet, recover;
     gt_limits limits;
@@ -96,6 +96,9 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .help = "programs go on when a worker dies: what they need is kept, and computed again"},
         number_option("recover-wait", &arguments->recover_wait, 0.001, 1e6, "S",
                       "seconds to wait for the replacement of a dead worker (default %)"),
+        number_option(
+            "recover-stand-in", &arguments->recover_stand_in, 0.001, 1e6, "S",
+            "seconds after which another worker stands in for a dead one that a program needs (default %)"),
         number_option("recover-every", &arguments->recover_every, 0.001, 1e6, "S",
                       "seconds of work between two snapshots of a program's tensors (default %)"),
         bytes_option("recover-memory", &arguments->recover_memory, 1 << 20,
@@ -142,6 +145,7 @@ int gt__command_server(int argc, char **argv)
 {
     server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
     arguments.recover_wait = GT_RECOVER_WAIT_S;
+    arguments.recover_stand_in = GT_RECOVER_STAND_IN_S;
     arguments.recover_every = GT_RECOVER_EVERY_S;
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
@@ -157,6 +161,7 @@ int gt__command_server(int argc, char **argv)
     options.limits = arguments.limits;
     options.recover = arguments.recover;
     options.recover_wait_s = arguments.recover_wait;
+    options.recover_stand_in_s = arguments.recover_stand_in;
     options.recover_every_s = arguments.recover_every;
     options.recover_bytes = arguments.recover_memory;
     options.max_op_seconds = arguments.max_op_seconds;

@@ -114,7 +114,7 @@ enum {
  *                                tail: a slot each with the peer's name, a worker's engine, where that worker
  *                                listens for others ("host:port"), and the server's secret for workers (link/keys.h),
  *                                64 digits; the others are NUL-ended text. operand[0]: the number a worker would like,
- *                                plus one; operand[1]: which memory it draws on, the same number for the
+ *                                plus one, and GT_HELLO_ bits (link/hello.h); operand[1]: which memory it draws on, the same number for the
  *                                same memory; operand[2]: the group of its engine's collectives (engine.h), 0: none
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
  *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by
@@ -162,6 +162,7 @@ enum {
  *   share    disp. -> worker     imm[1] is a gt_share_kind: how many workers draw on the memory of this one (imm[0]); a client
  *                                has left; or the records that follow are of the session imm[0] (0: not known, or of none)
  *            client -> disp.     imm[0] its weight
+ *   stand_in disp. -> worker     join once more, as the worker of number imm[0], which is dead; tail: a slot with its name
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

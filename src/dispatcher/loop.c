@@ -19,6 +19,7 @@
 #include "core/settings.h"
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/recover/stand_in.h"
 #include "dispatcher/reload.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
@@ -224,6 +225,17 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     return GT_OK;
 }
 
+/* A worker replaces a stand-in, which leaves first: it may still write to the segments of clients. */
+static bool must_wait(gt_peer *peer, const gt_slot *hello)
+{
+    if (hello->ins.flags != GT_ROLE_WORKER || check_key(peer) != GT_OK || check_worker(peer, hello) != GT_OK ||
+        !gt__stand_in_makes_room(peer->dispatcher, hello))
+        return false;
+    peer->hello_by = peer->hello_by ? gt__deadline_ns(HELLO_MS) : 0;
+    peer->dispatcher->retry = true;
+    return true;
+}
+
 static gt_err serve_hello(gt_peer *peer, bool *progress)
 {
     size_t available;
@@ -238,13 +250,16 @@ static gt_err serve_hello(gt_peer *peer, bool *progress)
         return gt__fail(GT_ERR_PROTOCOL, "the first record must be a greeting, not %s",
                         gt__op_table[hello->ins.op].name);
     memcpy(hello + 1, slots + 1, GT_HELLO_TAIL * sizeof *hello);
-    gt__link_consume(peer->link, length);
     *progress = true;
     if (hello->ins.imm[0].i != GT_PROTOCOL_VERSION)
         return gt__fail(GT_ERR_PROTOCOL, "it speaks protocol version %lld, this server version %d",
                         (long long)hello->ins.imm[0].i, GT_PROTOCOL_VERSION);
     if (hello->ins.imm[1].u != gt__op_table_hash())
         return gt__fail(GT_ERR_PROTOCOL, "it was built with another op table than this server");
+    *progress = !must_wait(peer, hello);
+    if (!*progress)
+        return GT_OK;
+    gt__link_consume(peer->link, length);
     no_longer_silent(peer);
     return take_role(peer, hello);
 }
@@ -559,6 +574,8 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->recovery.on = options->recover;
     dispatcher->recovery.wait_ms =
         (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
+    dispatcher->recovery.stand_in_ms =
+        (int)(1000 * (options->recover_stand_in_s > 0 ? options->recover_stand_in_s : GT_RECOVER_STAND_IN_S));
     dispatcher->recovery.every_ns =
         1e9 * (options->recover_every_s > 0 ? options->recover_every_s : GT_RECOVER_EVERY_S);
     dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;

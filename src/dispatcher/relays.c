@@ -37,34 +37,41 @@ void gt__relay_unused(gt_session *session, uint64_t client_id)
         gt__segment_done(segment);
 }
 
-bool gt__relay_read(const gt_session *session, const gt_slot *upload, const gt_relay_sink *to)
+gt_segment *gt__relay_segment(const gt_session *session, const gt_slot *upload)
 {
     uint64_t bytes = upload->ins.imm[0].u;
-    const gt_segment *segment = clients_segment(session, upload->ins.imm[1].u);
-    if (!segment || !bytes || bytes > segment->bytes)
-        return false; /* the worker will refuse it */
-    for (uint64_t offset = 0; offset < bytes;) {
-        uint64_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        unsigned head = offset ? 1 : 2, length = head + gt__slots_for(piece);
-        gt_slot *record = to->room(to->context, length);
-        if (!record)
-            return false;
-        if (offset) {
-            record->ins = (gt_instruction){.op = GT_OP_data, .operand = {upload->ins.result}};
-            record->ins.imm[0].u = offset;
-            record->ins.imm[1].u = piece;
-        } else {
-            memcpy(record, upload, 2 * sizeof *record);
-            record->ins.imm[1].u = 0;
-        }
-        record->ins.tail = (uint16_t)(length - 1);
-        if (!gt__segment_read(segment, offset, record + head, piece))
-            return false;
-        gt__slots_pad(record + head, piece);
-        to->put(to->context, record);
-        offset += piece;
+    gt_segment *segment = clients_segment(session, upload->ins.imm[1].u);
+    return segment && bytes && bytes <= segment->bytes ? segment : NULL; /* else the worker will refuse it */
+}
+
+static uint64_t piece_bytes(const gt_slot *upload, uint64_t offset)
+{
+    uint64_t left = upload->ins.imm[0].u - offset;
+    return left < GT_MAX_CHUNK ? left : GT_MAX_CHUNK;
+}
+
+unsigned gt__relay_piece_slots(const gt_slot *upload, uint64_t offset)
+{
+    return (offset ? 1 : 2) + gt__slots_for(piece_bytes(upload, offset));
+}
+
+uint64_t gt__relay_piece(const gt_segment *segment, const gt_slot *upload, uint64_t offset, gt_slot *record)
+{
+    uint64_t bytes = piece_bytes(upload, offset);
+    unsigned head = offset ? 1 : 2;
+    if (offset) {
+        record->ins = (gt_instruction){.op = GT_OP_data, .operand = {upload->ins.result}};
+        record->ins.imm[0].u = offset;
+        record->ins.imm[1].u = bytes;
+    } else {
+        memcpy(record, upload, 2 * sizeof *record);
+        record->ins.imm[1].u = 0;
     }
-    return true;
+    record->ins.tail = (uint16_t)(gt__relay_piece_slots(upload, offset) - 1);
+    if (!gt__segment_read(segment, offset, record + head, bytes))
+        return 0;
+    gt__slots_pad(record + head, bytes);
+    return offset + bytes;
 }
 
 static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)

@@ -15,6 +15,7 @@
 
 typedef struct gt_session gt_session;
 typedef union gt_slot gt_slot;
+typedef struct gt_segment gt_segment;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
 
 typedef struct gt_relay {
@@ -38,16 +39,13 @@ void gt__relay_unused(gt_session *session, uint64_t client_id);
 /* The client will not name the segment again. */
 void gt__relay_forget(gt_session *session, uint64_t client_id);
 
-/* Where the records of gt__relay_read go. */
-typedef struct gt_relay_sink {
-    gt_slot *(*room)(void *context, unsigned slots);   /* for the next record; NULL: no more */
-    void (*put)(void *context, const gt_slot *record); /* it is written there */
-    void *context;
-} gt_relay_sink;
-
-/* An upload from a segment, as records with its bytes: an upload, and `data` records with what does not fit into it. False: the
- * segment is missing or too small, or there is no room. */
-bool gt__relay_read(const gt_session *session, const gt_slot *upload, const gt_relay_sink *to);
+/* The segment that an upload of the session's client names; NULL: it is missing, or too small. */
+gt_segment *gt__relay_segment(const gt_session *session, const gt_slot *upload);
+/* The same upload as records with its bytes: an upload, and `data` records with what does not fit into it. The slots of the one
+ * that begins at `offset`. */
+unsigned gt__relay_piece_slots(const gt_slot *upload, uint64_t offset);
+/* Write it; the bytes are read from `segment`. Returns the offset of the next one; 0: they cannot be read. */
+uint64_t gt__relay_piece(const gt_segment *segment, const gt_slot *upload, uint64_t offset, gt_slot *record);
 
 void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worker);
 /* The client may use its orphaned segments again. Only when all that it sent was placed: an upload for the next worker

@@ -99,11 +99,13 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
 /* One record at `slots`, of any kind. */
 static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *length)
 {
-    gt_slot *record = session->dispatcher->record;
-    record[0] = slots[0];
-    GT_TRY(gt__instruction_check(record, available, length));
+    gt_slot head = slots[0], *record = session->dispatcher->record;
+    GT_TRY(gt__instruction_check(&head, available, length));
+    gt_slot *journal = session->recovery ? gt__recover_reserve(session, &head.ins) : NULL;
+    record = journal ? journal : record;
+    record[0] = head;
     memcpy(record + 1, slots + 1, (*length - 1) * sizeof *record);
-    if (session->recovery) /* before the worker has it, which may change a segment */
+    if (session->recovery) /* before the worker has it: it may be done with a segment at any time after that */
         gt__recover_note(session, record);
     if (session->dispatcher->observing)
         gt__observe_received(session, record);
@@ -116,23 +118,32 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
 {
     gt_modifier *chain = session->chain;
     bool observing = session->dispatcher->observing;
-    gt_slot record;
+    gt_slot copy, *journal = session->recovery && count ? gt__recover_window(session, &count) : NULL;
+    gt_slot *record = journal ? journal : &copy;
+    size_t stride = journal ? 1 : 0;
     unsigned length;
-    for (*done = 0; *done < count && !gt__output_waits(&session->output); ++*done) {
+    gt_err err = GT_OK;
+    for (*done = 0; *done < count && !gt__output_waits(&session->output); ++*done, record += stride) {
         __builtin_prefetch(slots + *done + PREFETCH);
-        /* A copy, as the client can still write to its own. The first word goes through a register: the checks that
-         * follow would wait for a copy in memory. */
+        __builtin_prefetch(record + PREFETCH * stride, 1);
+        /* A copy, as the client can still write to its own: the journal's, or one for the moment. The first word goes through
+         * a register: the checks that follow would wait for a copy in memory. */
         uint64_t head = *(const volatile uint64_t *)slots[*done].u64;
-        record = slots[*done];
-        record.u64[0] = head;
-        if ((record.ins.op >= GT_OP_FIRST_CONTROL && record.ins.op != GT_OP_free) || record.ins.tail)
+        *record = slots[*done];
+        record->u64[0] = head;
+        if ((record->ins.op >= GT_OP_FIRST_CONTROL && record->ins.op != GT_OP_free) || record->ins.tail)
             break;
-        GT_TRY(gt__instruction_check(&record, 1, &length));
-        if (__builtin_expect(observing, 0))
-            gt__observe_received(session, &record);
-        GT_TRY(chain->ops->step(chain, &record));
+        err = gt__instruction_check(record, 1, &length);
+        if (__builtin_expect(observing && err == GT_OK, 0))
+            gt__observe_received(session, record);
+        if (err == GT_OK)
+            err = chain->ops->step(chain, record);
+        if (__builtin_expect(err != GT_OK, 0))
+            break;
     }
-    return GT_OK;
+    if (journal)
+        gt__recover_noted(session, *done);
+    return err;
 }
 
 /* Records of the client, in the order they came, `left` slots of them at most, until one has to wait. */
@@ -161,8 +172,6 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         }
         GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
-        if (done && session->recovery)
-            gt__recover_note_run(session, slots, done);
         if (!done) {
             bool statistics = slots->ins.op == GT_OP_stats;
             GT_TRY(serve_record(session, slots, available, &done));

@@ -67,10 +67,12 @@ struct gt_dispatcher {
     struct {
         bool on;             /* sessions are recoverable */
         int wait_ms;         /* for the replacement of a worker */
+        int stand_in_ms;     /* the same, before another one stands in for it */
         double every_ns;     /* of a session's work, a snapshot */
         uint64_t most, used; /* bytes of memory for it, of all sessions */
         uint64_t count;      /* sessions that were recovered */
         uint64_t snapshots;  /* that were taken */
+        uint32_t holds;      /* segments of clients that are held, of all sessions */
         gt_journal_pool pool;
     } recovery;
 

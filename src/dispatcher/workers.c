@@ -219,9 +219,11 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     gt_dispatch_worker *worker = NULL;
     char name[sizeof worker->name];
     snprintf(name, sizeof name, "%.63s", (const char *)hello[1].bytes);
-    GT_TRY(worker_entry(dispatcher, hello->ins.operand[0] & ~GT_HELLO_NAMED, name,
+    GT_TRY(worker_entry(dispatcher, hello->ins.operand[0] & ~GT_HELLO_BITS, name,
                         hello->ins.operand[0] & GT_HELLO_NAMED, &worker));
     worker->peer = peer;
+    worker->stand_in.present = hello->ins.operand[0] & GT_HELLO_STAND_IN;
+    worker->stand_in.asked_by = 0;
     worker->life = ++dispatcher->lives;
     dispatcher->worker_changes++;
     worker->link = peer->link;
@@ -309,6 +311,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
             gt__recover_lose(peer->session, worker, text);
     worker->peer->worker = NULL;
     worker->peer = NULL;
+    worker->stand_in = (gt_stand_in_state){0};
     worker->link = NULL;
     while (worker->pendings.count) {
         gt_pending pending = gt__pendings_take(&worker->pendings);
@@ -378,7 +381,7 @@ gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)
     gt_dispatch_worker *best = NULL;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (worker->peer && (!best || worker->sessions < best->sessions))
+        if (worker->peer && !worker->stand_in.present && (!best || worker->sessions < best->sessions))
             best = worker;
     }
     return best;

@@ -29,6 +29,15 @@ typedef struct gt_traffic {
     uint64_t moves, collectives, gathers, bytes;
 } gt_traffic;
 
+/* A worker that stands in for a dead one: recover/stand_in.h. */
+typedef struct gt_stand_in {
+    bool present;       /* the worker of this number is one */
+    bool dismissed;     /* and was told to leave */
+    int32_t host;       /* the number of the worker that was asked to run it */
+    uint64_t host_life; /* and that worker's generation */
+    uint64_t asked_by;  /* when it must have joined; 0: none was asked for */
+} gt_stand_in_state;
+
 struct gt_dispatch_worker {
     int32_t index;
     bool observed; /* each of its records is reported to the observer */
@@ -43,7 +52,8 @@ struct gt_dispatch_worker {
     gt_slot_numbers slots;
     gt_pendings pendings;
     bool paths[GT_WORKER_PATHS]; /* by number: the worker knows a path of this number */
-    uint64_t life;               /* its generation: no worker before it, of any index, had this number */
+    gt_stand_in_state stand_in;
+    uint64_t life; /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
     uint64_t memory;  /* which memory it draws on */
     uint64_t group;   /* of its engine's collectives; 0: none */

@@ -120,7 +120,8 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
     hello->ins.tail = GT_HELLO_TAIL;
     hello->ins.flags = (uint8_t)role;
     hello->ins.result = (uint64_t)getpid();
-    hello->ins.operand[0] = (uint64_t)(self->number + 1) | (self->named ? GT_HELLO_NAMED : 0);
+    hello->ins.operand[0] = (uint64_t)(self->number + 1) | (self->named ? GT_HELLO_NAMED : 0) |
+                            (self->stand_in ? GT_HELLO_STAND_IN : 0);
     hello->ins.operand[1] = self->memory;
     hello->ins.operand[2] = self->group;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;

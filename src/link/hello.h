@@ -20,11 +20,15 @@ typedef struct gt_welcome {
 
 /* In operand[0] of a hello, besides the number: the user chose the worker's name. */
 #define GT_HELLO_NAMED ((uint64_t)1 << 63)
+/* The same: it stands in for a dead worker, until a replacement comes. */
+#define GT_HELLO_STAND_IN ((uint64_t)1 << 62)
+#define GT_HELLO_BITS (GT_HELLO_NAMED | GT_HELLO_STAND_IN)
 
 /* What a worker says of itself. */
 typedef struct gt_worker_hello {
     const char *name, *engine;
     bool named;          /* the user chose the name: a worker that has it now is replaced */
+    bool stand_in;       /* it stands in for the worker of that number */
     const char *listens; /* where other workers reach it, "host:port"; NULL: they cannot */
     int number;          /* the worker number it asks for; -1: any */
     uint64_t memory;     /* which memory it draws on */

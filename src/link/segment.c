@@ -209,7 +209,8 @@ void gt__segment_give(gt_segment *segment)
 
 bool gt__segment_busy(const gt_segment *segment)
 {
-    return atomic_load_explicit(segment->busy, memory_order_acquire) != 0;
+    return atomic_load_explicit(&segment->busy[0], memory_order_acquire) != 0 ||
+           atomic_load_explicit(&segment->busy[1], memory_order_acquire) != 0;
 }
 
 bool gt__segment_read(const gt_segment *segment, size_t offset, void *to, size_t bytes)
@@ -223,15 +224,25 @@ bool gt__segment_read(const gt_segment *segment, size_t offset, void *to, size_t
     return pread(segment->fd, to, bytes, (off_t)(SEGMENT_HEADER + offset)) == (ssize_t)bytes;
 }
 
-void gt__segment_done(gt_segment *segment)
+/* One of the words at its beginning. */
+static void set_word(gt_segment *segment, unsigned word, uint32_t value)
 {
-    const uint32_t idle = 0;
     if (segment->busy) {
-        atomic_store_explicit(segment->busy, idle, memory_order_release);
+        atomic_store_explicit(&segment->busy[word], value, memory_order_release);
         return;
     }
-    ssize_t written = pwrite(segment->fd, &idle, sizeof idle, 0);
+    ssize_t written = pwrite(segment->fd, &value, sizeof value, (off_t)(word * sizeof value));
     (void)written; /* if its creator made this fail, only that creator loses the segment */
+}
+
+void gt__segment_done(gt_segment *segment)
+{
+    set_word(segment, 0, 0);
+}
+
+void gt__segment_hold(gt_segment *segment, bool held)
+{
+    set_word(segment, 1, held);
 }
 
 gt_segment *gt__segment_retain(gt_segment *segment)

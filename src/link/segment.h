@@ -21,8 +21,10 @@ typedef struct gt_segment {
     size_t bytes;  /* usable bytes at data */
     int fd;        /* -1: closed (an adopted segment is mapped), or lost (see adopt) */
     bool adopted;
-    _Atomic uint32_t *busy;     /* in the shared mapping: 1 while the other end uses the data */
-    int references;             /* to this struct; guarded by segment.c */
+    _Atomic uint32_t
+        *busy;      /* in the shared mapping: busy[0] is 1 while the other end uses the data, busy[1] while a party
+                                 * between them may need it again (gt__segment_hold) */
+    int references; /* to this struct; guarded by segment.c */
     struct gt_mapping *mapping; /* this process's one mapping of the memory; NULL until mapped */
 } gt_segment;
 
@@ -41,7 +43,11 @@ bool gt__segment_read(const gt_segment *segment, size_t offset, void *to, size_t
  * before touching the data. Records order the accesses as well, but only for the parties that see the records.
  */
 void gt__segment_give(gt_segment *segment);
+/* Also while it is held. */
 bool gt__segment_busy(const gt_segment *segment);
+/* The data must stay, or need not any more, whether the other end uses it or not. Set before the other end may be done. The
+ * segment need not be mapped. */
+void gt__segment_hold(gt_segment *segment, bool held);
 /* The segment need not be mapped. */
 void gt__segment_done(gt_segment *segment);
 gt_segment *gt__segment_retain(gt_segment *segment);

@@ -18,6 +18,7 @@
 #include "link/hello.h"
 #include "worker/answer.h"
 #include "worker/paths.h"
+#include "worker/stand_in.h"
 #include "worker/trim.h"
 #include "worker/upload.h"
 
@@ -102,6 +103,9 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         return true;
     case GT_OP_share:
         take_share(worker, ins);
+        return true;
+    case GT_OP_stand_in:
+        gt__stand_in_start(worker, ins, tail);
         return true;
     case GT_OP_watch:
         gt__timing_watch(worker, ins->imm[0].u != 0);
@@ -251,6 +255,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
         .named = options->named,
         .listens = listens,
         .number = options->number - 1,
+        .stand_in = options->stand_in,
         .memory = memory,
         .group = engine->group ? engine->group(worker->engine) : 0,
     };
@@ -345,6 +350,7 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
         err = meet_peers(&worker, options);
     if (err == GT_OK)
         err = serve(&worker, options);
+    gt__stand_ins_end(&worker);
     gt__worker_paths_free(&worker);
     gt__deferred_free(&worker.deferred);
     leave_peers(&worker);
@@ -370,7 +376,7 @@ int gt__threads_per_worker(int workers)
 
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
 {
-    bool joined, ours = link; /* given: a server of this process */
+    bool joined, ours = link || options->stand_in; /* given: a server of this process */
     gt__log_init();
     gt_err err;
     while ((err = run_once(options, link, &joined)) == GT_ERR_CONNECTION && joined && !ours && !stopping(options))

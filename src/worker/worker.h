@@ -29,6 +29,7 @@ typedef struct gt_worker_options {
                             * a lower limit */
     atomic_bool *stop;     /* set from anywhere to end the worker after the running instruction; may be NULL */
     int number;            /* the worker index it asks for, plus one; 0: any */
+    bool stand_in;         /* for the dead worker of that number: stand_in.h */
     gt_board *board;       /* where it finds the other workers of this process; NULL: it uses links */
     int stop_poll_ms;      /* how often an idle worker checks *stop; 0: never, setting *stop also ends the link */
     /* Called in the worker's thread when its engine is open, or could not be opened. NULL: not called. */
@@ -70,7 +71,8 @@ struct gt_worker {
     uint64_t trim_ns; /* when the pool's unused memory is given back: trim.h; 0: no client has left */
     bool trim_again;  /* and another client has left since it was set */
     gt_canceller cancel;
-    bool joined; /* the server has welcomed us */
+    struct gt_stand_in *stand_ins; /* that this process runs besides */
+    bool joined;                   /* the server has welcomed us */
 };
 
 /* Whether the worker should end. */

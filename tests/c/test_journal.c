@@ -37,6 +37,23 @@ static bool has(const gt_journal *journal, gt_journal_position position, uint64_
     return CHECK_EQ(from, to);
 }
 
+/* Records of one slot each, as session.c writes them. */
+static bool append_run(gt_journal *journal, const gt_slot *run, size_t count)
+{
+    while (count) {
+        size_t room;
+        gt_slot *to = gt__journal_window(journal, &room);
+        if (!to || !room)
+            return false;
+        size_t piece = count < room ? count : room;
+        memcpy(to, run, piece * sizeof *run);
+        gt__journal_commit(journal, (unsigned)piece);
+        run += piece;
+        count -= piece;
+    }
+    return true;
+}
+
 static void test_records_come_back(const void *unused)
 {
     (void)unused;
@@ -52,7 +69,7 @@ static void test_records_come_back(const void *unused)
             unsigned count = 1 + (unsigned)numbers_below(&random, 70);
             for (unsigned k = 0; k < count; k++)
                 run[k] = record_of(next + k, 0);
-            CHECK(gt__journal_append(&journal, run, count));
+            CHECK(append_run(&journal, run, count));
             next += count;
         } else if (what < 95)
             put(&journal, next++, (unsigned)numbers_below(&random, GT_MAX_TAIL + 1));
@@ -86,7 +103,7 @@ static void test_a_length_that_does_not_fit(const void *unused)
     gt_journal_pool pool = {0};
     gt_journal journal = {.pool = &pool};
     gt_slot run[3] = {record_of(0, 0), record_of(1, 500), record_of(2, 0)};
-    CHECK(gt__journal_append(&journal, run, 3));
+    CHECK(append_run(&journal, run, 3));
     gt_journal_position position = gt__journal_start(&journal);
     CHECK(gt__journal_next(&journal, &position));
     CHECK(!gt__journal_next(&journal, &position));

@@ -30,11 +30,17 @@ static void test_segments(const void *argument)
         CHECK(send_record(e.client, turn));
         CHECK(read_record(e.server, turn));
         other = e.server->ops->segment(e.server, mine->id);
-        if (!CHECK(other) || !CHECK_EQ(gt__segment_map(other), GT_OK))
+        if (!CHECK(other))
+            break;
+        gt__segment_hold(other, true); /* in the first turn it is not mapped */
+        if (!CHECK_EQ(gt__segment_map(other), GT_OK))
             break;
         CHECK(other->bytes == mine->bytes && other->data[0] == turn + 1 && other->data[99999] == turn + 1);
         CHECK(other->data == mine->data); /* one process: one mapping */
-        atomic_store(other->busy, 0);
+        gt__segment_done(other);
+        CHECK(gt__segment_busy(mine));
+        gt__segment_hold(other, false);
+        CHECK(!gt__segment_busy(mine));
     }
     other = gt__segment_retain(e.server->ops->segment(e.server, mine->id));
     e.server->ops->forget(e.server, mine->id);

@@ -107,6 +107,24 @@ def test_another_worker_takes_over(programs):
          restart=False)
 
 
+def test_large_uploads_one_after_the_other(programs):
+    """The client would use the shared memory of one for the next, but what a recovery needs stays: in a tensor that was dropped
+    before the loss, and in one that lives long."""
+    source = """
+rng = np.random.default_rng(4)
+kept = gt.from_numpy(rng.standard_normal(400_000).astype(np.float32))
+state = gt.zeros(400_000)
+for step in range(90):
+    batch = rng.standard_normal(400_000).astype(np.float32)
+    state = gt.tanh(state + gt.from_numpy(batch)[:400_000])
+    del batch
+    if step in (10, 75, 87):
+        kill(0)
+        say(state.numpy().tobytes().hex()[:400], state.sum().item(), (kept * state).sum().item())
+"""
+    both(programs, source)
+
+
 def test_views_that_live_long(programs):
     """A snapshot has the values of views, too; what is computed from them afterwards is right."""
     source = """
@@ -289,7 +307,7 @@ say(gt.ones(2).sum().item())
 
 
 def test_others_go_on_while_a_sharded_client_waits_for_a_replacement(programs):
-    cluster = Cluster(programs, 2, ("--recover", "--recover-wait", 600))
+    cluster = Cluster(programs, 2, ("--recover", "--recover-wait", 600, "--recover-stand-in", 600))
     address = f"localhost:{cluster.port}"
     waiting = programs.python(BEGIN + """
 while len(gt.debug.get_worker_stats()) < 2:
@@ -370,6 +388,77 @@ assert stats["snapshots"] > 0, stats
 @pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
 def test_data_parallel_training_on_workers_that_die(programs, hot):
     both(programs, SHARDED, workers=3, options=SOON, GT_AUTO_COMPILE=int(hot))
+
+
+# ---- workers that are not replaced -------------------------------------------------------------------------------
+
+STAND_IN = (*SOON, "--recover-stand-in", 0.05)
+WITHOUT = SHARDED.replace("{20: 1, 95: 0, 160: 2, 220: 1}", "{20: 1, 160: 2}")
+
+
+@pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
+def test_data_parallel_training_goes_on_without_workers_that_die(programs, hot):
+    """Worker 1 dies, then worker 2, which may stand in for it: worker 0 has all three parts, and the bits are the same."""
+    both(programs, WITHOUT, workers=3, options=STAND_IN, restart=False, GT_AUTO_COMPILE=int(hot))
+
+
+def test_a_signal_of_yaml_names_a_dead_worker(programs):
+    """The home worker dies, and stays away. New tensors of the signal use its number, as before."""
+    config = programs.directory / "rows.yaml"
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+    source = """
+while len(gt.debug.get_worker_stats()) < 2:
+    pass
+rng = np.random.default_rng(2)
+with gt.signal.context("rows"):
+    x = gt.tensor(rng.standard_normal((40, 30)).astype(np.float32))
+    y = gt.tanh(x @ gt.tensor(rng.standard_normal((30, 30)).astype(np.float32)))
+say(y.placement, y.sum().item())
+for worker in (0, 1):
+    if worker == int(gt.ones(2).placement[-2]):
+        kill(worker)
+        break
+with gt.signal.context("rows"):
+    z = gt.tensor(rng.standard_normal((40, 30)).astype(np.float32))
+say(z.placement, (y * z).sum().item(), y.numpy().tobytes().hex()[:200])
+"""
+    both(programs, source, workers=2, options=(*STAND_IN, "--config", config), restart=False)
+
+
+def test_a_replacement_takes_over_from_a_stand_in(programs):
+    """A worker that joins late gets the number of the dead one, though another stands in for it; the program goes on."""
+    cluster = Cluster(programs, 2, STAND_IN)
+    go = programs.directory / "go"
+    address = f"localhost:{cluster.port}"
+    program = programs.python(BEGIN + """
+while len(gt.debug.get_worker_stats()) < 2:
+    pass
+gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+x = gt.signal.tensor(gt.ones(256, 4), name="rows")
+steps = 0
+while not pathlib.Path(sys.argv[3]).exists():
+    x = x + 1
+    steps += 1
+    assert x.sum().item() == 1024 * (1 + steps)
+    say(gt.debug.dispatcher_stats()["recoveries"])
+say(x.placement, int(x.sum().item()) == 1024 * (1 + steps))
+""", address, programs.directory / "none", go)
+    until(lambda: "0\n" in program.output.read_text(), "the program")
+    cluster.workers[1].kill()
+    until(lambda: "1\n" in program.output.read_text(), "a stand-in")
+    replacement = cluster.start(1)
+    until(lambda: "2\n" in program.output.read_text(), "the replacement")
+    cluster.workers[0].kill()  # which stood in
+    until(lambda: "3\n" in program.output.read_text(), "a stand-in for the other")
+    assert replacement.alive, replacement.text()
+    go.touch()
+    assert program.wait() == 0, program.text()
+    assert program.output.read_text().splitlines()[-1] == "split(axis=0, workers=[0,1]) True"
+    # No program needs the stand-in any more: it leaves.
+    programs.run(BEGIN + """
+while len(gt.debug.get_worker_stats()) != 1:
+    pass
+""", address, programs.directory / "none")
 
 
 GPT = """

@@ -378,7 +378,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     gt_observer *observer = dispatcher->observer;
     gt_sent sent = {.number = worker->records, .op = record->ins.op};
     if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer ||
-        record->ins.op == GT_OP_share || record->ins.op == GT_OP_mark)
+        record->ins.op == GT_OP_share || record->ins.op == GT_OP_stand_in || record->ins.op == GT_OP_mark)
         return; /* between the dispatcher and the worker only */
     if (observer->handling) {
         sent.sequence = observer->received;

@@ -44,24 +44,18 @@ static gt_slot *entry_new(gt_tape_writer *writer, gt_tape_kind kind, uint64_t se
     return (gt_slot *)(void *)at; /* only copied to */
 }
 
-/* One record of an upload whose bytes were in a segment of the client. */
-typedef struct piece_writer {
-    gt_tape_writer *writer;
-    uint64_t session, line;
-    gt_slot record[1 + GT_MAX_TAIL];
-} piece_writer;
-
-static gt_slot *room_for_piece(void *context, unsigned slots)
+/* An upload whose bytes are in a segment of the client, as records with its bytes. */
+static void write_upload(gt_tape_writer *writer, const gt_session *session, uint64_t line, const gt_slot *upload)
 {
-    (void)slots; /* no record is longer */
-    return ((piece_writer *)context)->record;
-}
-
-static void record_piece(void *context, const gt_slot *record)
-{
-    const piece_writer *to = context;
-    unsigned length = 1u + record->ins.tail;
-    memcpy(entry_new(to->writer, GT_TAPE_RECORD, to->session, to->line, length), record, length * sizeof *record);
+    const gt_segment *segment = gt__relay_segment(session, upload);
+    gt_slot piece[1 + GT_MAX_TAIL];
+    for (uint64_t offset = 0; segment && offset < upload->ins.imm[0].u;) {
+        offset = gt__relay_piece(segment, upload, offset, piece);
+        if (!offset)
+            return;
+        unsigned length = 1u + piece->ins.tail;
+        memcpy(entry_new(writer, GT_TAPE_RECORD, session->number, line, length), piece, length * sizeof *piece);
+    }
 }
 
 static gt_tape_kind kind_of(gt_opcode op)
@@ -78,14 +72,9 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
     unsigned length = 1u + record->ins.tail;
     if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye || op == GT_OP_share)
         return; /* not needed for a replay */
-    if (op == GT_OP_upload && record->ins.imm[1].u) {
-        piece_writer to; /* its record is large, and written before it is read */
-        to.writer = writer;
-        to.session = session->number;
-        to.line = line;
-        gt__relay_read(session, record,
-                       &(gt_relay_sink){.room = room_for_piece, .put = record_piece, .context = &to});
-    } else
+    if (op == GT_OP_upload && record->ins.imm[1].u)
+        write_upload(writer, session, line, record);
+    else
         memcpy(entry_new(writer, kind_of(op), session->number, line, length), record, length * sizeof *record);
 }
 

@@ -42,19 +42,11 @@ gt_slot *gt__journal_reserve(gt_journal *journal, unsigned slots)
     return journal->last->slots + journal->last->used;
 }
 
-bool gt__journal_append(gt_journal *journal, const gt_slot *slots, size_t count)
+gt_slot *gt__journal_window(gt_journal *journal, size_t *slots)
 {
-    while (count) {
-        gt_slot *to = gt__journal_reserve(journal, 1);
-        if (!to)
-            return false;
-        size_t room = journal->last->capacity - journal->last->used, piece = count < room ? count : room;
-        memcpy(to, slots, piece * sizeof *to);
-        gt__journal_commit(journal, (unsigned)piece);
-        slots += piece;
-        count -= piece;
-    }
-    return true;
+    gt_slot *to = gt__journal_reserve(journal, 1);
+    *slots = to ? journal->last->capacity - journal->last->used : 0;
+    return to;
 }
 
 gt_journal_position gt__journal_start(const gt_journal *journal)
@@ -78,7 +70,7 @@ const gt_slot *gt__journal_next(const gt_journal *journal, gt_journal_position *
     const gt_slot *record = position->block->slots + position->at;
     uint32_t left = position->block->used - position->at, length = 1u + record->ins.tail;
     position->at += length < left ? length : left;
-    return length <= left ? record : NULL; /* else the client has changed its record since it was checked */
+    return length <= left ? record : NULL;
 }
 
 static void drop_first(gt_journal *journal)

@@ -40,8 +40,8 @@ static inline void gt__journal_commit(gt_journal *journal, unsigned slots)
 {
     journal->last->used += slots;
 }
-/* Append `count` records of one slot each. False: out of memory. */
-bool gt__journal_append(gt_journal *journal, const gt_slot *slots, size_t count);
+/* Room for at least one record of one slot; *slots: for how many. Commit follows. NULL: out of memory. */
+gt_slot *gt__journal_window(gt_journal *journal, size_t *slots);
 
 gt_journal_position gt__journal_start(const gt_journal *journal);
 gt_journal_position gt__journal_end(const gt_journal *journal);

@@ -17,8 +17,8 @@
 
 enum {
     JOURNAL_BYTES =
-        3 << 18, /* a journal of this size asks for a snapshot, too: it fits into the cache of a core */
-    SHORT_JOURNAL = 1 << 18, /* the same, if memory is scarce */
+        1 << 18, /* a journal of this size asks for a snapshot, too: it fits into the cache of a core */
+    SHORT_JOURNAL = 1 << 17, /* the same, if memory is scarce */
     LONG_JOURNAL = 64 << 20, /* a journal of this size does not wait for a good moment */
     LOOKS = 1000,            /* in an interval: is a snapshot due? */
     WATCH = 4,               /* so many parts of the time since the last one are spent watching */
@@ -31,6 +31,8 @@ enum {
 /* Estimated nanoseconds of a snapshot. */
 #define TENSOR_NS 2000.0
 #define BYTE_NS 1.0
+/* And of the client's copy into a segment, at least. */
+#define UPLOAD_BYTE_NS 0.1
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
@@ -42,8 +44,11 @@ void gt__recovery_new(gt_session *session)
     session->recovery = calloc(1, sizeof *session->recovery); /* without memory it is not recoverable */
     session->epoch = 1;
     if (session->recovery)
-        *session->recovery =
-            (gt_recovery){.journal.pool = &session->dispatcher->recovery.pool, .state.most = MOST_STATE};
+        *session->recovery = (gt_recovery){
+            .journal.pool = &session->dispatcher->recovery.pool,
+            .holds.total = &session->dispatcher->recovery.holds,
+            .state.most = MOST_STATE,
+        };
 }
 
 static void charge(gt_session *session)
@@ -52,6 +57,7 @@ static void charge(gt_session *session)
     uint64_t bytes = recovery->journal.bytes + recovery->state.capacity * sizeof(gt_slot);
     bytes += recovery->saved ? recovery->saved->bytes : 0;
     bytes += recovery->saving ? recovery->saving->bytes : 0;
+    bytes += recovery->holds.bytes;
     session->dispatcher->recovery.used += bytes - recovery->charged;
     recovery->charged = bytes;
 }
@@ -84,6 +90,8 @@ void gt__recovery_free(gt_session *session)
     gt__slot_queue_free(&recovery->state);
     gt__snapshot_free(&recovery->saved);
     gt__snapshot_free(&recovery->saving);
+    gt__holds_free(&recovery->holds);
+    free(recovery->fills.fill);
     free(recovery->filling);
     free(recovery->needed);
     free(recovery->owed);
@@ -113,25 +121,53 @@ static void give_up_largest(gt_dispatcher *dispatcher)
 
 /* ---- the journal -------------------------------------------------------------------------------------------- */
 
-static void append(gt_session *session, const gt_slot *record)
+/* Records that mean nothing to a replay. */
+static bool is_passing(gt_opcode op)
 {
-    unsigned length = 1u + record->ins.tail;
-    gt_slot *to = session->recovery ? gt__journal_reserve(&session->recovery->journal, length) : NULL;
-    if (to) {
-        memcpy(to, record, length * sizeof *to);
-        gt__journal_commit(&session->recovery->journal, length);
-    } else if (session->recovery)
+    return op == GT_OP_site || op == GT_OP_share || op == GT_OP_mark || op == GT_OP_goodbye;
+}
+
+static bool is_segment_upload(const gt_instruction *ins)
+{
+    return ins->op == GT_OP_upload && ins->imm[1].u;
+}
+
+gt_slot *gt__recover_reserve(gt_session *session, const gt_instruction *ins)
+{
+    if (is_passing((gt_opcode)ins->op) || is_segment_upload(ins))
+        return NULL;
+    gt_slot *room = gt__journal_reserve(&session->recovery->journal, 1u + ins->tail);
+    if (!room)
         give_up(session, "out of memory");
+    return room;
 }
 
-static gt_slot *room_for_piece(void *journal, unsigned slots)
+/* An upload from a segment. The client may write to it when the worker has read it, unless it is held: the journal has the bytes
+ * otherwise. */
+static void append_upload(gt_session *session, const gt_slot *record)
 {
-    return gt__journal_reserve(journal, slots);
-}
-
-static void put_piece(void *journal, const gt_slot *record)
-{
-    gt__journal_commit(journal, 1u + record->ins.tail);
+    gt_recovery *recovery = session->recovery;
+    gt_segment *segment = gt__relay_segment(session, record);
+    if (segment && gt__holds_take(&recovery->holds, segment, record)) {
+        recovery->upload_ns += (double)record->ins.imm[0].u * UPLOAD_BYTE_NS;
+        gt_slot *to = gt__journal_reserve(&recovery->journal, 1u + record->ins.tail);
+        if (to) {
+            memcpy(to, record, (1u + record->ins.tail) * sizeof *to);
+            gt__journal_commit(&recovery->journal, 1u + record->ins.tail);
+        } else
+            give_up(session, "out of memory");
+        return;
+    }
+    uint64_t offset = 0, bytes = record->ins.imm[0].u;
+    while (segment && offset < bytes) {
+        unsigned slots = gt__relay_piece_slots(record, offset);
+        gt_slot *to = gt__journal_reserve(&recovery->journal, slots);
+        if (!to || !(offset = gt__relay_piece(segment, record, offset, to)))
+            break;
+        gt__journal_commit(&recovery->journal, slots);
+    }
+    if (!segment || offset < bytes)
+        give_up(session, "it uploaded from a shared segment that cannot be read, or memory is short");
 }
 
 /* A snapshot has whole tensors only: it waits for these. */
@@ -167,41 +203,37 @@ static bool is_filling(gt_session *session)
     return recovery->filling_count;
 }
 
-void gt__recover_note_run(gt_session *session, const gt_slot *slots, size_t count)
+gt_slot *gt__recover_window(gt_session *session, size_t *count)
 {
-    if (!gt__journal_append(&session->recovery->journal, slots, count))
+    size_t room;
+    gt_slot *window = gt__journal_window(&session->recovery->journal, &room);
+    if (!window)
         give_up(session, "out of memory");
+    else
+        *count = *count < room ? *count : room;
+    return window;
 }
 
 void gt__recover_note(gt_session *session, const gt_slot *record)
 {
-    switch ((gt_opcode)record->ins.op) {
-    case GT_OP_site:
-    case GT_OP_share:
-    case GT_OP_mark:
-    case GT_OP_goodbye:
+    gt_recovery *recovery = session->recovery;
+    const gt_instruction *ins = &record->ins;
+    if (is_passing((gt_opcode)ins->op))
         return;
-    case GT_OP_scope:
-    case GT_OP_config:
-    case GT_OP_path:
-        if (!gt__slot_queue_append(&session->recovery->state, record))
-            give_up(session, "it has defined too many signals and paths");
-        break;
-    case GT_OP_upload:
-    case GT_OP_data:
-        note_filling(session->recovery, &record->ins);
-        break;
-    default:
-        break;
+    if (is_segment_upload(ins)) {
+        append_upload(session, record);
+        return;
     }
-    if (record->ins.op == GT_OP_upload && record->ins.imm[1].u) {
-        /* The client may write to its segment when the worker has read it: the journal has the bytes. */
-        const gt_relay_sink to = {
-            .room = room_for_piece, .put = put_piece, .context = &session->recovery->journal};
-        if (!gt__relay_read(session, record, &to))
-            give_up(session, "it uploaded from a shared segment that cannot be read");
-    } else
-        append(session, record);
+    if (ins->op == GT_OP_upload || ins->op == GT_OP_data)
+        note_filling(recovery, ins);
+    if (ins->op == GT_OP_path) /* its pieces follow each other */
+        recovery->defining = ins->imm[0].u + ins->tail < ins->imm[1].u;
+    gt__journal_commit(&recovery->journal, 1u + ins->tail);
+    bool state = ins->op == GT_OP_scope || ins->op == GT_OP_config || ins->op == GT_OP_path;
+    if (state && !gt__slot_queue_append(&recovery->state, record)) {
+        recovery->hopeless = true; /* given up when the record, which the journal has, was served */
+        recovery->look_ns = 0;
+    }
 }
 
 /* ---- snapshots ---------------------------------------------------------------------------------------------- */
@@ -234,7 +266,7 @@ static void rest(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
     recovery->stage = GT_KEEP_REST;
-    recovery->since_ns = session->account.total_ns;
+    recovery->since_ns = gt__recover_clock(session);
     recovery->look_ns = recovery->since_ns + session->dispatcher->recovery.every_ns / LOOKS;
 }
 
@@ -252,6 +284,7 @@ static void finish(gt_session *session)
         gt__snapshot_free(&recovery->saved);
         recovery->saved = saving;
         gt__journal_drop(&recovery->journal, saving->position);
+        gt__holds_drop(&recovery->holds, saving->held);
         saving->state = compact_state(&recovery->state, saving->state);
         recovery->attempts = 0;
         session->dispatcher->recovery.snapshots++;
@@ -278,19 +311,36 @@ static void begin(gt_session *session)
     }
     recovery->saving->position = gt__journal_end(&recovery->journal);
     recovery->saving->state = recovery->state.end;
+    recovery->saving->held = recovery->holds.count;
     recovery->saving->epoch = session->epoch++;
     charge(session);
     if (!recovery->saving->outstanding)
         finish(session);
 }
 
+/* Bytes of this tensor, if it is alive, on one worker. */
+static uint64_t bytes_of(const gt_session *session, uint64_t id)
+{
+    const gt_handle *handle = gt__handles_find(&session->handles, id);
+    return handle && handle->worker >= 0 ? gt__meta_bytes(&handle->meta) : 0;
+}
+
 static double cost_ns(gt_session *session)
 {
     uint32_t cursor = 0;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, held = 0;
     const gt_handle *handle;
+    const gt_holds *holds = &session->recovery->holds;
+    const gt_snapshot *saved = session->recovery->saved;
     while ((handle = gt__handles_next(&session->handles, &cursor)))
         bytes += gt__meta_bytes(&handle->meta);
+    /* What is in segments that are held is not asked for. */
+    for (uint32_t k = 0; k < holds->count; k++)
+        held += bytes_of(session, holds->hold[k]->id);
+    for (uint32_t k = 0; saved && holds->alive > holds->count && k < saved->count; k++)
+        if (saved->tensor[k]->part_count && saved->tensor[k]->part[0].hold)
+            held += bytes_of(session, saved->tensor[k]->id);
+    bytes -= held < bytes ? held : bytes;
     return session->handles.count * TENSOR_NS + (double)bytes * BYTE_NS;
 }
 
@@ -298,11 +348,11 @@ static double cost_ns(gt_session *session)
 static bool is_due(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
-    double now_ns = session->account.total_ns, elapsed_ns = now_ns - recovery->since_ns;
+    double now_ns = gt__recover_clock(session), elapsed_ns = now_ns - recovery->since_ns;
     recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
     bool scarce = session->dispatcher->recovery.used > session->dispatcher->recovery.most / 4;
     if (elapsed_ns < session->dispatcher->recovery.every_ns &&
-        recovery->journal.bytes < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
+        recovery->journal.bytes + recovery->holds.recent < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
         return false;
     /* Who asks for more snapshots than usual is ready to pay for them. */
     double often = fmin(1, session->dispatcher->recovery.every_ns / (GT_RECOVER_EVERY_S * 1e9));
@@ -317,10 +367,15 @@ static bool is_due(gt_session *session)
 void gt__recover_weigh(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
-    double now_ns = session->account.total_ns;
+    double now_ns = gt__recover_clock(session);
     uint32_t count = session->handles.count;
-    if (recovery->phase != GT_RECOVER_NOTHING || recovery->saving || gt__output_waits(&session->output))
+    if (recovery->phase != GT_RECOVER_NOTHING || (recovery->saving && !recovery->hopeless) ||
+        gt__output_waits(&session->output))
         return;
+    if (recovery->hopeless) {
+        give_up(session, "it has defined too many signals and paths");
+        return;
+    }
     charge(session);
     if (session->dispatcher->recovery.used > session->dispatcher->recovery.most) {
         give_up_largest(session->dispatcher);
@@ -343,6 +398,6 @@ void gt__recover_weigh(gt_session *session)
         recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
     }
     bool good = count <= recovery->low || now_ns >= recovery->until_ns || recovery->journal.bytes >= LONG_JOURNAL;
-    if (good && !is_filling(session))
+    if (good && !recovery->defining && !is_filling(session))
         begin(session);
 }

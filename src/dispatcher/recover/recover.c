@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/recover/stand_in.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -120,13 +121,13 @@ static bool take_waiting(gt_session *session)
 
 /* ---- losing a worker ---------------------------------------------------------------------------------------- */
 
-static bool uses(const gt_session *session, int32_t worker)
+bool gt__recover_uses(const gt_session *session, int32_t worker)
 {
     const gt_recovery *recovery = session->recovery;
     const gt_spreading *spreading = session->spreading;
     return (session->home && session->home->index == worker) ||
            (spreading && worker < spreading->reached_capacity && spreading->reached[worker]) ||
-           (worker < recovery->needed_count && recovery->needed[worker]);
+           (recovery && worker < recovery->needed_count && recovery->needed[worker]);
 }
 
 static bool has_shards(const gt_config *config)
@@ -163,7 +164,7 @@ static bool note_needs(gt_session *session)
         recovery->needed_count = count;
     }
     for (int32_t index = 0; index < count; index++)
-        recovery->needed[index] = uses(session, index);
+        recovery->needed[index] = gt__recover_uses(session, index);
     if (session->home)
         recovery->home = session->home->index;
     return true;
@@ -209,10 +210,11 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
         recovery->alone = !is_sharded(session);
     }
     bool taken = take_questions(session); /* always: workers owe the snapshot and the downloads nothing more */
-    possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS;
+    possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && !recovery->hopeless;
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
     recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
+    recovery->stand_in_ns = gt__deadline_ns(session->dispatcher->recovery.stand_in_ms);
     gt__peer_wake(session->peer);
     if (!possible)
         abandon(session);
@@ -220,7 +222,7 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
 
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
 {
-    if (session->recovery && uses(session, worker->index))
+    if (session->recovery && gt__recover_uses(session, worker->index))
         roll_back(session, reason, !may_wake(worker));
 }
 
@@ -235,7 +237,7 @@ void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_sl
         owe(session->recovery, asked->ticket, asked->bytes + (asked->download ? asked->download->offset : 0));
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!worker->peer || !uses(session, index))
+        if (!worker->peer || !gt__recover_uses(session, index))
             continue;
         worker->link->ops->arm(worker->link); /* notices if it is dead */
         gt__peer_wake(worker->peer);
@@ -259,12 +261,29 @@ bool gt__recover_ready(const gt_session *session)
     return true;
 }
 
+/* Have other workers stand in for those that the session waits for. False: one of them will not come. */
+static bool ask_for_stand_ins(const gt_session *session)
+{
+    const gt_recovery *recovery = session->recovery;
+    bool all = !recovery->alone;
+    for (int32_t index = 0; index < recovery->needed_count && !recovery->alone; index++)
+        if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
+            all &= gt__stand_in_ask(session->dispatcher, index);
+    return all;
+}
+
 void gt__recover_look(gt_dispatcher *dispatcher)
 {
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && gt__recover_waits(peer->session) && !gt__recover_ready(peer->session) &&
-            !gt__remaining_ms(peer->session->recovery->deadline_ns))
-            abandon(peer->session);
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next) {
+        gt_session *session = peer->session;
+        if (!session || !gt__recover_waits(session) || gt__recover_ready(session))
+            continue;
+        bool late = !gt__remaining_ms(session->recovery->deadline_ns);
+        bool come = (late || !gt__remaining_ms(session->recovery->stand_in_ns)) && ask_for_stand_ins(session);
+        if (late && !come)
+            abandon(session);
+    }
+    gt__stand_ins_look(dispatcher);
 }
 
 /* ---- restoring ---------------------------------------------------------------------------------------------- */
@@ -287,7 +306,8 @@ static gt_err clear(gt_session *session)
                                                      : session->dispatcher->workers[recovery->home]);
     gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
-    recovery->state_at = recovery->tensor_at = 0;
+    recovery->state_at = recovery->tensor_at = recovery->hold_at = 0;
+    recovery->hold_offset = recovery->fills.count = 0;
     recovery->journal_at = gt__journal_start(&recovery->journal);
     return GT_OK;
 }
@@ -320,13 +340,18 @@ static gt_err restore(gt_session *session, size_t *left)
          recovery->state_at += 1u + recovery->state.slots[recovery->state_at].ins.tail)
         if (!is_defined(session, recovery->state.slots + recovery->state_at))
             GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
-    for (; saved && recovery->tensor_at < saved->count; recovery->tensor_at++) {
-        if (!has_room(session)) {
+    while (saved && (recovery->fills.count || recovery->tensor_at < saved->count)) {
+        if (!*left || !has_room(session)) {
             session->output.retry = session->dispatcher->retry = true;
             return GT_OK;
         }
-        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at], recovery->alone));
-        *left -= *left > 0;
+        if (recovery->fills.count) {
+            GT_TRY(gt__saved_fill(session));
+            *left -= *left < GT_MAX_TAIL ? *left : GT_MAX_TAIL;
+            continue;
+        }
+        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at++], recovery->alone));
+        --*left;
     }
     session->output.retry = false;
     recovery->phase = GT_RECOVER_REPLAY;
@@ -335,8 +360,7 @@ static gt_err restore(gt_session *session, size_t *left)
 
 /* ---- replaying ---------------------------------------------------------------------------------------------- */
 
-/* In shared memory the client may have changed its record after it was checked, and before it came into the journal: it is
- * checked again. */
+/* The checks of session.c and paths.c: the journal has what came, before they refused anything. */
 static gt_err place_again(gt_session *session, const gt_slot *record)
 {
     unsigned length;
@@ -374,10 +398,37 @@ static gt_err place_again(gt_session *session, const gt_slot *record)
     return gt__output_put(session, record);
 }
 
+/* An upload whose data is in a segment that is held, in pieces. False in *whole: the output is full; the rest comes later. */
+static gt_err place_held(gt_session *session, const gt_slot *record, size_t *left, bool *whole)
+{
+    gt_recovery *recovery = session->recovery;
+    gt_slot *piece = session->dispatcher->record;
+    *whole = false;
+    if (recovery->hold_at >= recovery->holds.count)
+        return gt__fail(GT_ERR_INTERNAL, "a segment of the journal is missing");
+    const gt_segment *segment = recovery->holds.hold[recovery->hold_at]->segment;
+    while (recovery->hold_offset < record->ins.imm[0].u) {
+        if (!*left || gt__output_waits(&session->output))
+            return GT_OK;
+        recovery->hold_offset = gt__relay_piece(segment, record, recovery->hold_offset, piece);
+        if (!recovery->hold_offset)
+            return gt__fail(GT_ERR_CONNECTION, "a shared segment of the client cannot be read");
+        size_t slots = 1u + piece->ins.tail;
+        *left -= slots < *left ? slots : *left;
+        GT_TRY(gt__output_put(session, piece));
+        gt__worker_flush_batch(session->home);
+    }
+    recovery->hold_at++;
+    recovery->hold_offset = 0;
+    *whole = true;
+    return GT_OK;
+}
+
 static gt_err replay(gt_session *session, size_t *left)
 {
     gt_recovery *recovery = session->recovery;
     while (*left && !gt__output_waits(&session->output)) {
+        gt_journal_position at = recovery->journal_at;
         const gt_slot *record = gt__journal_next(&recovery->journal, &recovery->journal_at);
         if (!record) {
             recovery->phase = GT_RECOVER_NOTHING;
@@ -391,6 +442,12 @@ static gt_err replay(gt_session *session, size_t *left)
         size_t slots = 1u + record->ins.tail;
         *left -= slots < *left ? slots : *left;
         gt__share_records(session, session->home, 1);
+        if (record->ins.op == GT_OP_upload && record->ins.imm[1].u) {
+            bool whole;
+            GT_TRY(place_held(session, record, left, &whole));
+            recovery->journal_at = whole ? recovery->journal_at : at;
+            continue;
+        }
         GT_TRY(place_again(session, record));
         gt__worker_flush_batch(session->home);
     }

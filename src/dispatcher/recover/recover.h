@@ -6,8 +6,9 @@
  * workers are dropped, the snapshot is uploaded to the replacement or to another worker, and the journal is placed again.
  * Questions that the client has an answer to are left out, the others are answered. The client notices only the delay.
  *
- * A session without sharding goes to any worker. A session with sharding waits until each worker that it used, or its
- * replacement, is there. If none comes in time the tensors are lost, as without recovery.
+ * A session without sharding goes to any worker. A session with sharding waits until each worker that it used, its
+ * replacement or, after a moment, another that stands in for it (stand_in.h) is there. Without any worker the tensors are
+ * lost in the end, as without recovery.
  *
  * Read next: recover.c has the phases of a recovery, keep.c what is done while nothing happens.
  */
@@ -39,21 +40,26 @@ typedef struct gt_filling {
 
 typedef struct gt_recovery {
     gt_journal journal;
+    gt_holds holds;      /* those of its uploads whose data stays in the client's segments, in order */
     gt_slot_queue state; /* the records that change what later ones mean: scopes, configs, paths */
     gt_snapshot *saved;  /* NULL: the beginning */
     gt_snapshot *saving; /* under way; NULL: none */
     gt_filling *filling;
     uint32_t filling_count, filling_capacity;
     uint64_t charged; /* bytes of this in dispatcher->recovery.used */
+    bool defining;    /* a path whose pieces have not all come: no snapshot may be between them */
+    bool hopeless;    /* a record is missing in `state` */
 
-    /* When the next snapshot is due: keep.c. On the scale of session->account.total_ns. */
+    /* When the next snapshot is due: keep.c. On the scale of gt__recover_clock. */
     enum { GT_KEEP_REST, GT_KEEP_WATCH, GT_KEEP_STRIKE } stage;
     double look_ns, since_ns, until_ns;
+    double upload_ns;  /* that the client took for the uploads that were held, about */
     uint32_t low;      /* tensors: the fewest while it was watched */
     unsigned failures; /* of snapshots, in a row */
 
     gt_recover_phase phase;
     uint64_t deadline_ns; /* of the wait */
+    uint64_t stand_in_ns; /* when other workers are asked to stand in */
     bool *needed;         /* by worker: the session used it */
     int32_t needed_count;
     int32_t home;      /* the index of its home worker */
@@ -64,7 +70,10 @@ typedef struct gt_recovery {
     char reason[160];
     size_t state_at;
     uint32_t tensor_at;
+    gt_fills fills; /* of the tensors before it */
     gt_journal_position journal_at;
+    uint32_t hold_at;     /* the next hold that the journal names */
+    uint64_t hold_offset; /* bytes of it that were placed */
     gt_owed *owed;
     uint32_t owed_count, owed_capacity;
 } gt_recovery;
@@ -73,22 +82,36 @@ typedef struct gt_recovery {
 /* The session is recoverable from now on, if the server wants that and its modifiers allow it. */
 void gt__recovery_new(gt_session *session);
 void gt__recovery_free(gt_session *session);
-/* The client sent these records of one slot each; the record. */
-void gt__recover_note_run(gt_session *session, const gt_slot *slots, size_t count);
+/* Where the client's next records go, of one slot each; *count, which is at least 1, becomes how many at most. NULL: the session
+ * is not recoverable any more. gt__recover_noted says how many there were. */
+gt_slot *gt__recover_window(gt_session *session, size_t *count);
+static inline void gt__recover_noted(gt_session *session, unsigned count)
+{
+    gt__journal_commit(&session->recovery->journal, count);
+}
+/* Where a record that the client sends is to be copied, of any kind, given its first slot. NULL: anywhere. */
+gt_slot *gt__recover_reserve(gt_session *session, const gt_instruction *ins);
+/* It is there. While the session is recoverable. */
 void gt__recover_note(gt_session *session, const gt_slot *record);
 /* A part of the snapshot under way. */
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* See gt__recover_consider. */
 void gt__recover_weigh(gt_session *session);
+/* The session's work so far: the workers' time and, since large uploads take them none, the client's time for these. */
+static inline double gt__recover_clock(const gt_session *session)
+{
+    return session->account.total_ns + session->recovery->upload_ns;
+}
 /* Between two records, with none waiting: take a snapshot if one is due. */
 static inline void gt__recover_consider(gt_session *session)
 {
-    const gt_recovery *recovery = session->recovery;
-    if (recovery && session->account.total_ns >= recovery->look_ns)
+    if (session->recovery && gt__recover_clock(session) >= session->recovery->look_ns)
         gt__recover_weigh(session);
 }
 
 /* recover.c */
+/* Whether it has, or had before a loss, something on this worker. */
+bool gt__recover_uses(const gt_session *session, int32_t worker);
 /* `worker` is gone: before anything else is told so. */
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason);
 /* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: the

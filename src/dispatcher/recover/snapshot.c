@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/worker_stream.h"
 
@@ -16,8 +17,10 @@ static void saved_release(gt_saved *saved)
 {
     if (!saved || --saved->references)
         return;
-    for (unsigned k = 0; k < saved->part_count; k++)
+    for (unsigned k = 0; k < saved->part_count; k++) {
         free(saved->part[k].data);
+        gt__hold_release(saved->part[k].hold);
+    }
     gt__layout_release(saved->layout);
     free(saved->copies);
     free(saved);
@@ -120,7 +123,7 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
 {
     gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
     size_t bytes = gt__meta_bytes(&part->meta);
-    if (!bytes)
+    if (!bytes || part->hold)
         return GT_OK;
     if (session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
         return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
@@ -150,6 +153,8 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
         saved = saved_new(handle, spread);
         if (!saved)
             return no_memory();
+        if (!spread && saved->part_count)
+            saved->part[0].hold = gt__holds_find(&session->recovery->holds, saved->id, &saved->meta);
         for (unsigned k = 0; k < saved->part_count && err == GT_OK; k++) {
             uint32_t slot;
             place_of(handle, spread, k, &slot);
@@ -159,7 +164,7 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
     snapshot->tensor[snapshot->count++] = saved;
     snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
     for (unsigned k = 0; k < saved->part_count; k++)
-        snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
+        snapshot->bytes += saved->part[k].hold ? 0 : gt__meta_bytes(&saved->part[k].meta);
     return err;
 }
 
@@ -215,43 +220,74 @@ static gt_err reserve(gt_session *session, gt_dispatch_worker *worker, unsigned 
     return *out ? GT_OK : no_memory();
 }
 
-/* The part as an upload, in pieces. */
-static gt_err upload(gt_session *session, gt_dispatch_worker *worker, const gt_saved_part *part, uint32_t slot)
+/* The next piece of a part, from *offset on: an upload, or more data for it. */
+static gt_err send_piece(gt_session *session, gt_fill *fill)
 {
-    size_t bytes = gt__meta_bytes(&part->meta), offset = 0;
-    do {
-        size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        unsigned head = offset ? 1 : 2, length = head + gt__slots_for(piece);
-        gt_slot *out;
-        GT_TRY(reserve(session, worker, length, &out));
-        if (offset) {
-            out->ins = (gt_instruction){.op = GT_OP_data, .operand = {slot}};
-            out->ins.imm[0].u = offset;
-            out->ins.imm[1].u = piece;
-        } else {
-            out->ins = (gt_instruction){.op = GT_OP_upload, .result = slot};
-            out->ins.dtype = part->meta.dtype;
-            out->ins.rank = part->meta.rank;
-            out->ins.imm[0].u = bytes;
-            memset(out + 1, 0, sizeof *out);
-            memcpy(out[1].i64, part->meta.shape, part->meta.rank * sizeof part->meta.shape[0]);
-        }
-        out->ins.tail = (uint16_t)(length - 1);
-        if (piece)
-            memcpy(out + head, part->data + offset, piece);
-        gt__slots_pad(out + head, piece);
-        gt__worker_put(worker, length);
-        offset += piece;
-    } while (offset < bytes);
-    gt__share_bytes(session, worker, bytes);
+    gt_dispatch_worker *worker = session->dispatcher->workers[fill->worker];
+    const gt_saved_part *part = fill->part;
+    size_t bytes = gt__meta_bytes(&part->meta), left = bytes - fill->offset;
+    size_t piece = left < GT_MAX_CHUNK ? left : GT_MAX_CHUNK;
+    unsigned head = fill->offset ? 1 : 2, length = head + gt__slots_for(piece);
+    gt_slot *out;
+    GT_TRY(reserve(session, worker, length, &out));
+    if (fill->offset) {
+        out->ins = (gt_instruction){.op = GT_OP_data, .operand = {fill->slot}};
+        out->ins.imm[0].u = fill->offset;
+        out->ins.imm[1].u = piece;
+    } else {
+        out->ins = (gt_instruction){.op = GT_OP_upload, .result = fill->slot};
+        out->ins.dtype = part->meta.dtype;
+        out->ins.rank = part->meta.rank;
+        out->ins.imm[0].u = bytes;
+        memset(out + 1, 0, sizeof *out);
+        memcpy(out[1].i64, part->meta.shape, part->meta.rank * sizeof part->meta.shape[0]);
+    }
+    out->ins.tail = (uint16_t)(length - 1);
+    if (part->hold && !gt__segment_read(part->hold->segment, fill->offset, out + head, piece))
+        return gt__fail(GT_ERR_CONNECTION, "a shared segment of the client cannot be read");
+    if (piece && !part->hold)
+        memcpy(out + head, part->data + fill->offset, piece);
+    gt__slots_pad(out + head, piece);
+    gt__worker_put(worker, length);
+    gt__share_bytes(session, worker, piece);
+    fill->offset += piece;
     return GT_OK;
+}
+
+static bool is_filled(const gt_fill *fill)
+{
+    return fill->offset >= gt__meta_bytes(&fill->part->meta);
+}
+
+gt_err gt__saved_fill(gt_session *session)
+{
+    gt_fills *fills = &session->recovery->fills;
+    GT_TRY(send_piece(session, &fills->fill[fills->count - 1]));
+    fills->count -= is_filled(&fills->fill[fills->count - 1]);
+    return GT_OK;
+}
+
+/* The first piece at once; the others by gt__saved_fill. */
+static gt_err upload(gt_session *session, const gt_saved_part *part, int32_t worker, uint32_t slot)
+{
+    gt_fills *fills = &session->recovery->fills;
+    if (fills->count == fills->capacity) {
+        uint32_t capacity = fills->capacity ? 2 * fills->capacity : 8;
+        gt_fill *grown = realloc(fills->fill, capacity * sizeof *grown);
+        if (!grown)
+            return no_memory();
+        fills->fill = grown;
+        fills->capacity = capacity;
+    }
+    fills->fill[fills->count++] = (gt_fill){.part = part, .worker = worker, .slot = slot};
+    return gt__saved_fill(session);
 }
 
 static gt_err restore_part(gt_session *session, const gt_saved_part *part, int32_t index, uint32_t *slot)
 {
     gt_dispatch_worker *worker = session->dispatcher->workers[index];
     *slot = gt__slot_number_new(&worker->slots);
-    return *slot ? upload(session, worker, part, *slot)
+    return *slot ? upload(session, part, index, *slot)
                  : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
 }
 

@@ -9,6 +9,7 @@
 #ifndef GT_DISPATCHER_RECOVER_SNAPSHOT_H
 #define GT_DISPATCHER_RECOVER_SNAPSHOT_H
 
+#include "dispatcher/recover/hold.h"
 #include "dispatcher/recover/journal.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/layout.h"
@@ -17,7 +18,8 @@
 typedef struct gt_saved_part {
     int32_t worker;
     gt_meta meta;
-    uint8_t *data; /* NULL: empty */
+    uint8_t *data; /* NULL: empty, or in `hold` */
+    gt_hold *hold; /* NULL: in `data` */
 } gt_saved_part;
 
 /* A tensor. Consecutive snapshots share it. */
@@ -36,6 +38,7 @@ typedef struct gt_saved {
 typedef struct gt_snapshot {
     gt_journal_position position; /* of the first record behind it */
     uint64_t epoch;               /* of the session: later ones are behind it */
+    uint32_t held;                /* of the session's holds, those before it */
     size_t state;                 /* of the session's state records, those before it (recover.c) */
     gt_saved **tensor;            /* by id */
     uint32_t count;
@@ -46,13 +49,29 @@ typedef struct gt_snapshot {
     uint64_t asked_bytes; /* of the parts that were asked for */
 } gt_snapshot;
 
+/* Parts that are being uploaded again: a long one takes many turns of the dispatcher. */
+typedef struct gt_fill {
+    const gt_saved_part *part;
+    int32_t worker;
+    uint32_t slot;
+    uint64_t offset; /* bytes that were sent */
+} gt_fill;
+
+typedef struct gt_fills {
+    gt_fill *fill;
+    uint32_t count, capacity;
+} gt_fills;
+
 /* Ask for all tensors of the session that `before`, unless NULL, does not have. It fails if one of them is poison or, unless
  * `strided`, a view that is not contiguous: restored, it would be, and what is computed from it may round in another way. */
 gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool strided, gt_snapshot **snapshot);
 /* A piece of a part, or a failure. */
 void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record);
-/* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. */
+/* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. Those of
+ * its parts that take more than one record are in the session's fills. */
 gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home);
+/* Send the next piece of one of the fills; there is one. */
+gt_err gt__saved_fill(gt_session *session);
 /* No worker may owe it a part any more. */
 void gt__snapshot_free(gt_snapshot **snapshot);
 

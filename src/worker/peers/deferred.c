@@ -118,7 +118,7 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
         return change_owner(worker, record);
     if (!is_movable(record->ins.op)) {
         if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share &&
-            record->ins.op != GT_OP_mark)
+            record->ins.op != GT_OP_stand_in && record->ins.op != GT_OP_mark)
             gt__deferred_run(worker, -1);
         return false;
     }

@@ -1,0 +1,123 @@
+/* stand_in.c: see stand_in.h. Place in the flow: recover.c -> here -> the stream of the worker that is asked. */
+#include "dispatcher/recover/stand_in.h"
+
+#include <string.h>
+
+#include "core/log.h"
+#include "dispatcher/recover/recover.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
+#include "link/hello.h"
+
+/* How long one may take to join: what its host's stream has before it comes first. */
+enum { JOIN_MS = 10000 };
+
+/* ---- asking ------------------------------------------------------------------------------------------------- */
+
+/* Stand-ins that a worker runs, or was asked to. */
+static unsigned hosted_by(const gt_dispatcher *dispatcher, const gt_dispatch_worker *host)
+{
+    unsigned count = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_stand_in_state *state = &dispatcher->workers[index]->stand_in;
+        count += (state->present || state->asked_by) && state->host == host->index;
+    }
+    return count;
+}
+
+/* One with the engine of the dead worker, if there is one, and with few stand-ins. NULL: there is none. */
+static gt_dispatch_worker *choose_host(const gt_dispatcher *dispatcher, const gt_dispatch_worker *dead)
+{
+    gt_dispatch_worker *best = NULL;
+    unsigned best_rank = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer || worker->link->gone || worker->stand_in.present)
+            continue;
+        unsigned other = strcmp(worker->engine, dead->engine) ? GT_MAX_PARTIES : 0;
+        unsigned rank = other + hosted_by(dispatcher, worker);
+        if (best && rank >= best_rank)
+            continue;
+        best = worker;
+        best_rank = rank;
+    }
+    return best;
+}
+
+bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index)
+{
+    gt_dispatch_worker *dead = dispatcher->workers[index];
+    gt_stand_in_state *state = &dead->stand_in;
+    if (state->asked_by && dispatcher->workers[state->host]->life == state->host_life &&
+        dispatcher->workers[state->host]->peer) {
+        bool in_time = gt__remaining_ms(state->asked_by) > 0;
+        state->asked_by = in_time ? state->asked_by : 0; /* the next session may ask again */
+        return in_time;
+    }
+    gt_dispatch_worker *host = choose_host(dispatcher, dead);
+    gt_slot *out = host ? gt__worker_reserve(host, 2) : NULL;
+    if (!out)
+        return false;
+    out->ins = (gt_instruction){.op = GT_OP_stand_in, .tail = 1};
+    out->ins.imm[0].u = (uint64_t)index;
+    memset(out + 1, 0, sizeof *out);
+    memcpy(out + 1, dead->name, sizeof dead->name);
+    gt__worker_put(host, 2);
+    *state =
+        (gt_stand_in_state){.host = host->index, .host_life = host->life, .asked_by = gt__deadline_ns(JOIN_MS)};
+    gt__log(GT_LOG_STATUS, "worker %s stands in for %s, which was not replaced", host->name, dead->name);
+    return true;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------------------ */
+
+static void dismiss(gt_dispatch_worker *worker)
+{
+    gt_slot *out = worker->stand_in.dismissed ? NULL : gt__worker_reserve(worker, 1 + GT_GOODBYE_TAIL);
+    if (!out)
+        return;
+    memset(out, 0, (1 + GT_GOODBYE_TAIL) * sizeof *out);
+    out->ins = (gt_instruction){.op = GT_OP_goodbye, .tail = GT_GOODBYE_TAIL};
+    gt__worker_put(worker, 1 + GT_GOODBYE_TAIL);
+    worker->stand_in.dismissed = true;
+}
+
+/* The stand-in whose number or name a worker with this hello gets; NULL: there is none. workers.c has the order. */
+static gt_dispatch_worker *in_the_way(const gt_dispatcher *dispatcher, const gt_slot *hello)
+{
+    int64_t wanted = (int64_t)(hello->ins.operand[0] & ~GT_HELLO_BITS) - 1;
+    gt_dispatch_worker *any = NULL;
+    bool has_room = wanted >= 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        bool same = !strncmp(worker->name, (const char *)hello[1].bytes, sizeof worker->name - 1);
+        if ((same || index == wanted) && worker->stand_in.present)
+            return worker;
+        has_room |= !worker->peer || same;
+        any = worker->stand_in.present && !any ? worker : any;
+    }
+    return has_room ? NULL : any;
+}
+
+bool gt__stand_in_makes_room(gt_dispatcher *dispatcher, const gt_slot *hello)
+{
+    gt_dispatch_worker *worker = hello->ins.operand[0] & GT_HELLO_STAND_IN ? NULL : in_the_way(dispatcher, hello);
+    if (worker)
+        dismiss(worker);
+    return worker;
+}
+
+static bool is_used(const gt_dispatcher *dispatcher, int32_t index)
+{
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && gt__recover_uses(peer->session, index))
+            return true;
+    return false;
+}
+
+void gt__stand_ins_look(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (dispatcher->workers[index]->stand_in.present && !is_used(dispatcher, index))
+            dismiss(dispatcher->workers[index]);
+}

@@ -1,0 +1,24 @@
+/*
+ * stand_in.h: a living worker stands in for a dead one that is not replaced.
+ *
+ * A session with sharding names its workers by number, and its results depend on how many parts there are. So the number
+ * of a dead worker that such a session needs gets a worker again: a process that has one is asked to join a second time
+ * (worker/stand_in.h). For placement it is a worker like the others. New sessions do not get it as their home.
+ *
+ * A replacement that joins has the stand-in leave first, then the sessions are recovered once more. It also leaves when no
+ * session uses it.
+ */
+#ifndef GT_DISPATCHER_RECOVER_STAND_IN_H
+#define GT_DISPATCHER_RECOVER_STAND_IN_H
+
+#include "dispatcher/workers.h"
+
+/* Ask for one with this number, unless that was done a moment ago. False: there is no worker that could run it, or it has not
+ * come in time. */
+bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index);
+/* A worker says hello. True: it must wait until a stand-in, which was told to leave, has made room. */
+bool gt__stand_in_makes_room(gt_dispatcher *dispatcher, const gt_slot *hello);
+/* Now and then: dismiss those that no session uses. */
+void gt__stand_ins_look(gt_dispatcher *dispatcher);
+
+#endif

@@ -1,0 +1,85 @@
+/* stand_in.c: see stand_in.h. */
+#include "worker/stand_in.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+
+enum { STOP_POLL_MS = 200 };
+
+struct gt_stand_in {
+    struct gt_stand_in *next;
+    pthread_t thread;
+    atomic_bool stop, done;
+    gt_worker_options options;
+    char name[sizeof(gt_slot) + 1];
+};
+
+static void *run(void *context)
+{
+    struct gt_stand_in *stand_in = context;
+    gt_err err = gt__worker_run(&stand_in->options, NULL);
+    if (err != GT_OK && !atomic_load(&stand_in->stop))
+        gt__log(GT_LOG_STATUS, "the stand-in for worker %s ended: %s", stand_in->name, gt_error_text());
+    atomic_store(&stand_in->done, true);
+    return NULL;
+}
+
+/* Free those that have ended; with `all` the others, too, when they have. */
+static void reap(gt_worker *worker, bool all)
+{
+    for (struct gt_stand_in **where = &worker->stand_ins; *where;) {
+        struct gt_stand_in *stand_in = *where;
+        if (!all && !atomic_load(&stand_in->done)) {
+            where = &stand_in->next;
+            continue;
+        }
+        *where = stand_in->next;
+        pthread_join(stand_in->thread, NULL);
+        free(stand_in);
+    }
+}
+
+void gt__stand_in_start(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    reap(worker, false);
+    struct gt_stand_in *stand_in = calloc(1, sizeof *stand_in);
+    if (!stand_in || ins->imm[0].u >= GT_MAX_PARTIES || !worker->options->address) {
+        gt__log_error("worker %s cannot stand in for worker number %llu", worker->name,
+                      (unsigned long long)ins->imm[0].u);
+        free(stand_in);
+        return;
+    }
+    memcpy(stand_in->name, tail, sizeof *tail);
+    stand_in->options = *worker->options;
+    stand_in->options.name = stand_in->name;
+    stand_in->options.named = false;
+    stand_in->options.number = (int)ins->imm[0].u + 1;
+    stand_in->options.stand_in = true;
+    stand_in->options.stop = &stand_in->stop;
+    stand_in->options.stop_poll_ms = STOP_POLL_MS;
+    stand_in->options.opened = NULL;
+    sigset_t all, before;
+    sigfillset(&all); /* signals are for the main thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&stand_in->thread, NULL, run, stand_in);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        gt__log_error("worker %s cannot start a stand-in for %s: %s", worker->name, stand_in->name,
+                      strerror(failed));
+        free(stand_in);
+        return;
+    }
+    stand_in->next = worker->stand_ins;
+    worker->stand_ins = stand_in;
+}
+
+void gt__stand_ins_end(gt_worker *worker)
+{
+    for (struct gt_stand_in *stand_in = worker->stand_ins; stand_in; stand_in = stand_in->next)
+        atomic_store(&stand_in->stop, true);
+    reap(worker, true);
+}
