@@ -95,7 +95,10 @@ static void shim_resume(unsigned number)
     setcontext(&fiber->start);
 }
 
-static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
 static inline void __syncthreads()
 {
     shim_wait(SHIM_AT_BLOCK);
