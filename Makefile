@@ -40,8 +40,11 @@ run: build
 
 # All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines, and suites in which
 # everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The fuzz targets are built
-# meanwhile, in time that the tests spend waiting, and run a minute each at the end.
-test: setup-fuzz build build-fuzz/build.ninja
+# meanwhile, in time that the tests spend waiting, and run a minute each at the end. The packages of the tests, gigabytes on some
+# machines, are installed during the build.
+test: setup
+	@tools/setup fuzz & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
+	@$(MAKE) build-fuzz/build.ninja
 	@nice -n 19 ninja -C build-fuzz $(fuzz_programs) >build-fuzz/build.log 2>&1 & fuzz_build=$$!; status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \

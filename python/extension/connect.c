@@ -550,6 +550,16 @@ static PyObject *py_seed_later(PyObject *module, PyObject *seed)
     return has_first_seed ? Py_NewRef(Py_None) : NULL;
 }
 
+static ConnectionObject *connection_if_open(void);
+
+/* The client of this thread while another thread waits for an answer to it. NULL: none, or it is free. Borrowed. */
+static gt_client *client_in_use(void)
+{
+    const ConnectionObject *connection = connection_if_open();
+    gt_client *client = connection ? connection->client : NULL;
+    return client && !client->closed && __atomic_load_n(&client->waiting, __ATOMIC_ACQUIRE) ? client : NULL;
+}
+
 static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
@@ -559,11 +569,14 @@ static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     if (gt__py_parse("stats", args, nargs, kwnames, names, 2, 2, values) < 0 ||
         gt__py_flag(values[0], &workers) < 0 || gt__py_flag(values[1], &wait) < 0)
         return NULL;
-    gt_client *client = gt__py_client();
+    bool now = workers && !wait;
+    gt_client *client = now ? client_in_use() : NULL;
     char *json;
-    if (!client)
+    if (!client && !(client = gt__py_client()))
         return NULL;
-    gt_err err = workers && !wait ? gt__client_stats_now(client, &json) : gt__client_stats(client, workers, &json);
+    gt__py_pin(client); /* other threads run meanwhile, and may close it */
+    gt_err err = now ? gt__client_stats_now(client, &json) : gt__client_stats(client, workers, &json);
+    gt__py_unpin(client);
     if (err != GT_OK)
         return gt__py_raise(err);
     PyObject *text = PyUnicode_FromString(json);
@@ -574,8 +587,8 @@ static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
 static PyObject *py_hot_paths(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
-    gt_client *client = gt__py_client();
-    if (!client)
+    gt_client *client = client_in_use();
+    if (!client && !(client = gt__py_client()))
         return NULL;
     char *json = gt__hotpath_json(client);
     if (!json)

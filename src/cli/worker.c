@@ -154,10 +154,12 @@ static void *member_main(void *argument)
     return NULL;
 }
 
+enum { MOST_NAME = 58 }; /* characters of --name, so that _255 can follow */
+
 /* The name of worker k of this process. */
 static void name_member(const gt_worker_options *first, int k, char *name, size_t size)
 {
-    char base[48];
+    char base[MOST_NAME + 1];
     if (first->name && *first->name)
         snprintf(base, sizeof base, "%s", first->name);
     else
@@ -217,6 +219,10 @@ int gt__command_worker(int argc, char **argv)
     if (arguments.number && arguments.number - 1 + arguments.workers > GT_MAX_PARTIES) {
         fprintf(stderr, "gt worker: --index %d and --workers %d: numbers end at %d\n", (int)arguments.number - 1,
                 (int)arguments.workers, GT_MAX_PARTIES - 1);
+        return 1;
+    }
+    if (arguments.workers > 1 && arguments.worker.name && strlen(arguments.worker.name) > MOST_NAME) {
+        fprintf(stderr, "gt worker: with --workers, a name has at most %d characters\n", MOST_NAME);
         return 1;
     }
     atomic_store(&stop_requested, false);

@@ -97,11 +97,14 @@ gt_err gt__client_glance(gt_client *client, char **json)
     memcpy(address, client->address, sizeof address);
     if (client->embedded)
         snprintf(address, sizeof address, "memory://localhost:%d", gt__embedded_port(client->embedded));
-    GT_TRY(gt__address_connect(address, client->key_file, PATIENCE_MS, &link));
     void *state = gt__wait_hooks.before ? gt__wait_hooks.before() : NULL;
-    gt_err err = ask(link, &answer);
-    gt__goodbye_send(link, "");
-    gt__link_close(link);
+    gt_err err = client->embedded ? gt__address_connect_with(address, NULL, PATIENCE_MS, &link)
+                                  : gt__address_connect(address, client->key_file, PATIENCE_MS, &link);
+    if (err == GT_OK) {
+        err = ask(link, &answer);
+        gt__goodbye_send(link, "");
+        gt__link_close(link);
+    }
     if (gt__wait_hooks.after)
         gt__wait_hooks.after(state);
     if (err != GT_OK) {

@@ -262,6 +262,7 @@ static void handle_other(gt_client *client, const gt_slot *record)
         reason[sizeof reason - 1] = 0;
         gt__link_kill(client->link, "the server closed the connection: %s", reason);
     } else if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
+        client->stats_ticket = record->ins.result == client->stats_ticket ? 0 : client->stats_ticket;
         for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next)
             if (transfer->abandoned == record->ins.result) {
                 transfer->abandoned = 0;
@@ -377,13 +378,15 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 gt_err gt__client_stats_now(gt_client *client, char **json)
 {
     sink text = {.grow = true};
-    gt_slot *slot = gt__client_room(client, 1);
+    gt_slot *slot = client->stats_ticket ? NULL : gt__client_room(client, 1);
     gt_err err = GT_ERR_TIMEOUT;
     if (slot) {
-        uint64_t ticket = client->next_ticket++;
+        uint64_t ticket = client->stats_ticket = client->next_ticket++;
         slot->ins = (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = ticket};
         gt__client_commit(client, 1, 0);
-        err = take_text(await_until(client, ticket, &text, gt__deadline_ns(SOON_MS)), &text, json);
+        err = await_until(client, ticket, &text, gt__deadline_ns(SOON_MS));
+        client->stats_ticket = err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED ? ticket : 0;
+        err = take_text(err, &text, json);
     }
     if (err == GT_ERR_TIMEOUT)
         err = gt__client_glance(client, json);

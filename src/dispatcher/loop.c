@@ -256,6 +256,8 @@ static gt_err serve_hello(gt_peer *peer, bool *progress)
                         (long long)hello->ins.imm[0].i, GT_PROTOCOL_VERSION);
     if (hello->ins.imm[1].u != gt__op_table_hash())
         return gt__fail(GT_ERR_PROTOCOL, "it was built with another op table than this server");
+    if (peer->link->gone)
+        return gt__fail(GT_ERR_CONNECTION, "%s", peer->link->reason);
     *progress = !must_wait(peer, hello);
     if (!*progress)
         return GT_OK;

@@ -340,40 +340,43 @@ void gt__workers_look(gt_dispatcher *dispatcher)
     }
 }
 
-/* Serve the workers that are left; *progress: one of them had something to say. True: some are left. */
-static bool serve_last(gt_dispatcher *dispatcher, bool *progress)
+/* What is left to do for one worker at the end: it gets the records that wait for room, then a goodbye, and is heard out meanwhile,
+ * since it may have no room for its answers. False: it has left. */
+static bool finish(gt_dispatch_worker *worker, bool *told, bool *progress)
 {
     enum { BUDGET = 1024 };
-    bool left = false;
-    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
-        gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!worker->peer)
-            continue;
-        if (gt__worker_serve(worker, BUDGET, progress) == GT_OK)
-            left = true;
-        else
-            gt__peer_end(worker->peer, "it shut down");
+    if (!worker->peer)
+        return false;
+    if (worker->backlog.behind && !worker->link->gone)
+        gt__worker_catch_up(worker);
+    if (!worker->backlog.behind && !*told) {
+        gt__goodbye_send(worker->link, "the server is stopping");
+        *told = true;
     }
-    return left;
+    if (gt__worker_serve(worker, BUDGET, progress) == GT_OK)
+        return true;
+    gt__peer_end(worker->peer, "it shut down");
+    return false;
 }
 
 void gt__workers_finish(gt_dispatcher *dispatcher)
 {
     enum { PATIENCE_MS = 5000, PAUSE_MS = 1 };
+    bool *told = calloc((size_t)dispatcher->worker_count + 1, sizeof *told);
     uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
-    for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        while (dispatcher->workers[index]->peer && dispatcher->workers[index]->backlog.behind &&
-               !dispatcher->workers[index]->link->gone && gt__remaining_ms(deadline))
-            gt__worker_catch_up(dispatcher->workers[index]);
-    for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (dispatcher->workers[index]->peer)
-            gt__goodbye_send(dispatcher->workers[index]->link, "the server is stopping");
-    bool progress = false;
-    while (serve_last(dispatcher, &progress) && gt__remaining_ms(deadline)) {
-        if (!progress)
-            poll(NULL, 0, PAUSE_MS);
-        progress = false;
+    for (bool left = told; left && gt__remaining_ms(deadline);) {
+        bool progress = false;
+        gt_link *link = NULL;
+        left = false;
+        for (int32_t index = 0; index < dispatcher->worker_count; index++)
+            if (finish(dispatcher->workers[index], &told[index], &progress)) {
+                link = dispatcher->workers[index]->link;
+                left = true;
+            }
+        if (left && !progress) /* on one: the sockets of the others are read as well */
+            gt__link_wait(link, GT_WAIT_READ, PAUSE_MS);
     }
+    free(told);
 }
 
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)

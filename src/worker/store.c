@@ -2,6 +2,7 @@
 #include "worker/store.h"
 
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__GLIBC__)
@@ -122,9 +123,19 @@ static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
 
 /* ---- sessions ----------------------------------------------------------------------------------------------- */
 
+/* Of all stores of the process: they take memory from the same system. Sessions of a server that was restarted have the numbers of
+ * others, so a store that was used and is gone counts as another session. */
+static atomic_uint_least64_t last_owner;
+static atomic_bool several_owners;
+
 void gt__store_set_owner(gt_store *store, uint64_t owner)
 {
-    store->several |= store->owner && owner != store->owner;
+    if (owner != GT_STORE_NOBODY) {
+        uint64_t before = atomic_exchange(&last_owner, owner);
+        if (before && before != owner)
+            atomic_store(&several_owners, true);
+        store->used = true;
+    }
     store->owner = owner;
 }
 
@@ -185,7 +196,8 @@ static gt_err memory_fresh(gt_store *store, size_t bytes, void **memory)
 {
     const gt_engine_ops *ops = store->engine->ops;
     GT_TRY(memory_new(store, bytes, memory));
-    if (!store->several || (ops->zeroed_from && bytes >= ops->zeroed_from))
+    if (!atomic_load_explicit(&several_owners, memory_order_relaxed) ||
+        (ops->zeroed_from && bytes >= ops->zeroed_from))
         return GT_OK;
     gt_err err = clear(store, *memory, bytes);
     if (err != GT_OK)
@@ -332,6 +344,8 @@ void gt__store_free(gt_store **where)
     gt_store *store = *where;
     if (!store)
         return;
+    if (store->used)
+        atomic_store(&several_owners, true);
     for (size_t slot = 0; slot < store->capacity; slot++)
         gt__store_clear(store, &store->entries[slot]);
     gt__store_trim(store);

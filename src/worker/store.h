@@ -70,7 +70,7 @@ typedef struct gt_store {
     uint64_t bytes_used, bytes_held, limit; /* handed out; and in the pool; the most that may be held */
     unsigned adopted;                       /* buffers that are segments */
     uint64_t owner;                         /* the session that memory is handed out to; or GT_STORE_NOBODY */
-    bool several;                           /* there was more than one */
+    bool used;                              /* by a session */
     struct {
         uint64_t tensors, at_ns, took_ns; /* when they were last counted, for the statistics */
     } counted;

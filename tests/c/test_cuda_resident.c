@@ -88,6 +88,9 @@ static void test_single_numbers(const void *argument)
             CHECK(memcmp(bytes, expected, size) == 0);
             CHECK(size == 8 || bytes[size] == 0xee);
         }
+        memset(bytes, 0xee, sizeof bytes);
+        get(engine, a + 1, bytes, 4); /* a card would fail if it read a word there */
+        CHECK(memcmp(bytes, (const uint8_t *)expected + 1, 4) == 0);
         start_get(engine, a, &one[0], 4);
         start_get(engine, a + 12, &one[1], 4);
         start_get(engine, a + 4 * (size_t)k, many, 12);

@@ -22,6 +22,7 @@ struct gt_monitor {
     uint64_t topics, interval_ns;
     uint64_t stats_due_ns, lines_due_ns;
     uint64_t stats_again_ns; /* not before that, whatever it asks for */
+    uint64_t asks_again_ns;  /* nor are workers asked for it */
     uint64_t lost;           /* lines */
     size_t filled;           /* bytes of lines */
     char lines[GT_MAX_CHUNK];
@@ -160,7 +161,9 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
                             "only the server's own user, and holders of a worker's key, may trace "
                             "the instructions of all clients");
         monitor->stats_due_ns = monitor->stats_again_ns;
-        if (monitor->topics & GT_TOPIC_STATS && gt__reports_ask(monitor->peer->dispatcher)) {
+        if (monitor->topics & GT_TOPIC_STATS && gt__now_ns() >= monitor->asks_again_ns &&
+            gt__reports_ask(monitor->peer->dispatcher)) {
+            monitor->asks_again_ns = gt__now_ns() + LEAST_INTERVAL_MS * 1000000ull;
             uint64_t reported_ns = gt__now_ns() + GT_REPORT_PROMPT_NS + 1000000;
             monitor->stats_due_ns = reported_ns > monitor->stats_due_ns ? reported_ns : monitor->stats_due_ns;
         }

@@ -62,6 +62,7 @@ gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
     gt_inquiry *inquiry = malloc(sizeof *inquiry);
     if (!inquiry)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt__reports_refresh(dispatcher); /* of those that cannot be asked now */
     *inquiry = (gt_inquiry){.session = session, .ticket = ticket};
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->peer)
@@ -102,7 +103,8 @@ static void set_clock(gt_dispatch_worker *worker, const gt_pending *asked, uint6
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record)
 {
     uint64_t bytes = record->ins.imm[1].u, rows = (bytes - sizeof(gt_report)) / sizeof(gt_report_row);
-    worker->reported.due--;
+    if (--worker->reported.due)
+        worker->reported.asked_ns = gt__now_ns(); /* this report has the time until now */
     if (record->ins.op != GT_OP_reply || !(record->ins.flags & GT_FLAG_LAST) || bytes < sizeof(gt_report) ||
         rows > GT_OP_COUNT) {
         gt__inquiry_settle(asked->inquiry); /* the client gets its answer without it */

@@ -158,7 +158,11 @@ static void append_upload(gt_session *session, const gt_slot *record)
             give_up(session, "out of memory");
         return;
     }
-    uint64_t offset = 0, bytes = record->ins.imm[0].u;
+    uint64_t offset = 0, bytes = record->ins.imm[0].u, most = session->dispatcher->recovery.most;
+    if (bytes > most || session->dispatcher->recovery.used > most - bytes) { /* before anything is copied */
+        give_up(session, "an upload does not fit into --recover-memory");
+        return;
+    }
     while (segment && offset < bytes) {
         unsigned slots = gt__relay_piece_slots(record, offset);
         gt_slot *to = gt__journal_reserve(&recovery->journal, slots);

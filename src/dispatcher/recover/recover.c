@@ -115,6 +115,8 @@ static bool take_waiting(gt_session *session)
         const gt_instruction *ins = &waiting->slots[at + 1].ins;
         if (is_question((gt_opcode)ins->op))
             ok &= owe(session->recovery, ins->result, 0);
+        if (ins->op == GT_OP_upload && ins->imm[1].u) /* its data comes from the journal */
+            gt__relay_unused(session, ins->imm[1].u);
     }
     return ok;
 }
@@ -433,8 +435,10 @@ static gt_err replay(gt_session *session, size_t *left)
         if (!record) {
             recovery->phase = GT_RECOVER_NOTHING;
             recovery->done_ns = gt__now_ns();
-            if (recovery->needed) /* what it uses now is in its spreading again */
-                memset(recovery->needed, 0, (size_t)recovery->needed_count * sizeof *recovery->needed);
+            /* What it uses now is in its spreading again. Stand-ins stay for it: it may name their numbers later. */
+            for (int32_t k = 0; recovery->needed && k < recovery->needed_count; k++)
+                recovery->needed[k] = recovery->needed[k] && k < session->dispatcher->worker_count &&
+                                      session->dispatcher->workers[k]->stand_in.present;
             session->dispatcher->recovery.count++;
             gt__log(GT_LOG_STATUS, "client %llu goes on", (unsigned long long)session->number);
             return GT_OK;

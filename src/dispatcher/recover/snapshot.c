@@ -328,6 +328,8 @@ gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
     *handle = (gt_handle){.id = saved->id, .worker = GT_NO_WORKER, .slot = saved->reason, .meta = saved->meta};
     if (!saved->part_count)
         return GT_OK;
+    if (session->quota)
+        GT_TRY(gt__quota_hold(session, handle));
     if (saved->layout && !home)
         return restore_spread(session, saved, handle);
     int32_t index = home ? session->home->index : saved->part[0].worker;

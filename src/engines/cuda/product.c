@@ -555,6 +555,20 @@ static bool reads_badly(const matrix *a, const matrix *b, gt_dtype dtype, gt_pro
            b->columns >= WIDE_RESULT && work >= worth_measuring;
 }
 
+/* Copy the operand so that it lies the other way, if there is memory for that. */
+static gt_err turn(gt_cuda *cuda, matrix *a, const gt_view *view, gt_dtype dtype)
+{
+    matrix turned = *a;
+    gt_err err = copy_operand(cuda, &turned, view, dtype, false);
+    if (err == GT_OK) {
+        *a = turned;
+        return GT_OK;
+    }
+    if (turned.scratch)
+        gt__cuda_scratch_release(cuda, turned.scratch);
+    return err == GT_ERR_MEMORY ? GT_OK : err;
+}
+
 /* out = in[0] @ in[1]; dtype: of the operands. */
 static gt_err product_of(gt_cuda *cuda, const gt_view *const *in, const gt_view *out, gt_dtype dtype,
                          gt_product_kind kind, const epilogue *e)
@@ -565,7 +579,7 @@ static gt_err product_of(gt_cuda *cuda, const gt_view *const *in, const gt_view 
     if (err == GT_OK)
         err = prepare(cuda, &b, in[1], dtype, true);
     if (err == GT_OK && reads_badly(&a, &b, dtype, kind))
-        err = copy_operand(cuda, &a, in[0], dtype, false);
+        err = turn(cuda, &a, in[0], dtype);
     if (err == GT_OK) {
         batch g;
         int64_t m = a.rows;

@@ -307,9 +307,10 @@ gt_err gt__cuda_resident_mail(gt_cuda *cuda, CUdeviceptr from, size_t bytes)
 {
     gt_cuda_resident *r = cuda->resident;
     gt_cuda_slot *slot;
-    bool number = bytes && bytes <= 8 && (bytes & (bytes - 1)) == 0;
+    bool number = bytes && bytes <= 8 && (bytes & (bytes - 1)) == 0 && (bytes < 4 || from % 4 == 0);
     /* What is measured, and what may have failed, is told by memory that needs the fence. */
-    if (!number || cuda->mail || cuda->running.timed || cuda->item_count || !takes(cuda, r, true))
+    if (!number || cuda->mail || cuda->running.timed || cuda->item_count || !r || !r->alive || r->stage != READY ||
+        cuda->recording || cuda->capturing || !takes(cuda, r, true))
         return GT_ERR_UNSUPPORTED;
     GT_TRY(reserve(cuda, r, &slot));
     r->mail_tag = (uint32_t)(cuda->last + 1);

@@ -99,7 +99,7 @@ static bool is_movable(unsigned op)
  * own session. */
 static bool change_owner(gt_worker *worker, const gt_slot *record)
 {
-    if (!put_aside(&worker->deferred, record)) {
+    if (gt__slot_queue_slots(&worker->deferred.records) > MOST_SLOTS || !put_aside(&worker->deferred, record)) {
         gt__deferred_run(worker, -1);
         return false;
     }
