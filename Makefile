@@ -39,13 +39,11 @@ run: build
 	@$(python) examples/mlp.py
 
 # All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines, and suites in which
-# everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The fuzz targets are built
-# meanwhile, in time that the tests spend waiting, and run a minute each at the end. The packages of the tests, gigabytes on some
-# machines, are installed during the build.
+# everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The packages of the tests,
+# gigabytes on some machines, are installed during the build.
 test: setup
-	@tools/setup fuzz & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
-	@$(MAKE) build-fuzz/build.ninja
-	@nice -n 19 ninja -C build-fuzz $(fuzz_programs) >build-fuzz/build.log 2>&1 & fuzz_build=$$!; status=0; \
+	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
+	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
@@ -53,9 +51,6 @@ test: setup
 	$(call on_engines,$(few_dtypes)) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
-	echo "fuzzing:"; \
-	if wait $$fuzz_build; then tools/fuzz 60 $(fuzz_targets) || status=1; \
-	else tail -n 40 build-fuzz/build.log; echo "the fuzz targets could not be built: build-fuzz/build.log"; status=1; fi; \
 	exit $$status
 
 test-engines: setup-test build
