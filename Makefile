@@ -38,17 +38,17 @@ build: build/build.ninja
 run: build
 	@$(python) examples/mlp.py
 
-# All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines, and suites in which
-# everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The packages of the tests,
+# All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines without the op table,
+# which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The packages of the tests,
 # gigabytes on some machines, are installed during the build.
 test: setup
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
 	@status=0; \
-	meson test -C build --no-rebuild --print-errorlogs || status=1; \
+	meson test -C build --no-rebuild --no-suite long --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
 	$(python) tests/load/soak.py --seconds 60 || status=1; \
-	$(call on_engines,$(few_dtypes)) \
+	$(call on_engines,$(few_dtypes),$(filter-out %ops_table.py,$(engine_suites))) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
 	exit $$status
@@ -69,16 +69,17 @@ hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py
 engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
 on_engines = for engine in far late; do \
 		echo "on the engine $$engine:"; \
-		GT_BACKEND=$$engine $(python) -m pytest -q $(parallel) $(engine_suites) $(1) || status=1; \
+		GT_BACKEND=$$engine $(python) -m pytest -q $(parallel) $(or $(2),$(engine_suites)) $(1) || status=1; \
 	done; \
 	for engine in numpy pytorch; do \
 		echo "on the engine $$engine:"; \
-		GT_BACKEND=$$engine $(python) -m pytest -q tests/python/test_ops_table.py $(1) || status=1; \
+		GT_BACKEND=$$engine $(python) -m pytest -q $(subst loadfile,load,$(parallel)) tests/python/test_ops_table.py $(1) || status=1; \
 	done;
 
 # Random programs on spread tensors and with views, many more of them; every sample of the op database; many deaths of workers.
 test-long: setup-test build
 	@status=0; \
+	meson test -C build --no-rebuild --suite long --print-errorlogs || status=1; \
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
 	$(python) tests/python/alias_programs.py --count 100000 --processes $$(nproc) || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
