@@ -39,8 +39,8 @@ run: build
 	@$(python) examples/mlp.py
 
 # All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines without the op table,
-# which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: one minute instead of ten. The packages of the tests,
-# gigabytes on some machines, are installed during the build.
+# which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: one minute instead
+# of ten. The packages of the tests, gigabytes on some machines, are installed during the build.
 test: setup
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
 	@status=0; \
