@@ -95,7 +95,7 @@ struct gt_client {
     gt_turn *turns;      /* threads that queue for the client */
     unsigned generation; /* the value of gt__fork_generation at opening */
     uint64_t next_ticket;
-    uint64_t stats_ticket; /* of the last question for statistics, while nobody waits for its answer; 0: none */
+    uint64_t stats_ticket; /* of a question for statistics whose answer has not come in time; 0: none */
     bool segments;         /* bulk data may go through shared memory */
     uint32_t sites_told;   /* sites whose names the server has */
     uint64_t seed;

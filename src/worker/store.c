@@ -139,7 +139,7 @@ void gt__store_set_owner(gt_store *store, uint64_t owner)
     store->owner = owner;
 }
 
-/* What a buffer remembers: nobody's are cleared for everyone, also for the next of nobody. */
+/* The owner that a buffer keeps. 0, for memory that no session used: whoever gets it next, it is cleared. */
 static uint64_t owner_to_keep(const gt_store *store)
 {
     return store->owner == GT_STORE_NOBODY ? 0 : store->owner;

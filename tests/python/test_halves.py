@@ -99,8 +99,6 @@ def units(actual, expected, exact):
 @pytest.mark.parametrize('scale', SCALES)
 @pytest.mark.parametrize('name', TABLE)
 def test_halves_are_rounded_as_often_as_in_pytorch(name, scale, dtype):
-    if X86 and dtype == torch.float16 and name.lower().startswith('linear'):
-        pytest.skip("PyTorch's build for x86-64 rounds products of float16 with a bias in another way than its build for arm64")
     function, shapes = TABLE[name]
     operands = numbers(dtype, SCALES[scale], *shapes)
     expected = function(torch, *operands)
@@ -108,16 +106,18 @@ def test_halves_are_rounded_as_often_as_in_pytorch(name, scale, dtype):
     actual = to_torch(function(gt, *map(to_gt, operands)))
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     mine, torchs = units(actual, expected, exact)
-    assert (mine <= 2 * torchs + 0.6).all(), (mine.max(), torchs.max())
+    # PyTorch's build for x86-64 rounds float16 products with a bias once, its build for arm64 more often.
+    most = 1.0 if X86 and dtype == torch.float16 and name.lower().startswith('linear') else 0.6
+    assert (mine <= 2 * torchs + most).all(), (mine.max(), torchs.max())
 
 
 @pytest.mark.parametrize('dtype', DTYPES, ids=str)
 @pytest.mark.parametrize('name', EXACT)
 def test_numbers_among_halves(name, dtype):
-    if X86 and name.endswith('with alpha'):
-        pytest.skip("PyTorch's build for x86-64 rounds sums of halves with alpha in another way than its build for arm64")
     x, = numbers(dtype, 1.0, (500,))
-    torch.testing.assert_close(to_torch(EXACT[name](gt, to_gt(x))), EXACT[name](torch, x), rtol=0, atol=0)
+    # PyTorch's build for x86-64 rounds the product with alpha in another way than its build for arm64.
+    atol = 4 * torch.finfo(dtype).eps if X86 and name.endswith('with alpha') else 0
+    torch.testing.assert_close(to_torch(EXACT[name](gt, to_gt(x))), EXACT[name](torch, x), rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize('dtype', DTYPES, ids=str)
