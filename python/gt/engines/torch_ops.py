@@ -26,8 +26,9 @@ DIRECT |= {'angle': torch.angle, 'conj': torch.conj_physical, 'div': torch.true_
 # Rows whose function returns the result.
 RETURNED = {
     'isnan': torch.isnan, 'isinf': torch.isinf, 'isfinite': torch.isfinite,
-    'logsigmoid': F.logsigmoid, 'relu': torch.relu, 'relu6': F.relu6, 'gelu': F.gelu, 'silu': F.silu, 'softplus': F.softplus,
+    'logsigmoid': F.logsigmoid, 'relu': torch.relu, 'relu6': F.relu6, 'silu': F.silu, 'softplus': F.softplus,
     'softsign': F.softsign, 'mish': F.mish, 'selu': torch.selu, 'hardsigmoid': F.hardsigmoid, 'hardswish': F.hardswish,
+    'gelu': lambda x: F.gelu(x).masked_fill_(x == torch.inf, torch.inf),  # oneDNN with AVX-512 has nan there
     'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'),
     'trunc_divide': lambda x, y: torch.div(precise(x), precise(y), rounding_mode='trunc'),
     'where': lambda c, x, y: torch.where(c != 0, x, y),
