@@ -38,9 +38,9 @@ build: build/build.ninja
 run: build
 	@$(python) examples/mlp.py
 
-# All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines without the op table,
-# which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: one minute instead
-# of ten. The packages of the tests, gigabytes on some machines, are installed during the build.
+# All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines without the server and the
+# op table, which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: one minute
+# instead of ten. The packages of the tests, gigabytes on some machines, are installed during the build.
 test: setup
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
 	@status=0; \
@@ -48,7 +48,7 @@ test: setup
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
 	$(python) tests/load/soak.py --seconds 60 || status=1; \
-	$(call on_engines,$(few_dtypes),$(filter-out %ops_table.py,$(engine_suites))) \
+	$(call on_engines,$(few_dtypes),$(filter-out %ops_table.py %server.py,$(engine_suites))) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
 	exit $$status
@@ -65,6 +65,7 @@ test-cuda: setup-test build
 # disturbs.
 parallel = $$($(python) -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null)
 few_dtypes = -k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)'
+cut_suites = $(addprefix tests/python/test_,op_database.py sharded_table.py training.py torch_compile.py)
 hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py random_programs.py)
 engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
 on_engines = for engine in far late; do \
@@ -82,9 +83,9 @@ test-long: setup-test build
 	meson test -C build --no-rebuild --suite long --print-errorlogs || status=1; \
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
 	$(python) tests/python/alias_programs.py --count 100000 --processes $$(nproc) || status=1; \
-	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
+	GT_TEST_LONG=1 $(python) -m pytest $(parallel) $(cut_suites) || status=1; \
 	GT_TEST_KILLS=100 GT_TEST_PATIENCE=200 $(python) -m pytest tests/python/test_recovery.py || status=1; \
-	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 || status=1; \
+	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 --architectures sm_90,sm_80,sm_100 || status=1; \
 	exit $$status
 
 # What PyTorch has and GT has not, from PyTorch's op database.

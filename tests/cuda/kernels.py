@@ -1,10 +1,10 @@
 """The kernels of the CUDA engine without a card.
 
-    kernels.py BUILD [--limit N] [--cards N] [TEST...]
+    kernels.py BUILD [--limit N] [--cards N] [--architectures A,B...] [TEST...]
 
 Collects the kernels that test_engine's cases need, at most N of each op (0: all); runs them on the host (shim.h) against the
 reference engine; then compiles some of them for real cards with NVRTC, if it is installed (pip install nvidia-cuda-nvrtc):
-at most `cards` of each op for sm_90, half as many for the other architectures. The same with the chains that test_program's random
+at most `cards` of each op for the first architecture, half as many for the others. The same with the chains that test_program's random
 sequences need, against the same steps one by one. BUILD is the build folder.
 """
 import argparse
@@ -22,7 +22,6 @@ import time
 import zlib
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-ARCHITECTURES = ('sm_90', 'sm_80', 'sm_100')
 
 
 def run_test(folder, limit, program, *tests, **more):
@@ -85,17 +84,17 @@ def choose(source, limit):
     return start + ''.join(chosen), len(chosen)
 
 
-def compile_for_cards(folder, limit):
+def compile_for_cards(folder, limit, architectures, resident):
     nvrtc = find_nvrtc()
     if nvrtc is None:
         print('skipped: NVRTC is not installed, so no kernel was compiled for a card')
         return 0
     source, failures = (folder / 'kernels.cu').read_text(), []
 
-    def work(architecture, resident=False):
+    def work(architecture, only_resident=False):
         began = time.monotonic()
-        text, count = choose(source, limit if architecture == ARCHITECTURES[0] else (limit + 1) // 2)
-        if resident:
+        text, count = choose(source, limit if architecture == architectures[0] else (limit + 1) // 2)
+        if only_resident:
             text, count = (folder / 'resident.cu').read_text(), 1
         messages = compile_for_card(nvrtc, text, architecture)
         print(f'NVRTC: {count} kernels for {architecture} in {time.monotonic() - began:.0f} s', flush=True)
@@ -103,8 +102,9 @@ def compile_for_cards(folder, limit):
             failures.append(messages)
             print(messages[:8000])
 
-    threads = [threading.Thread(target=work, args=(architecture,)) for architecture in ARCHITECTURES]
-    threads.append(threading.Thread(target=work, args=(ARCHITECTURES[0], True)))
+    threads = [threading.Thread(target=work, args=(architecture,)) for architecture in architectures]
+    if resident:
+        threads.append(threading.Thread(target=work, args=(architectures[0], True)))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -128,7 +128,7 @@ def check_docs(folder):
 
 # ---- all of it -------------------------------------------------------------------------------------------------------
 
-def test_calls(build, folder, limit, cards, tests):
+def test_calls(build, folder, limit, cards, architectures, tests):
     """The kernels of single calls; whether all is right."""
     test = build / 'test_engine', *tests
     collected = run_test(folder, limit, *test)
@@ -140,10 +140,10 @@ def test_calls(build, folder, limit, cards, tests):
     print(tested.stdout)
     print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
     right = check_docs(folder)
-    return tested.returncode == 0 and compile_for_cards(folder, cards) == 0 and right
+    return tested.returncode == 0 and compile_for_cards(folder, cards, architectures, resident=True) == 0 and right
 
 
-def test_chains(build, folder, cards):
+def test_chains(build, folder, cards, architectures):
     """The chains of planned sequences; whether all is right. While kernels are collected there are no groups: failures are normal."""
     test = build / 'test_program'
     run_test(folder, 0, test, CUDAHOST_CHAINS='1')
@@ -154,14 +154,15 @@ def test_chains(build, folder, cards):
     chains, launches = (sum(int(count) for count in column) for column in zip(*counts))
     if not 0 < launches < chains:
         print('no chains shared a launch')
-    return tested.returncode == 0 and 0 < launches < chains and compile_for_cards(folder, 5 * cards) == 0
+    return tested.returncode == 0 and 0 < launches < chains and compile_for_cards(folder, 5 * cards, architectures, resident=False) == 0
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('build', type=pathlib.Path)
-    parser.add_argument('--limit', type=int, default=4)
+    parser.add_argument('--limit', type=int, default=3)
     parser.add_argument('--cards', type=int, default=1)
+    parser.add_argument('--architectures', type=lambda text: text.split(','), default=['sm_90'])
     parser.add_argument('--keep', type=pathlib.Path, help='a folder for the sources, which are kept')
     parser.add_argument('tests', nargs='*')
     arguments = parser.parse_args()
@@ -170,8 +171,9 @@ def main():
         (folder / 'chains').mkdir(exist_ok=True)
         for old in folder.glob('**/kernels.so'):
             old.unlink()
-        right = test_calls(arguments.build, folder, arguments.limit, arguments.cards, arguments.tests)
-        return not ((arguments.tests or test_chains(arguments.build, folder / 'chains', arguments.cards)) and right)
+        right = test_calls(arguments.build, folder, arguments.limit, arguments.cards, arguments.architectures,
+                           arguments.tests)
+        return not ((arguments.tests or test_chains(arguments.build, folder / 'chains', arguments.cards, arguments.architectures)) and right)
 
 
 if __name__ == '__main__':

@@ -22,6 +22,8 @@ GT_BINARY = os.environ.get("GT_BIN") or str(REPOSITORY / "build" / "gt")
 
 # The limit of every wait in the suite.
 PATIENCE_S = float(os.environ.get("GT_TEST_PATIENCE", "30"))
+# `make test-long`: all of what `make test` has a cut of.
+LONG = os.environ.get("GT_TEST_LONG") == "1"
 
 INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]

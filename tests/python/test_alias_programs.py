@@ -6,7 +6,7 @@ import pytest
 
 import alias_programs
 
-PROGRAMS, PART = 2000, 100
+PROGRAMS, PART = 1000, 100
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, PART))

@@ -12,7 +12,7 @@ import gt
 import support
 import table_operands
 from gt import _gt
-from support import DTYPES, Collector
+from support import DTYPES, LONG, Collector
 from test_ops_table import CHECKS, ELEMENTWISE_AND_REDUCTIONS, FLOATS, NOT_FOR_INTEGERS, OF_FLOATS, ROWS
 
 SIGNALS = {
@@ -49,8 +49,12 @@ def placer(start):
     return place
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ROWS)
+# float32 and about a third of the other dtypes, in turn from row to row: the rules of placement do not look at them.
+PAIRS = [(name, dtype) for row, name in enumerate(ROWS) for turn, dtype in enumerate(DTYPES)
+         if LONG or dtype == "float32" or (row + turn) % 3 == 0]
+
+
+@pytest.mark.parametrize("name, dtype", PAIRS)
 def test_row(three_workers, monkeypatch, name, dtype):
     _, form, types, _ = ROWS[name]
     checker = CHECKS.get(name) or ELEMENTWISE_AND_REDUCTIONS.get(form)

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from support import LONG
+
 ENGINE = """
     import json
     import numpy as np
@@ -102,7 +104,8 @@ def test_a_part_whose_function_fails_runs_step_by_step(programs):
 
 
 def test_torch_compile_itself(programs):
-    """Takes some seconds: PyTorch's compiler starts and runs a C++ compiler."""
+    if not LONG:
+        pytest.skip("PyTorch's compiler runs a C++ compiler for up to a minute: make test-long")
     text = ENGINE.format(compiler="torch_compile.torch.compile") + CHAIN.format(slope="0.25")
     parts, runs = programs.run(text, GT_BACKEND="traced", patience_s=400).split()
     assert int(parts) == 1 and int(runs) >= 4

@@ -11,6 +11,7 @@ import gt
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 import models  # noqa: E402
+from support import LONG  # noqa: E402
 
 STEPS = 100
 
@@ -87,4 +88,4 @@ def test_mlp(optimizer):
 def test_two_layer_gpt():
     vocabulary, context = 31, 24
     compare(lambda lib: models.gpt(lib, vocabulary, context, width=32, heads=4, depth=2), OPTIMIZERS["adamw"],
-            list(texts(STEPS, vocabulary, context)), vocabulary)
+            list(texts(STEPS if LONG else 30, vocabulary, context)), vocabulary)
