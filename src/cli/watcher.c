@@ -92,20 +92,26 @@ static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *option
                : gt__fail(GT_ERR_VALUE, "'%.40s...' is too long for a host", host);
 }
 
-static gt_err ask(gt_watcher *watcher, uint64_t topics, int interval_ms)
+gt_err gt__watcher_ask(gt_watcher *watcher, uint64_t topics, int interval_ms, uint64_t client)
 {
-    gt_welcome welcome;
-    GT_TRY(gt__hello_send(watcher->link, GT_ROLE_MONITOR, "monitor", NULL));
-    GT_TRY(gt__hello_wait(watcher->link, gt__connect_timeout_ms(0), &welcome));
     gt_slot *slot = gt__link_reserve(watcher->link, 1);
     if (!slot)
         return gt__fail(GT_ERR_CONNECTION, "%s", watcher->link->reason);
     slot->ins = (gt_instruction){.op = GT_OP_watch};
     slot->ins.imm[0].u = topics;
     slot->ins.imm[1].i = interval_ms;
+    slot->ins.operand[0] = client;
     gt__link_commit(watcher->link, 1);
     gt__link_flush(watcher->link);
     return GT_OK;
+}
+
+static gt_err greet_and_ask(gt_watcher *watcher, uint64_t topics, int interval_ms)
+{
+    gt_welcome welcome;
+    GT_TRY(gt__hello_send(watcher->link, GT_ROLE_MONITOR, "monitor", NULL));
+    GT_TRY(gt__hello_wait(watcher->link, gt__connect_timeout_ms(0), &welcome));
+    return gt__watcher_ask(watcher, topics, interval_ms, 0);
 }
 
 gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, unsigned which, uint64_t topics,
@@ -120,7 +126,7 @@ gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, un
     }
     watcher->filled = 0;
     watcher->lost = 0;
-    err = ask(watcher, topics, interval_ms);
+    err = greet_and_ask(watcher, topics, interval_ms);
     if (err != GT_OK)
         gt__watcher_close(watcher);
     return err;

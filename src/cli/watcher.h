@@ -34,6 +34,9 @@ gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, un
                         int interval_ms);
 void gt__watcher_close(gt_watcher *watcher);
 
+/* Ask for other topics. `client`: the number of the one that GT_TOPIC_CLIENT tells of. */
+gt_err gt__watcher_ask(gt_watcher *watcher, uint64_t topics, int interval_ms, uint64_t client);
+
 /*
  * The next complete message: its topic in *topic, its text (NUL-ended) in watcher->text. GT_ERR_TIMEOUT: no message;
  * GT_ERR_INTERRUPTED: a signal arrived; GT_ERR_CONNECTION: the dispatcher is gone.

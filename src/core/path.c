@@ -56,6 +56,7 @@ void gt__path_free(gt_path **where)
     free(path->records);
     free(path->offset);
     free(path->output);
+    free(path->maker);
     free(path->dies);
     free(path->parameter);
     free(path);
@@ -121,7 +122,10 @@ static gt_err read_records(reading *r)
     for (uint32_t at = 0; at < path->slots;) {
         unsigned length;
         GT_TRY(gt__instruction_check(path->records + at, path->slots - at, &length));
+        uint32_t before = r->locals;
         GT_TRY(read_record(r, path->records + at));
+        if (r->locals > before)
+            path->maker[before] = at;
         at += length;
     }
     if (!r->locals || r->locals != path->count)
@@ -186,9 +190,10 @@ gt_err gt__path_new(const gt_slot *definition, size_t slots, gt_path **out)
     path->records = malloc(records * sizeof *path->records);
     path->offset = malloc(count * sizeof *path->offset);
     path->output = malloc(count * sizeof *path->output);
+    path->maker = malloc(count * sizeof *path->maker);
     path->dies = calloc(GT_PATH_WORDS, sizeof *path->dies);
     path->parameter = malloc((parameters + 1) * sizeof *path->parameter);
-    bool all = path->records && path->offset && path->output && path->dies && path->parameter;
+    bool all = path->records && path->offset && path->output && path->maker && path->dies && path->parameter;
     gt_err err = all ? read_definition(path, definition) : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err != GT_OK)
         gt__path_free(&path);

@@ -62,6 +62,7 @@ typedef struct gt_path {
     uint32_t inputs, outputs, parameters;
     bool marked;      /* the program asked for it: gt.compile, `compile: true` */
     uint32_t *offset; /* by local: its id less that of the first */
+    uint32_t *maker;  /* by local: where the record that makes it begins in `records` */
     uint32_t *output; /* locals that live on, in the order they are made */
     bool *dies;       /* by input */
     gt_path_word *parameter;
@@ -71,6 +72,12 @@ typedef struct gt_path {
 static inline bool gt__path_is(const gt_instruction *ins)
 {
     return ins->op == GT_OP_path || ins->op == GT_OP_repeat;
+}
+
+/* The instruction that makes a local, which is counted from 0. */
+static inline const gt_instruction *gt__path_maker(const gt_path *path, uint64_t local)
+{
+    return &path->records[path->maker[local]].ins;
 }
 
 /* Bits of the words of a record that may be parameters: those that change no shape, dtype or place. */

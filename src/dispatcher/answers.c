@@ -35,6 +35,8 @@ bool gt__answers_flush(gt_session *session)
 void gt__answer_send(gt_session *session, const gt_slot *record)
 {
     unsigned length = 1u + record->ins.tail;
+    if (record->ins.op == GT_OP_failure)
+        gt__failures_note(session, record);
     gt_slot *out = gt__slot_queue_empty(&session->unread) ? gt__link_reserve(session->link, length) : NULL;
     if (out) {
         memcpy(out, record, length * sizeof *out);

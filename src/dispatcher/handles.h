@@ -13,6 +13,7 @@ typedef struct gt_handle {
     uint64_t id;
     uint32_t slot;  /* on the worker; next free handle while unused */
     int32_t worker; /* index in the dispatcher's worker table; GT_NO_WORKER: lost with the worker that had it */
+    uint32_t scope, site; /* of the instruction that made it */
     gt_meta meta;
 } gt_handle;
 
@@ -56,7 +57,7 @@ static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
     return id ? &table->handles[table->refs[position].index] : NULL;
 }
 
-/* A new handle for a new id, not 0; the caller fills slot, worker and meta. */
+/* A new handle for a new id, not 0; the caller fills in the rest. */
 gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle);
 
 /* The same if that allocates nothing and moves no handle; NULL otherwise, and for an id that is already there. */

@@ -344,6 +344,8 @@ static gt_err make_outputs(gt_session *session, const gt_path *path, const gt_sl
         GT_TRY(gt__handles_insert(&session->handles, id, &handle));
         handle->worker = GT_NO_WORKER;
         handle->slot = 0;
+        handle->scope = gt__path_maker(path, path->output[k])->scope;
+        handle->site = gt__path_maker(path, path->output[k])->site;
         handle->meta = metas[k];
         uint32_t slot = gt__slot_number_new(&worker->slots);
         if (!slot)

@@ -121,6 +121,8 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     out->ins.operand[1] = slots[1];
     result->worker = worker->index;
     result->slot = slot;
+    result->scope = ins->scope;
+    result->site = ins->site;
     gt__meta_copy(&result->meta, like);
     gt__worker_commit(worker, 1);
     worker->instructions++;
@@ -161,6 +163,8 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     GT_TRY(gt__handles_insert(&session->handles, ins->result, &handle));
     handle->worker = GT_NO_WORKER;
     handle->slot = 0;
+    handle->scope = ins->scope;
+    handle->site = ins->site;
     handle->meta.rank = 0;
     GT_TRY(find_operands(session, record, out, &o));
     handle->slot = o.reason;

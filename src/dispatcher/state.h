@@ -6,6 +6,7 @@
 
 #include "core/config.h"
 #include "dispatcher/dispatcher.h"
+#include "dispatcher/observe/failures.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/quota.h"
 #include "dispatcher/recover/journal.h"
@@ -79,6 +80,7 @@ struct gt_dispatcher {
     /* observe/ */
     gt_observer *observer;
     gt_monitor *monitors;
+    gt_failures failures;
     bool logs;      /* it was started with an instruction log */
     bool observing; /* clients' records are reported to the observer */
     bool watching;  /* and everything else too: a log or a monitor wants lines */

@@ -10,6 +10,7 @@
  *              paths{}                                      the first. Hot paths, the same
  *   clients[]  number, name, link, user, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
+ *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
 #include "dispatcher/stats.h"
 
@@ -18,12 +19,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "dispatcher/observe/failures.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
-/* Names come from peers: keep only what is safe inside a JSON string. */
-static void write_name(FILE *json, const char *name)
+void gt__stats_name(FILE *json, const char *name)
 {
     for (; *name; name++)
         if ((unsigned char)*name >= ' ' && *name != '"' && *name != '\\' && (unsigned char)*name < 127)
@@ -73,9 +74,9 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
 static void write_worker(FILE *json, const gt_dispatch_worker *worker)
 {
     fputs("{\"name\": \"", json);
-    write_name(json, worker->name);
+    gt__stats_name(json, worker->name);
     fputs("\", \"engine\": \"", json);
-    write_name(json, worker->engine);
+    gt__stats_name(json, worker->engine);
     fprintf(json,
             "\", \"index\": %d, \"instructions\": %llu, \"records\": %llu, \"sessions\": %llu, \"tensors\": %u, "
             "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
@@ -122,12 +123,12 @@ static uint64_t bytes_of(gt_session *session)
 static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
-    write_name(json, session->name);
+    gt__stats_name(json, session->name);
     fputs("\", \"user\": \"", json);
-    write_name(json, session->link->user);
+    gt__stats_name(json, session->link->user);
     fputs("\", \"worker\": \"", json);
     if (session->home)
-        write_name(json, session->home->name);
+        gt__stats_name(json, session->home->name);
     fprintf(json,
             "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
             "\"bytes\": %llu, "
@@ -146,7 +147,7 @@ bool gt__stats_of_all(const gt_peer *viewer)
     return !viewer->stranger || viewer->link->trust == GT_TRUST_USER || viewer->link->trust == GT_TRUST_WORKER;
 }
 
-static bool may_see(const gt_peer *viewer, const gt_peer *peer)
+bool gt__stats_may_see(const gt_peer *viewer, const gt_peer *peer)
 {
     return gt__stats_of_all(viewer) || !strcmp(viewer->link->user, peer->link->user);
 }
@@ -181,12 +182,14 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewe
     fputs("], \"clients\": [", json);
     separator = "";
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && may_see(viewer, peer)) {
+        if (peer->session && gt__stats_may_see(viewer, peer)) {
             fputs(separator, json);
             write_client(json, peer->session);
             separator = ", ";
         }
-    fputs("]}", json);
+    fputs("], \"errors\": ", json);
+    gt__failures_write(dispatcher, viewer, json);
+    fputc('}', json);
     if (fclose(json)) { /* out of memory: the text is not complete */
         free(text);
         return NULL;

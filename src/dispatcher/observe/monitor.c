@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/observe/inspect.h"
 #include "dispatcher/observe/reports.h"
 #include "dispatcher/state.h"
 #include "dispatcher/stats.h"
@@ -13,7 +14,8 @@ enum {
     LEAST_INTERVAL_MS = 20,
     TOGETHER_MS = LEAST_INTERVAL_MS / 2, /* monitors whose statistics are due so soon get those of another */
     LINES_MS = 50,                       /* a line waits at most this long for more lines */
-    A_TURN = 16,                         /* records that a monitor may send in a turn of the loop */
+    REST = 20,   /* so many times as long as a client's tensors took, they are not looked at */
+    A_TURN = 16, /* records that a monitor may send in a turn of the loop */
 };
 
 struct gt_monitor {
@@ -21,10 +23,12 @@ struct gt_monitor {
     gt_peer *peer;
     uint64_t topics, interval_ns;
     uint64_t stats_due_ns, lines_due_ns;
-    uint64_t stats_again_ns; /* not before that, whatever it asks for */
-    uint64_t asks_again_ns;  /* nor are workers asked for it */
-    uint64_t lost;           /* lines */
-    size_t filled;           /* bytes of lines */
+    uint64_t stats_again_ns;                 /* not before that, whatever it asks for */
+    uint64_t asks_again_ns;                  /* nor are workers asked for it */
+    uint64_t client;                         /* the one that GT_TOPIC_CLIENT tells of; 0: none */
+    uint64_t client_due_ns, client_again_ns; /* as for statistics */
+    uint64_t lost;                           /* lines */
+    size_t filled;                           /* bytes of lines */
     char lines[GT_MAX_CHUNK];
 };
 
@@ -61,12 +65,12 @@ static void send_lines(gt_monitor *monitor)
 }
 
 /* In pieces; from the first that has no room on, the rest is dropped: the next text begins at offset 0 again. */
-static void send_stats(gt_monitor *monitor, const char *json)
+static void send_text(gt_monitor *monitor, uint64_t topic, const char *json)
 {
     size_t bytes = json ? strlen(json) : 0;
     for (size_t offset = 0; offset < bytes;) {
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        if (!send_piece(monitor, GT_TOPIC_STATS, json + offset, offset, piece, offset + piece == bytes))
+        if (!send_piece(monitor, topic, json + offset, offset, piece, offset + piece == bytes))
             break;
         offset += piece;
     }
@@ -86,6 +90,17 @@ void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t lengt
     }
 }
 
+/* Walking a million tensors takes long: after that the next one may come later. */
+static void send_client(gt_monitor *monitor, uint64_t now)
+{
+    char *json = gt__inspect_client(monitor->peer->dispatcher, monitor->peer, monitor->client);
+    send_text(monitor, GT_TOPIC_CLIENT, json);
+    free(json);
+    uint64_t rest_ns = REST * (gt__now_ns() - now), least_ns = LEAST_INTERVAL_MS * 1000000ull;
+    monitor->client_again_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
+    monitor->client_due_ns = now + (rest_ns > monitor->interval_ns ? rest_ns : monitor->interval_ns);
+}
+
 void gt__monitors_turn(gt_dispatcher *dispatcher)
 {
     uint64_t now = gt__now_ns(), due = now + TOGETHER_MS * 1000000ull;
@@ -102,7 +117,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
             bool all =
                 gt__stats_of_all(monitor->peer); /* one text for all of those that are due, or will be soon */
             char *text = all && json ? json : gt__dispatcher_stats(dispatcher, monitor->peer);
-            send_stats(monitor, text);
+            send_text(monitor, GT_TOPIC_STATS, text);
             if (all)
                 json = text;
             else
@@ -110,6 +125,8 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
             monitor->stats_due_ns = now + monitor->interval_ns;
             monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
         }
+        if (monitor->client && now >= monitor->client_due_ns)
+            send_client(monitor, now);
         gt__link_flush(monitor->peer->link);
     }
     free(json);
@@ -125,6 +142,8 @@ int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher)
             due = monitor->lines_due_ns;
         if (monitor->topics & GT_TOPIC_STATS && monitor->stats_due_ns < due)
             due = monitor->stats_due_ns;
+        if (monitor->client && monitor->client_due_ns < due)
+            due = monitor->client_due_ns;
     }
     return due == UINT64_MAX ? -1 : gt__remaining_ms(due);
 }
@@ -156,6 +175,8 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
         uint64_t interval_ms = record.ins.imm[1].u < LEAST_INTERVAL_MS ? LEAST_INTERVAL_MS : record.ins.imm[1].u;
         monitor->interval_ns = (interval_ms < 3600000 ? interval_ms : 3600000) * 1000000;
         monitor->topics = record.ins.imm[0].u;
+        monitor->client = monitor->topics & GT_TOPIC_CLIENT ? record.ins.operand[0] : 0;
+        monitor->client_due_ns = monitor->client_again_ns;
         if (!gt__stats_of_all(monitor->peer) && monitor->topics & GT_TOPIC_LINES)
             return gt__fail(GT_ERR_CONNECTION,
                             "only the server's own user, and holders of a worker's key, may trace "

@@ -99,7 +99,12 @@ static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
     gt_saved *saved = calloc(1, sizeof *saved + parts * sizeof saved->part[0]);
     if (!saved)
         return NULL;
-    *saved = (gt_saved){.references = 1, .id = handle->id, .meta = handle->meta, .part_count = parts};
+    *saved = (gt_saved){.references = 1,
+                        .id = handle->id,
+                        .scope = handle->scope,
+                        .site = handle->site,
+                        .meta = handle->meta,
+                        .part_count = parts};
     if (!parts)
         saved->reason = handle->slot;
     if (spread)
@@ -325,7 +330,12 @@ gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
 {
     gt_handle *handle;
     GT_TRY(gt__handles_insert(&session->handles, saved->id, &handle));
-    *handle = (gt_handle){.id = saved->id, .worker = GT_NO_WORKER, .slot = saved->reason, .meta = saved->meta};
+    *handle = (gt_handle){.id = saved->id,
+                          .worker = GT_NO_WORKER,
+                          .slot = saved->reason,
+                          .scope = saved->scope,
+                          .site = saved->site,
+                          .meta = saved->meta};
     if (!saved->part_count)
         return GT_OK;
     if (session->quota)

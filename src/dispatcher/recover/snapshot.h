@@ -27,6 +27,7 @@ typedef struct gt_saved {
     uint32_t references;
     uint32_t reason; /* handle->slot of a tensor that is lost */
     uint64_t id;
+    uint32_t scope, site; /* handle's */
     gt_meta meta;
     gt_layout *layout; /* NULL: on one worker, or lost */
     int32_t *copies;   /* workers that have whole copies, as in gt_spread */

@@ -361,6 +361,8 @@ static gt_err prepare(gt_session *session, const gt_replay *replay, const gt_pat
         GT_TRY(gt__handles_insert(&session->handles, id_of(path, run, result->which), &handle));
         handle->worker = GT_NO_WORKER;
         handle->slot = 0;
+        handle->scope = gt__path_maker(path, result->which - 1)->scope;
+        handle->site = gt__path_maker(path, result->which - 1)->site;
         gt__meta_copy(&handle->meta, &result->meta);
         if (session->quota)
             GT_TRY(gt__quota_hold(session, handle));

@@ -522,7 +522,7 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
     int64_t lost;
     GT_TRY(gt__handles_insert(&session->handles, ins->result,
                               &result)); /* first: a table that grows moves the others */
-    *result = (gt_handle){.id = ins->result, .worker = GT_NO_WORKER};
+    *result = (gt_handle){.id = ins->result, .worker = GT_NO_WORKER, .scope = ins->scope, .site = ins->site};
     if (task.count > GT_MAX_OPERANDS) {
         sources = malloc(task.count * sizeof *sources);
         metas = malloc(task.count * sizeof(*metas));
