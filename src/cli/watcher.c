@@ -10,67 +10,7 @@
 #include "cli/cli.h"
 #include "link/hello.h"
 
-enum {
-    MOST_BYTES = 64 << 20, /* of one message */
-    PROBE_MS = 3000,       /* timeout of a dispatcher's answer */
-    GRACE_MS = 300,        /* timeout of further answers, after the first; */
-    HURRIED_GRACE_MS = 10, /* in a hurry */
-    GLANCE_MS = 5,
-};
-
-static int by_port(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-/* Send a hello to a port of this host; NULL: no server listens there any more. */
-static gt_link *greet(int port)
-{
-    gt_link *link;
-    char address[32];
-    snprintf(address, sizeof address, "memory://localhost:%d", port);
-    if (gt__address_connect(address, NULL, PROBE_MS, &link) != GT_OK)
-        return NULL;
-    if (gt__hello_send(link, GT_ROLE_MONITOR, "monitor", NULL) == GT_OK)
-        return link;
-    gt__link_close(link);
-    return NULL;
-}
-
-/*
- * The ports are those of dispatchers, of workers (for each other) and of servers that were killed. A dispatcher welcomes a
- * monitor at once. So all ports get a hello, and after the first answer the others have GRACE_MS left.
- */
-static void find_servers(gt_watcher *watcher, bool hurry)
-{
-    int ports[GT_MAX_SERVERS], count = gt__address_servers(ports, GT_MAX_SERVERS), waiting = count;
-    gt_link *links[GT_MAX_SERVERS];
-    uint64_t deadline = gt__deadline_ns(PROBE_MS);
-    for (int k = 0; k < count; k++)
-        links[k] = greet(ports[k]);
-    watcher->server_count = 0;
-    while (waiting && gt__remaining_ms(deadline)) {
-        waiting = 0;
-        for (int k = 0; k < count; k++) {
-            gt_welcome welcome;
-            gt_err err = links[k] ? gt__hello_wait(links[k], GLANCE_MS, &welcome) : GT_ERR_CONNECTION;
-            bool undecided = err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
-            waiting += undecided;
-            if (!links[k] || undecided)
-                continue;
-            if (err == GT_OK && !watcher->server_count)
-                deadline = gt__deadline_ns(hurry ? HURRIED_GRACE_MS : GRACE_MS);
-            if (err == GT_OK)
-                watcher->servers[watcher->server_count++] = ports[k];
-            gt__link_close(links[k]);
-            links[k] = NULL;
-        }
-    }
-    for (int k = 0; k < count; k++)
-        if (links[k])
-            gt__link_close(links[k]);
-    qsort(watcher->servers, watcher->server_count, sizeof *watcher->servers, by_port);
-}
+enum { MOST_BYTES = 64 << 20 }; /* of one message */
 
 static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *options, unsigned which)
 {
@@ -80,7 +20,7 @@ static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *option
     if (!port && !gt__address_is_local(scheme ? scheme + 3 : host))
         port = GT_DEFAULT_PORT; /* the servers of another host cannot be listed */
     if (!port) {
-        find_servers(watcher, options->hurry);
+        watcher->server_count = gt__servers_find(watcher->servers, options->hurry);
         if (!watcher->server_count)
             return gt__fail(GT_ERR_CONNECTION,
                             "no dispatcher runs here; start a program that uses GT, or `gt server`");

@@ -6,11 +6,10 @@
 
 #include <stdint.h>
 
+#include "cli/servers.h"
 #include "core/error.h"
 #include "link/link.h"
 #include "dispatcher/observe/monitor.h"
-
-enum { GT_MAX_SERVERS = 64 };
 
 /* Which dispatcher to watch, from the options. */
 typedef struct gt_watch_options {

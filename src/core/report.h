@@ -41,16 +41,37 @@ typedef struct gt_report_row {
     uint64_t bytes;   /* of their results */
 } gt_report_row;
 
+/* Device time by line of the clients' programs. */
+enum {
+    GT_LINES = 512,          /* that a worker keeps: a power of two */
+    GT_LINE_PATH = 1u << 31, /* in the number of a site: the hot path that begins there */
+};
+
+/* A key: the client's number in its upper half (a client that is that much older is gone), the site in its lower half. */
+static inline uint64_t gt__line_key(uint64_t client, uint32_t site)
+{
+    return client << 32 | site;
+}
+
+typedef struct gt_line {
+    uint64_t key, ns, count; /* key 0: none. count: instructions, or runs of a hot path */
+} gt_line;
+
 /*
  * Only the worker writes it, each field by one relaxed store. Fields that must agree share a word. The reader copies before it
  * checks: the worker may be another process.
  */
 typedef struct gt_statement {
     _Alignas(64) _Atomic uint64_t records; /* taken from its stream */
+    _Atomic uint64_t line;                 /* gt__line_key of the last record that was large or timed */
+    _Atomic uint64_t scope;                /* its scope in the upper half, its site again in the lower */
     _Atomic uint64_t doing;     /* gt__doing_pack: the op of the record that it executes, and since when */
     _Atomic uint64_t idle;      /* gt__idle_pack: how long it has waited for records, and whether it waits */
     _Atomic uint64_t joined_ns; /* on its clock; 0: nothing was published yet */
     _Atomic uint64_t bytes_used, bytes_pooled, bytes_limit;
+    _Alignas(64) struct gt_statement_line {
+        _Atomic uint64_t key, ns, count; /* as in gt_line; a key may be replaced by another at any time */
+    } lines[GT_LINES];                   /* worker/lines.c */
     _Alignas(64) _Atomic uint64_t path_runs, path_fallbacks, path_plans, path_programs, path_compile_ns;
     struct gt_statement_row {
         _Atomic uint64_t count, ns, bytes; /* as in gt_report_row */

@@ -28,6 +28,11 @@ typedef struct gt_counted {
     uint64_t bytes, instructions, at_ns, took_ns;
 } gt_counted;
 
+/* Where a worker was last seen executing the session's records: stats.c. */
+typedef struct gt_seen {
+    uint32_t scope, site;
+} gt_seen;
+
 /* Why a fetch into shared memory fails when the session has got another home worker meanwhile. */
 #define GT_HOME_LOST                                                                                              \
     "fetch: a worker was lost while the tensor was read, and the present one has no shared memory: read it again"
@@ -59,6 +64,7 @@ struct gt_session {
     gt_slot_queue unread;   /* answers the client has not made room for yet: answers.h */
     gt_account account;     /* its share of the workers' time */
     gt_counted counted;
+    gt_seen seen;
 };
 
 gt_err gt__session_new(gt_peer *peer, const gt_slot *hello);

@@ -5,11 +5,13 @@
  *   workers[]  name, engine, index, link                    the worker
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; records sent and not executed yet
- *              doing{}                                      the op that it executes, and for how long; null: none is known
+ *              doing{}                                      the op that it executes, for how long, the client and its line
+ *                                                           and scope, as far as they are known; null: none is known
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
  *              paths{}                                      the first. Hot paths, the same
  *   clients[]  number, name, link, user, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
+ *              line, scope: of its last instruction that a worker was seen executing; "": not known
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
 #include "dispatcher/stats.h"
@@ -21,6 +23,7 @@
 
 #include "dispatcher/observe/failures.h"
 #include "dispatcher/session.h"
+#include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
@@ -71,7 +74,46 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
             seconds(report->path_compile_ns));
 }
 
-static void write_worker(FILE *json, const gt_dispatch_worker *worker)
+/* The session whose record the worker executes, or executed last; NULL: it is not known, or gone. */
+static gt_session *session_at(const gt_dispatch_worker *worker)
+{
+    const gt_reported *reported = &worker->reported;
+    for (const gt_peer *peer = reported->line ? worker->peer->dispatcher->peers : NULL; peer; peer = peer->next)
+        if (peer->session && (uint32_t)peer->session->number == reported->line >> 32)
+            return peer->session;
+    return NULL;
+}
+
+/* "line": "train.py:12", "scope": "forward"; "" where they are not known. */
+static void write_place(FILE *json, const gt_session *session, uint32_t scope, uint32_t site)
+{
+    const char *line = gt__session_site(session, site & ~(uint32_t)GT_LINE_PATH);
+    const char *name = gt__spread_scope_name(session, scope);
+    fputs("\"line\": \"", json);
+    gt__stats_name(json, line ? line : "");
+    fputs("\", \"scope\": \"", json);
+    gt__stats_name(json, name ? name : "");
+    fputc('"', json);
+}
+
+static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_peer *viewer)
+{
+    const gt_reported *reported = &worker->reported;
+    if (!reported->doing) {
+        fputs("\"doing\": null, ", json);
+        return;
+    }
+    const gt_session *session = session_at(worker);
+    fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f", gt__op_table[reported->doing].name,
+            seconds(reported->doing_ns));
+    if (session && gt__stats_may_see(viewer, session->peer)) {
+        fprintf(json, ", \"client\": %llu, ", (unsigned long long)session->number);
+        write_place(json, session, reported->scope, (uint32_t)reported->line);
+    }
+    fputs("}, ", json);
+}
+
+static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_peer *viewer)
 {
     fputs("{\"name\": \"", json);
     gt__stats_name(json, worker->name);
@@ -86,11 +128,7 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
             (unsigned long long)worker->reported.queue, (unsigned long long)worker->traffic.moves,
             (unsigned long long)worker->traffic.collectives, (unsigned long long)worker->traffic.gathers,
             (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link));
-    if (worker->reported.doing)
-        fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f}, ",
-                gt__op_table[worker->reported.doing].name, seconds(worker->reported.doing_ns));
-    else
-        fputs("\"doing\": null, ", json);
+    write_doing(json, worker, viewer);
     write_report(json, worker);
     fputc('}', json);
 }
@@ -132,10 +170,12 @@ static void write_client(FILE *json, gt_session *session)
     fprintf(json,
             "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
             "\"bytes\": %llu, "
-            "\"link\": \"%s\", \"modifiers\": ",
+            "\"link\": \"%s\", ",
             session->spreading ? "+" : "", (unsigned long long)session->instructions,
             (unsigned long long)session->account.queued, session->account.total_ns * 1e-9, session->account.weight,
             session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
+    write_place(json, session, session->seen.scope, session->seen.site);
+    fputs(", \"modifiers\": ", json);
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
     gt__paths_stats(session, json);
@@ -152,6 +192,17 @@ bool gt__stats_may_see(const gt_peer *viewer, const gt_peer *peer)
     return gt__stats_of_all(viewer) || !strcmp(viewer->link->user, peer->link->user);
 }
 
+/* Note the lines of the sessions that workers are executing. */
+static void see_lines(const gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt_session *session = worker->peer ? session_at(worker) : NULL;
+        if (session)
+            session->seen = (gt_seen){.scope = worker->reported.scope, .site = (uint32_t)worker->reported.line};
+    }
+}
+
 char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewer)
 {
     char *text = NULL;
@@ -159,6 +210,7 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewe
     FILE *json = open_memstream(&text, &size);
     if (!json)
         return NULL;
+    see_lines(dispatcher);
     uint64_t instructions = dispatcher->past_instructions;
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         instructions += peer->session ? peer->session->instructions : 0;
@@ -176,7 +228,7 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewe
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->peer) {
             fputs(separator, json);
-            write_worker(json, dispatcher->workers[index]);
+            write_worker(json, dispatcher->workers[index], viewer);
             separator = ", ";
         }
     fputs("], \"clients\": [", json);

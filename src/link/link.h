@@ -76,7 +76,7 @@ typedef struct gt_link_ops {
 enum {
     GT_SPIN_US = 50,            /* an answer of a GPU takes 10 to 30 */
     GT_LINK_URGENT = 64,        /* urgent words that wait for the reader at most: a power of two */
-    GT_LINK_PAGE = 16 * 1024,   /* bytes */
+    GT_LINK_PAGE = 28 * 1024,   /* bytes */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
 };
 

@@ -181,7 +181,7 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     if (a->segment)
         gt__segment_done(a->segment);
     if (done && done->start_ns && a->op == GT_OP_fetch) {
-        gt__timing_count(&worker->timing, GT_OP_fetch, a->weight, done);
+        gt__timing_count(&worker->timing, GT_OP_fetch, 0, a->weight, done);
         a->start_ticks = gt__tick_of_ns(&worker->timing.clock, done->start_ns);
     }
     if (worker->timing.watched)

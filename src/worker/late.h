@@ -29,6 +29,7 @@ typedef struct gt_flight {
     uint8_t operands;  /* in operand[] */
     uint16_t timed_op; /* the op that its duration counts for, `weight` times; 0: none */
     uint32_t weight;
+    uint64_t line; /* and the line (gt__line_key) */
     gt_token token;
     gt_poison *poison;   /* settled: why the operation failed; NULL if it succeeded */
     gt_origin origin;    /* the instruction */

@@ -73,6 +73,24 @@ static bool is_measured(gt_timing *timing, unsigned op, unsigned *weight)
     return --timing->large[op].left == 0;
 }
 
+/* The line of the current record. Publishing it costs little beside what is timed. */
+static void state_line(gt_worker *worker, uint32_t scope, uint32_t site)
+{
+    gt_timing *timing = &worker->timing;
+    uint64_t owner = worker->store->owner;
+    timing->line = owner == GT_STORE_NOBODY || !site ? 0 : gt__line_key(owner, site);
+    if (!timing->line)
+        return;
+    state(&timing->statement->line, timing->line);
+    state(&timing->statement->scope, (uint64_t)scope << 32 | site);
+}
+
+void gt__timing_path(gt_worker *worker, uint32_t site)
+{
+    if (gt__timing_on(&worker->timing) && site)
+        state_line(worker, 0, site | GT_LINE_PATH);
+}
+
 /* A record begins that may take long. */
 static void state_beginning(gt_worker *worker, unsigned op)
 {
@@ -89,6 +107,7 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
 {
     gt_timing *timing = &worker->timing;
     timing->weight = sampled ? GT_TIMING_SAMPLE : 1;
+    state_line(worker, ins->scope, ins->site);
     if (!sampled && !timing->watched && worker->engine->ops->asynchronous &&
         !is_measured(timing, ins->op, &timing->weight))
         return;
@@ -140,6 +159,13 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
         gt__timing_flush(worker);
 }
 
+static void add_time(gt_timing *timing, unsigned op, uint64_t line, uint64_t ns, unsigned weight)
+{
+    gt__statement_add(&timing->statement->row[op].ns, ns);
+    if (line)
+        gt__line_time_add(timing->statement, &timing->line_ages, line, ns, weight);
+}
+
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
 {
     gt_timing *timing = &worker->timing;
@@ -150,7 +176,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     uint64_t weight = timing->weight;
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
     if (!worker->late.record_is_told) /* else the engine reports its duration */
-        gt__statement_add(&row->ns, gt__tick_span_ns(&timing->clock, net) * weight);
+        add_time(timing, ins->op, timing->line, gt__tick_span_ns(&timing->clock, net) * weight, weight);
     state(&timing->statement->doing, gt__doing_pack(ins->op, 0)); /* its time is in the sums now */
     gt__statement_add(&row->bytes, bytes * weight);
     if (!timing->watched)
@@ -190,21 +216,22 @@ void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool foll
         return;
     flight->timed_op = gt__timing_on(&worker->timing) ? (uint16_t)op : 0;
     flight->weight = worker->timing.weight;
+    flight->line = worker->timing.line;
     flight->follows = follows;
     worker->late.record_is_late = true;
     worker->late.record_is_told = !follows;
 }
 
-void gt__timing_count(gt_timing *timing, unsigned op, unsigned weight, const gt_completion *done)
+void gt__timing_count(gt_timing *timing, unsigned op, uint64_t line, unsigned weight, const gt_completion *done)
 {
-    gt__statement_add(&timing->statement->row[op].ns, (done->end_ns - done->start_ns) * weight);
+    add_time(timing, op, line, (done->end_ns - done->start_ns) * weight, weight);
 }
 
-void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, unsigned weight, bool follows,
-                         const gt_completion *done)
+void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, uint64_t line, unsigned weight,
+                         bool follows, const gt_completion *done)
 {
     gt_timing *timing = &worker->timing;
-    gt__timing_count(timing, op, weight, done);
+    gt__timing_count(timing, op, line, weight, done);
     gt_timing_entry *entry = timing->watched && done->start_ns ? find_entry(timing, origin->number) : NULL;
     if (!entry)
         return;
@@ -219,7 +246,8 @@ void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_comp
 {
     gt_timing *timing = &worker->timing;
     if (done && flight->timed_op)
-        gt__timing_measured(worker, &flight->origin, flight->timed_op, flight->weight, flight->follows, done);
+        gt__timing_measured(worker, &flight->origin, flight->timed_op, flight->line, flight->weight,
+                            flight->follows, done);
     gt_timing_entry *entry = timing->watched ? find_entry(timing, flight->origin.number) : NULL;
     if (entry)
         entry->failed = flight->poison != NULL;

@@ -15,6 +15,7 @@
 #define GT_WORKER_TIMING_H
 
 #include "core/report.h"
+#include "worker/lines.h"
 #include "worker/store.h"
 #include "worker/ticks.h"
 
@@ -40,15 +41,17 @@ typedef struct gt_timing {
     uint64_t last_ticks;     /* watched: the end of the previous record; 0 after a wait */
     uint64_t start_ticks;    /* of the current record; 0: it is not timed */
     unsigned weight;         /* of the current record, if it is timed: how many instructions it counts for */
+    uint64_t line;           /* gt__line_key of the current record, if it is timed; 0: it counts for no line */
     gt_statement *statement; /* sums by op, and what the dispatcher may read at any moment */
     struct {
         uint8_t left, distance; /* large instructions to the next timed one, and from the last */
     } large[GT_OP_COUNT];       /* of asynchronous engines */
     uint64_t entry_last;        /* number of the last entry's record */
     unsigned entry_count;
-    gt_timing_entry entries[GT_MAX_TIMINGS];   /* in ticks, until they are sent */
-    gt_token entry_token[GT_MAX_TIMINGS];      /* of work that completes the entry */
-    uint64_t told_ns;                          /* the end of the last reported span */
+    gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
+    gt_token entry_token[GT_MAX_TIMINGS];    /* of work that completes the entry */
+    uint64_t told_ns;                        /* the end of the last reported span */
+    gt_line_ages line_ages;
     _Alignas(64) char own[GT_STATEMENT_BYTES]; /* the statement of a worker whose link has no page */
 } gt_timing;
 
@@ -63,11 +66,13 @@ void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_
 /* The engine has queued work of the current record, to be reported with its times: they count for `op` when the flight
  * settles. `follows`: and so does the time that the record took on the host; otherwise that was enqueueing. */
 void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool follows);
-/* The work of a record is done: add its duration to the sums. */
-void gt__timing_count(gt_timing *timing, unsigned op, unsigned weight, const gt_completion *done);
+/* The work of a record of this line (gt__line_key; 0: none) is done: add its duration to the sums. */
+void gt__timing_count(gt_timing *timing, unsigned op, uint64_t line, unsigned weight, const gt_completion *done);
+/* The current record runs the hot path that begins at this site. */
+void gt__timing_path(gt_worker *worker, uint32_t site);
 /* The same, and correct the record's own measurement. */
-void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, unsigned weight, bool follows,
-                         const gt_completion *done);
+void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, uint64_t line, unsigned weight,
+                         bool follows, const gt_completion *done);
 /* A flight has settled: add its duration, which `done` has. `done` NULL: it was not measured. */
 void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done);
 /* The dispatcher sent `watch`. */

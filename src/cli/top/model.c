@@ -98,12 +98,16 @@ static void take_worker(gt_top *top, const gt_json *from)
     const gt_json *doing = gt__json_member(from, "doing");
     copy_text(worker->doing, sizeof worker->doing, gt__json_text(doing, "op"));
     worker->doing_seconds = gt__json_number(doing, "seconds");
+    copy_text(worker->doing_line, sizeof worker->doing_line, gt__json_text(doing, "line"));
+    worker->doing_client = gt__json_number(doing, "client");
     double up = gt__json_number(from, "up_seconds"), idle_seconds = gt__json_number(from, "idle_seconds");
     double elapsed = worker->up > 0 ? increase(up, worker->up) : 0, seconds[GT_CATEGORY_COUNT] = {0};
     double sum = take_ops(worker, gt__json_member(from, "ops"), elapsed, seconds);
     if (elapsed > 0) {
         double idle = fmin(increase(idle_seconds, worker->idle_seconds) / elapsed, 1);
         smooth(&worker->idle, idle, elapsed, !worker->measured);
+        gt__history_add(&worker->busy, 1 - idle);
+        gt__history_add(&worker->used, worker->memory);
         for (int k = 0; k < GT_CATEGORY_COUNT; k++)
             smooth(&worker->share[k], sum > 0 ? seconds[k] / sum * (1 - idle) : 0, elapsed, !worker->measured);
         worker->measured = true;
@@ -139,15 +143,24 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
     }
     client->present = true;
     copy_text(client->worker, sizeof client->worker, gt__json_text(from, "worker"));
+    copy_text(client->line, sizeof client->line, gt__json_text(from, "line"));
+    copy_text(client->scope, sizeof client->scope, gt__json_text(from, "scope"));
     client->tensors = gt__json_number(from, "tensors");
     client->bytes = gt__json_number(from, "bytes");
     if (elapsed > 0) {
         bool fresh = first || top->samples == 1;
         smooth(&client->rate, increase(instructions, client->instructions) / elapsed, elapsed, fresh);
         smooth(&client->time, increase(seconds, client->seconds) / elapsed, elapsed, fresh);
+        gt__history_add(&client->spent, increase(seconds, client->seconds) / elapsed);
     }
     client->instructions = instructions;
     client->seconds = seconds;
+}
+
+static void free_worker(gt_top_worker *worker)
+{
+    free(worker->busy);
+    free(worker->used);
 }
 
 /* Drop parties that left, and compute the clients' shares. */
@@ -157,6 +170,8 @@ static void drop_absent(gt_top *top)
     for (size_t k = 0; k < top->worker_count; k++)
         if (top->workers[k].present)
             top->workers[kept++] = top->workers[k];
+        else
+            free_worker(&top->workers[k]);
     top->worker_count = kept;
     kept = 0;
     double instructions = 0, time = 0;
@@ -165,12 +180,26 @@ static void drop_absent(gt_top *top)
             top->clients[kept++] = top->clients[k];
             instructions += top->clients[kept - 1].rate;
             time += top->clients[kept - 1].time;
-        }
+        } else
+            free(top->clients[k].spent);
     top->client_count = kept;
     for (size_t k = 0; k < kept; k++)
         top->clients[k].share = time > 0           ? top->clients[k].time / time
                                 : instructions > 0 ? top->clients[k].rate / instructions
                                                    : 0;
+}
+
+/* The latest of all workers together. */
+static void add_histories(gt_top *top)
+{
+    double busy = 0, used = 0;
+    for (size_t k = 0; k < top->worker_count; k++) {
+        double share = gt__history_mean(top->workers[k].busy, 0, 1);
+        busy += isnan(share) ? 0 : share;
+        used += top->workers[k].memory;
+    }
+    gt__history_add(&top->busy, top->worker_count ? busy / (double)top->worker_count : 0);
+    gt__history_add(&top->used, used);
 }
 
 bool gt__top_update(gt_top *top, const char *text)
@@ -200,6 +229,8 @@ bool gt__top_update(gt_top *top, const char *text)
     for (const gt_json *client = list ? list->child : NULL; client; client = client->next)
         take_client(top, client, elapsed);
     drop_absent(top);
+    if (elapsed > 0)
+        add_histories(top);
     top->seconds = seconds;
     top->cpu_seconds = cpu;
     top->instructions = instructions;
@@ -218,6 +249,12 @@ bool gt__top_measured(const gt_top *top)
 
 void gt__top_clear(gt_top *top)
 {
+    for (size_t k = 0; k < top->worker_count; k++)
+        free_worker(&top->workers[k]);
+    for (size_t k = 0; k < top->client_count; k++)
+        free(top->clients[k].spent);
+    free(top->busy);
+    free(top->used);
     free(top->workers);
     free(top->clients);
     *top = (gt_top){0};
@@ -273,6 +310,15 @@ void gt__top_sort(gt_top *top, gt_top_order order, bool reversed)
         qsort_r(top->workers, top->worker_count, sizeof *top->workers, compare_workers, &key);
     if (top->client_count)
         qsort_r(top->clients, top->client_count, sizeof *top->clients, compare_clients, &key);
+}
+
+bool gt__top_passes(const gt_top_view *view, const gt_top_client *client)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%.0f", client->number);
+    return !*view->filter || strcasestr(client->name, view->filter) || strcasestr(client->user, view->filter) ||
+           strcasestr(client->worker, view->filter) || strcasestr(client->line, view->filter) ||
+           !strcmp(number, view->filter);
 }
 
 static int compare_ops(const void *left, const void *right, void *rates)

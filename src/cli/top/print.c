@@ -63,7 +63,10 @@ static void print_worker(const gt_top_worker *worker, FILE *out)
     if (*worker->doing) {
         fputs("{\"op\": ", out);
         gt__json_string(out, worker->doing);
-        fprintf(out, ", \"seconds\": %.6f}}", worker->doing_seconds);
+        fprintf(out, ", \"seconds\": %.6f, \"client\": %.0f, \"line\": ", worker->doing_seconds,
+                worker->doing_client);
+        gt__json_string(out, worker->doing_line);
+        fputs("}}", out);
     } else
         fputs("null}", out);
 }
@@ -90,11 +93,40 @@ void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
         gt__json_string(out, client->user);
         fputs(", \"worker\": ", out);
         gt__json_string(out, client->worker);
+        fputs(", \"line\": ", out);
+        gt__json_string(out, client->line);
+        fputs(", \"scope\": ", out);
+        gt__json_string(out, client->scope);
         fprintf(out,
                 ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
                 "\"instructions_per_second\": %.1f}",
                 client->share, client->tensors, client->bytes, client->rate);
     }
     fputs("]}\n", out);
+    fflush(out);
+}
+
+void gt__detail_print(const gt_top_detail *detail, FILE *out)
+{
+    char a[16], b[16], c[16];
+    fprintf(out, "client %.0f  %s tensors  %s bytes  %.3f s of device time by line\n\n", detail->number,
+            gt__short_number(detail->tensors, false, a), gt__short_number(detail->bytes, true, b),
+            detail->seconds);
+    fprintf(out, "%10s %6s %8s %8s %8s  %s\n", "SECONDS", "SHARE", "COUNT", "TENSORS", "BYTES", "LINE");
+    for (size_t k = 0; k < detail->line_count; k++) {
+        const gt_top_line *line = &detail->lines[k];
+        fprintf(out, "%10.3f %5.1f%% %8s %8s %8s  %s%s\n", line->seconds,
+                detail->seconds > 0 ? 100 * line->seconds / detail->seconds : 0,
+                gt__short_number(line->count, false, a), gt__short_number(line->tensors, false, b),
+                gt__short_number(line->bytes, true, c), *line->line ? line->line : "?",
+                line->path ? " (hot path)" : "");
+    }
+    fprintf(out, "\n%8s %-10s %-20s %-20s  %s\n", "BYTES", "DTYPE", "SHAPE", "PLACE", "LINE");
+    for (size_t k = 0; k < detail->largest_count; k++) {
+        const gt_top_tensor *tensor = &detail->largest[k];
+        fprintf(out, "%8s %-10s %-20s %-20s  %s%s%s\n", gt__short_number(tensor->bytes, true, a), tensor->dtype,
+                tensor->shape, tensor->place, *tensor->line ? tensor->line : "?", *tensor->scope ? "  " : "",
+                tensor->scope);
+    }
     fflush(out);
 }

@@ -1,22 +1,25 @@
 /*
- * cli/top/screen.c: `gt top` in a terminal, with ncurses.
+ * cli/top/screen.c: `gt top` in a terminal, with ncurses: the terminal, and the pieces that pages are made of.
  *
- * With 256 colours a worker's activity is a coloured bar, with fewer or none the bar is made of letters.
+ * With 256 colours a worker's activity is a coloured bar, with fewer or none the bar is made of letters. Graphs are made of
+ * braille characters, of ASCII where the locale is not UTF-8.
  * Everything is redrawn each time; ncurses sends only what changed.
  */
+#include "cli/top/screen.h"
+
+#include <langinfo.h>
+#include <locale.h>
 #include <math.h>
-#include <ncurses.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/top/top.h"
-
-enum { PAIR_HEADER = GT_CATEGORY_COUNT + 1, PAIR_ERROR, MOST_BAR = 512, LEAST_BAR = 8 };
+enum { MOST_BAR = 512 };
 
 static struct {
     SCREEN *screen;
     bool colours;
+    bool braille; /* graphs are made of braille characters, otherwise of ASCII */
 } state;
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -40,6 +43,8 @@ static void on_fatal(int number) /* once: the second signal has its default effe
 
 gt_err gt__screen_open(bool plain)
 {
+    setlocale(LC_CTYPE, ""); /* numbers stay as they are */
+    state.braille = !strcmp(nl_langinfo(CODESET), "UTF-8");
     state.screen = newterm(NULL, stdout, stdin);
     if (!state.screen)
         return gt__fail(GT_ERR_VALUE, "unknown terminal '%s'; try --once", getenv("TERM") ? getenv("TERM") : "");
@@ -65,8 +70,11 @@ gt_err gt__screen_open(bool plain)
             unsigned light = 299 * (rgb >> 16 & 255) + 587 * (rgb >> 8 & 255) + 114 * (rgb & 255);
             init_pair((short)(k + 1), light > 150 * 1000 ? 16 : 231, gt__category_table[k].terminal);
         }
-        init_pair(PAIR_HEADER, 231, 24);
-        init_pair(PAIR_ERROR, 231, 160);
+        init_pair(GT_PAIR_HEADER, 231, 24);
+        init_pair(GT_PAIR_ERROR, 231, 160);
+        init_pair(GT_PAIR_CURSOR, 16, 252);
+        init_pair(GT_PAIR_BUSY, 71, -1);
+        init_pair(GT_PAIR_MEMORY, 74, -1);
     }
     return GT_OK;
 }
@@ -82,8 +90,7 @@ void gt__screen_close(void)
 
 /* ---- pieces ------------------------------------------------------------------------------------------------- */
 
-/* A line of text over the whole width, in reverse video without colours. */
-static void put_band(int y, int pair, const char *text)
+void gt__put_band(int y, int pair, const char *text)
 {
     int look = state.colours ? COLOR_PAIR(pair) : A_REVERSE;
     attron(look);
@@ -92,8 +99,7 @@ static void put_band(int y, int pair, const char *text)
     attroff(look);
 }
 
-/* Part of a text, in a band's colours (pair; 0: plain). */
-static void put_part(int y, int x, int pair, const char *text, int length)
+void gt__put_part(int y, int x, int pair, const char *text, int length)
 {
     int look = !pair ? A_NORMAL : state.colours ? COLOR_PAIR(pair) : A_REVERSE;
     attron(look);
@@ -102,8 +108,7 @@ static void put_part(int y, int x, int pair, const char *text, int length)
     attroff(look);
 }
 
-/* A run of cells of one category: its colour, with its name if that fits, or its letter. */
-static void put_run(int y, int x, int length, int category)
+void gt__put_run(int y, int x, int length, int category)
 {
     const gt_category_row *row = &gt__category_table[category];
     if (!state.colours) {
@@ -118,7 +123,7 @@ static void put_run(int y, int x, int length, int category)
     attroff(COLOR_PAIR(category + 1));
 }
 
-static void put_bar(int y, int x, int width, const gt_top_worker *worker, bool used[GT_CATEGORY_COUNT])
+void gt__put_bar(int y, int x, int width, const gt_top_worker *worker, bool used[GT_CATEGORY_COUNT])
 {
     unsigned char cells[MOST_BAR];
     width = width > MOST_BAR ? MOST_BAR : width;
@@ -129,134 +134,77 @@ static void put_bar(int y, int x, int width, const gt_top_worker *worker, bool u
         for (to = from; to < width && cells[to] == cells[from]; to++)
             ;
         if (cells[from] < GT_CATEGORY_COUNT) {
-            put_run(y, x + from, to - from, cells[from]);
+            gt__put_run(y, x + from, to - from, cells[from]);
             used[cells[from]] = true;
         }
     }
 }
 
-static void put_legend(int y, const bool used[GT_CATEGORY_COUNT])
+void gt__put_legend(int y, const bool used[GT_CATEGORY_COUNT])
 {
     int x = 0;
     for (int k = 0; k < GT_CATEGORY_COUNT; k++) {
         int length = (int)strlen(gt__category_table[k].name) + 4;
         if (!used[k] || x + length > COLS)
             continue;
-        put_run(y, x, state.colours ? 2 : 1, k);
+        gt__put_run(y, x, state.colours ? 2 : 1, k);
         mvaddstr(y, x + (state.colours ? 3 : 2), gt__category_table[k].name);
         x += length + (state.colours ? 1 : 0);
     }
 }
 
-/* ---- pages -------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------- */
 
-/* Columns end at ends[]: the width of those that fit into a line beside `others` and the shortest bar. */
-static int fitting(const int *ends, int count, int others)
+int gt__graph_columns(int width)
 {
-    while (count > 1 && others + LEAST_BAR + ends[count - 1] > COLS)
-        count--;
-    return ends[count - 1];
+    return state.braille ? 2 * width : width;
 }
 
-/* Returns the line after the last worker. On a narrow terminal the bar is short and the last columns are dropped. */
-static int draw_workers(const gt_top *top, int y, int last, bool used[GT_CATEGORY_COUNT])
+/* Steps of a column that are filled, of `steps`; a little shows, too. */
+static int filled_steps(const gt_history *history, double full, unsigned ago, unsigned per, int steps)
 {
-    enum { NAME = 18 };
-    static const int ends[] = {5, 12, 21, 33, 40};
-    int numbers = fitting(ends, 5, NAME + 3), bar = COLS - NAME - numbers - 3;
-    bar = bar < LEAST_BAR ? LEAST_BAR : bar;
-    char line[512], a[16], b[16], c[16], d[16];
-    snprintf(line, sizeof line, "%5s %6s %8s %11s %6s", "IDLE", "OPS/S", "BYTES/S", "MEMORY", "QUEUE");
-    put_band(y, PAIR_HEADER, "WORKER");
-    put_part(y, NAME, PAIR_HEADER, "ACTIVITY", COLS - NAME);
-    put_part(y++, NAME + bar + 3, PAIR_HEADER, line, numbers);
-    for (size_t k = 0; k < top->worker_count && y <= last; k++, y++) {
-        const gt_top_worker *worker = &top->workers[k];
-        mvprintw(y, 0, "%-*.*s", NAME - 1, NAME - 1, worker->name);
-        put_bar(y, NAME + 1, bar, worker, used);
-        char memory[40];
-        snprintf(memory, sizeof memory, "%s/%s", gt__short_number(worker->memory, true, c),
-                 gt__short_number(worker->limit, true, d));
-        snprintf(line, sizeof line, "%4.0f%% %6s %8s %11s %6.0f", 100 * worker->idle,
-                 gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b), memory,
-                 worker->queue);
-        put_part(y, NAME + bar + 3, 0, line, numbers);
-        if (k + 1 < top->worker_count && y == last) {
-            mvprintw(y, 0, "... and %zu more", top->worker_count - k);
-            clrtoeol();
+    double value = gt__history_mean(history, ago, per);
+    if (isnan(value) || value <= 0 || full <= 0)
+        return 0;
+    int filled = (int)lround(value / full * steps);
+    return filled < 1 ? 1 : filled > steps ? steps : filled;
+}
+
+/* Two columns of four dots: the cell whose lowest dots are `left` and `right` steps below the tops of the columns. */
+static void put_braille(int y, int x, int left, int right)
+{
+    static const unsigned char dots[2][4] = {{0x40, 0x04, 0x02, 0x01}, {0x80, 0x20, 0x10, 0x08}};
+    unsigned cell = 0;
+    for (int k = 0; k < 4; k++)
+        cell |= (k < left ? dots[0][k] : 0u) | (k < right ? dots[1][k] : 0u);
+    if (cell) {
+        const char text[] = {(char)0xe2, (char)(0xa0 | cell >> 6), (char)(0x80 | (cell & 0x3f)), 0};
+        mvaddstr(y, x, text);
+    }
+}
+
+void gt__put_graph(int y, int x, int width, int height, int pair, const gt_history *history, double full,
+                   unsigned per)
+{
+    int steps = state.braille ? 4 : 2; /* of a cell */
+    int look = state.colours ? COLOR_PAIR(pair) : A_NORMAL;
+    attron(look);
+    for (int column = 0; column < width; column++) {
+        unsigned ago = (unsigned)(gt__graph_columns(width - column) - 1) * per;
+        int first = filled_steps(history, full, ago, per, steps * height);
+        int second = state.braille ? filled_steps(history, full, ago - per, per, steps * height) : 0;
+        for (int row = 0; row < height; row++) {
+            int below = steps * (height - 1 - row);
+            if (state.braille)
+                put_braille(y + row, x + column, first - below, second - below);
+            else if (first > below)
+                mvaddch(y + row, x + column, first - below > 1 ? '#' : '.');
         }
     }
-    return y;
+    attroff(look);
 }
 
-static int draw_clients(const gt_top *top, int y, int last)
-{
-    enum { MOST = 40 };
-    static const int ends[] = {7, 16, 25, 34};
-    int name = COLS < 90 ? 16 : 24, user = COLS < 100 ? 0 : 12, names = 8 + name + user,
-        numbers = fitting(ends, 4, names + 2), bar = COLS - names - numbers - 2;
-    bar = bar < LEAST_BAR ? LEAST_BAR : bar > MOST ? MOST : bar;
-    char a[16], b[16], c[16], line[256];
-    int length = names + bar + 2 + numbers;
-    snprintf(line, sizeof line, "%-7s%-*s%-*s %-*s %6s %8s %8s %8s", "CLIENT", name, "NAME", user,
-             user ? " USER" : "", bar + 2, "", "SHARE", "TENSORS", "BYTES", "INSTR/S");
-    put_band(y, PAIR_HEADER, "");
-    put_part(y++, 0, PAIR_HEADER, line, length);
-    for (size_t k = 0; k < top->client_count && y <= last; k++, y++) {
-        const gt_top_client *client = &top->clients[k];
-        char whose[16];
-        snprintf(whose, sizeof whose, " %.11s", client->user);
-        snprintf(line, sizeof line, "%-7.0f%-*.*s%-*s [%-*s] %5.0f%% %8s %8s %8s", client->number, name, name,
-                 *client->name ? client->name : client->link, user, user ? whose : "", bar, "",
-                 100 * client->share, gt__short_number(client->tensors, false, a),
-                 gt__short_number(client->bytes, true, b), gt__short_number(client->rate, false, c));
-        int filled = (int)(bar * client->share + 0.5);
-        memset(line + names + 1, '#', (size_t)(filled < bar ? filled : bar));
-        if (k + 1 < top->client_count && y == last)
-            snprintf(line, sizeof line, "... and %zu more", top->client_count - k);
-        put_part(y, 0, 0, line, length);
-    }
-    return y;
-}
-
-static void draw_ops(const gt_top *top, int y, int last)
-{
-    gt_opcode ops[GT_OP_COUNT];
-    gt_top_op rates[GT_OP_COUNT];
-    size_t count = gt__top_ops(top, ops, rates);
-    char a[16], b[16], line[256];
-    snprintf(line, sizeof line, "%-18s %-12s %6s %8s %8s", "OPERATION", "KIND", "TIME", "CALLS/S", "BYTES/S");
-    put_band(y++, PAIR_HEADER, line);
-    for (size_t k = 0; k < count && y <= last; k++, y++) {
-        gt_category category = gt__category_of_op(ops[k]);
-        snprintf(line, sizeof line, "%-18.18s %-12s %5.1f%% %8s %8s", gt__op_table[ops[k]].name,
-                 gt__category_table[category].name, 100 * rates[ops[k]].seconds,
-                 gt__short_number(rates[ops[k]].count, false, a), gt__short_number(rates[ops[k]].bytes, true, b));
-        mvaddnstr(y, 0, line, COLS);
-        int room = COLS - 58, length = (int)(rates[ops[k]].seconds * room + 0.5);
-        if (length > 0 && room > 0)
-            put_run(y, 57, length < room ? length : room, category);
-    }
-}
-
-static void draw_help(int y)
-{
-    static const char *const lines[] = {
-        "s        sort by the next column: name, activity, ops/s, bytes, memory",
-        "r        reverse the order",
-        "v, Tab   switch views: workers and clients, operations, clients",
-        "p, Space pause and continue",
-        "n        the next dispatcher, if several run here",
-        "h, ?     this help",
-        "q        quit",
-        "",
-        "ACTIVITY: how a worker spends its time, smoothed over two seconds;",
-        "  blank is idle. QUEUE: instructions sent but not executed yet.",
-        "SHARE: of the time that the workers spend on clients.",
-    };
-    for (size_t k = 0; k < sizeof lines / sizeof lines[0]; k++)
-        mvaddnstr(y + (int)k, 2, lines[k], COLS > 2 ? COLS - 2 : 0);
-}
+/* ---- the whole ---------------------------------------------------------------------------------------------- */
 
 static void draw_header(const gt_top *top, const gt_top_view *view)
 {
@@ -277,69 +225,40 @@ static void draw_header(const gt_top *top, const gt_top_view *view)
     attroff(A_BOLD);
 }
 
-void gt__screen_draw(gt_top *top, const gt_top_view *view)
+/* The last line: the keys, or the filter while it is typed. */
+static void draw_keys(const gt_top_view *view)
+{
+    char line[160];
+    if (view->typing)
+        snprintf(line, sizeof line, "filter: %s_   Enter: done   Esc: no filter", view->filter);
+    else if (view->shown)
+        snprintf(line, sizeof line, "q back  Tab lines/tensors  Up Down scroll  + - graph  p pause  F10 quit");
+    else
+        snprintf(line, sizeof line,
+                 "q quit  h help  s sort: %s%s  r reverse  v view  / filter  Enter detail  p pause",
+                 gt__top_orders[view->order], view->reversed ? " (reversed)" : "");
+    gt__put_band(LINES - 1, GT_PAIR_HEADER, line);
+}
+
+void gt__screen_draw(gt_top *top, const gt_top_detail *detail, gt_top_view *view)
 {
     bool used[GT_CATEGORY_COUNT] = {false};
-    char line[128];
     int last = LINES - 3; /* below are the legend and the keys */
     erase();
     draw_header(top, view);
     gt__top_sort(top, view->order, view->reversed);
     if (view->help)
-        draw_help(2);
+        gt__draw_help(2);
     else if (*view->message)
-        put_band(2, PAIR_ERROR, view->message);
-    else if (view->page == 1)
-        draw_ops(top, 2, last);
+        gt__put_band(2, GT_PAIR_ERROR, view->message);
+    else if (view->shown)
+        gt__draw_client(top, detail, view, 2, LINES - 2);
+    else if (view->page == GT_TOP_OPERATIONS)
+        gt__draw_ops(top, 2, last);
     else {
-        int y = 2;
-        if (view->page == 0)
-            y = draw_workers(top, y, top->client_count ? last - 3 : last, used) + 1;
-        if (y < last)
-            draw_clients(top, y, last);
-        put_legend(LINES - 2, used);
+        gt__draw_overview(top, view, 2, last, used);
+        gt__put_legend(LINES - 2, used);
     }
-    snprintf(line, sizeof line, "q quit  h help  s sort: %s%s  r reverse  v view  p pause",
-             gt__top_orders[view->order], view->reversed ? " (reversed)" : "");
-    put_band(LINES - 1, PAIR_HEADER, line);
+    draw_keys(view);
     refresh();
-}
-
-gt_top_action gt__screen_keys(gt_top_view *view)
-{
-    gt_top_action action = GT_TOP_NOTHING;
-    for (int key; action < GT_TOP_NEXT_SERVER && (key = getch()) != ERR;) {
-        action = GT_TOP_REDRAW;
-        switch (key) {
-        case 'q':
-        case 'Q':
-            return GT_TOP_QUIT;
-        case 's':
-            view->order = (view->order + 1) % GT_TOP_ORDERS;
-            break;
-        case 'r':
-            view->reversed = !view->reversed;
-            break;
-        case 'v':
-        case '\t':
-            view->page = (view->page + 1) % GT_TOP_PAGES;
-            break;
-        case 'p':
-        case ' ':
-            view->paused = !view->paused;
-            break;
-        case 'h':
-        case '?':
-            view->help = !view->help;
-            break;
-        case 'n':
-            return GT_TOP_NEXT_SERVER;
-        case KEY_RESIZE:
-            clear();
-            break;
-        default:
-            action = GT_TOP_NOTHING;
-        }
-    }
-    return action;
 }

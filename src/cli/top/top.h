@@ -1,11 +1,12 @@
 /*
  * cli/top/top.h: shared by the parts of `gt top`.
  *
- *     dispatcher --statistics--> gt_top (cli/top/model.c: rates and smoothed shares)
- *                                   |--> cli/top/screen.c: ncurses, keys
+ *     dispatcher --statistics--> gt_top (cli/top/model.c: rates and smoothed shares; cli/top/history.c: the last minutes)
+ *                --one client--> gt_top_detail (cli/top/detail.c)
+ *                                   |--> cli/top/screen.c: ncurses; cli/top/pages.c, cli/top/client_page.c draw; cli/top/keys.c
  *                                   '--> cli/top/print.c: --once, --json
  *
- * cli/top/top.c is the command and its loop.
+ * cli/top/top.c is the command and its loop. cli/cards.h has the graphics cards of this host.
  */
 #ifndef GT_CLI_TOP_TOP_H
 #define GT_CLI_TOP_TOP_H
@@ -17,6 +18,20 @@
 #include "core/error.h"
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
+
+/* The last measurements of something, one for each look. */
+enum { GT_HISTORY = 2400 };
+typedef struct gt_history {
+    unsigned count; /* ever; the last GT_HISTORY of them are in `value`, by number modulo GT_HISTORY */
+    float value[GT_HISTORY];
+} gt_history;
+
+/* history.c. *history is made when it is first added to. */
+void gt__history_add(gt_history **history, double value);
+/* The mean of `per` measurements, of which the last is `ago` before the latest one; NAN: so many were not made. */
+double gt__history_mean(const gt_history *history, unsigned ago, unsigned per);
+/* The largest of the last `count`; 0 if there are none. */
+double gt__history_peak(const gt_history *history, unsigned count);
 
 /* One op's totals, or its smoothed rates. */
 typedef struct gt_top_op {
@@ -34,6 +49,9 @@ typedef struct gt_top_worker {
     double tensors, queue;           /* queue: records not executed yet */
     char doing[32];                  /* the op that it executes; empty: none is known */
     double doing_seconds;            /* for so long */
+    char doing_line[128];            /* of the program; empty: not known */
+    double doing_client;             /* for this client; 0: not known */
+    gt_history *busy, *used;         /* share of its time; bytes */
     double up, idle_seconds;         /* of the last report */
     gt_top_op total[GT_OP_COUNT];    /* of the last report */
     gt_top_op rate[GT_OP_COUNT];     /* per second; smoothed. seconds: the share of its time */
@@ -43,8 +61,10 @@ typedef struct gt_top_client {
     char name[64], link[16], user[48];
     double number; /* its number at the dispatcher */
     bool present;
-    char worker[66]; /* its home, "+": it uses others, too */
-    double share;    /* of the time that workers spend on clients; if none is known, of all instructions */
+    char worker[66];           /* its home, "+": it uses others, too */
+    char line[128], scope[64]; /* that a worker was last seen executing for it; empty: not known */
+    gt_history *spent;         /* device time per second */
+    double share; /* of the time that workers spend on clients; if none is known, of all instructions */
     double tensors, bytes, instructions;
     double rate;          /* instructions per second; smoothed */
     double seconds, time; /* of workers: total, and per second; smoothed */
@@ -58,6 +78,7 @@ typedef struct gt_top {
     double seconds;            /* since the dispatcher started */
     double cpu_seconds, cpu;   /* of its thread: total, current share */
     double instructions, rate; /* total, per second */
+    gt_history *busy, *used;   /* of all workers: their mean share, all bytes */
 } gt_top;
 
 /* Take the dispatcher's statistics (JSON); false: malformed. */
@@ -88,28 +109,74 @@ void gt__top_bar(const gt_top_worker *worker, int width, unsigned char *cells);
 /* "1.2k", "34M", "5.6G": at most five characters; "?": not a number. binary: 1K is 1024. */
 char *gt__short_number(double value, bool binary, char text[16]);
 
+/* ---- one client: detail.c ------------------------------------------------------------------------------------ */
+
+/* A line of its program, or the hot path that begins there. */
+typedef struct gt_top_line {
+    char line[128];
+    bool path;
+    double seconds, count, tensors, bytes;
+} gt_top_line;
+
+typedef struct gt_top_tensor {
+    char dtype[16], shape[64], place[64], line[128], scope[64];
+    double id, bytes;
+} gt_top_tensor;
+
+typedef struct gt_top_detail {
+    double number;                  /* of the client; 0: nothing is known yet */
+    bool found;                     /* false: it is gone */
+    double tensors, bytes, seconds; /* seconds: of all lines */
+    gt_top_line *lines;
+    gt_top_tensor *largest;
+    size_t line_count, line_capacity, largest_count, largest_capacity;
+} gt_top_detail;
+
+/* Take what the dispatcher says of a client (dispatcher/observe/inspect.c); false: malformed. */
+bool gt__detail_update(gt_top_detail *detail, const char *json);
+void gt__detail_clear(gt_top_detail *detail);
+
 /* ---- showing it --------------------------------------------------------------------------------------------- */
+
+typedef enum gt_top_page {
+    GT_TOP_BOTH, /* workers and clients */
+    GT_TOP_OPERATIONS,
+    GT_TOP_CLIENTS,
+    GT_TOP_WORKERS,
+    GT_TOP_PAGES
+} gt_top_page;
 
 typedef struct gt_top_view {
     gt_top_order order;
     bool reversed, paused, help;
-    int page; /* 0: workers and clients, 1: operations, 2: clients */
+    gt_top_page page;
+    double selected;       /* the number of the client that the cursor is on; 0: the first one */
+    double shown;          /* of the client whose details are shown; 0: none is */
+    bool tensors;          /* the cursor keys move its tensors, not its lines */
+    int scroll;            /* lines that the list without a cursor was moved by: workers, lines or tensors */
+    size_t first_client;   /* in the list, that is visible */
+    char filter[48];       /* clients without this text are hidden */
+    bool typing;           /* the filter is being typed */
+    double interval, span; /* seconds between two looks; that graphs show at least */
     const char *address;
     unsigned servers, which; /* dispatchers on this host, and the index of this one */
     char message[160];       /* shown instead of data: why there is none */
 } gt_top_view;
-enum { GT_TOP_PAGES = 3 };
+
+/* Whether the filter lets a client through. */
+bool gt__top_passes(const gt_top_view *view, const gt_top_client *client);
 
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out);
 void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out);
+void gt__detail_print(const gt_top_detail *detail, FILE *out);
 
 typedef enum gt_top_action { GT_TOP_NOTHING, GT_TOP_REDRAW, GT_TOP_NEXT_SERVER, GT_TOP_QUIT } gt_top_action;
 
 /* `plain`: without colours. */
 gt_err gt__screen_open(bool plain);
 void gt__screen_close(void);
-void gt__screen_draw(gt_top *top, const gt_top_view *view);
-/* Handle typed keys, without waiting. */
-gt_top_action gt__screen_keys(gt_top_view *view);
+void gt__screen_draw(gt_top *top, const gt_top_detail *detail, gt_top_view *view);
+/* keys.c: handle typed keys, without waiting. */
+gt_top_action gt__screen_keys(const gt_top *top, gt_top_view *view);
 
 #endif

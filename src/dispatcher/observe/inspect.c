@@ -6,7 +6,10 @@
  *   name, user, tensors, bytes                as in the statistics (stats.c)
  *   largest[]  id, dtype, shape[], bytes,     its largest tensors, the largest first. place: as Tensor.placement says it.
  *              place, line, scope             line: the line of the program that made it; "": not known. scope: its signal
- *   lines[]    line, tensors, bytes           the lines that made its tensors, in the order of bytes
+ *   lines[]    line, path, seconds, count,    the lines that workers spent time on for it (path: a hot path begins there, and
+ *              tensors, bytes                 count is its runs), and that made its tensors, in the order of seconds and bytes.
+ *                                             Seconds are measured or sampled by the workers, as far as their links have a
+ *                                             page (core/report.h)
  *
  * Tensors that share memory count each by itself, as in the statistics.
  */
@@ -20,23 +23,25 @@
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/stats.h"
+#include "dispatcher/workers.h"
 
 enum {
     LARGEST = 100, /* tensors that are listed */
-    LINES = 200,   /* and lines */
+    LINES = 100,   /* and lines: so many by seconds, and by bytes */
 };
 
 /* A line of the client's program. */
 typedef struct line_sums {
     uint32_t site;
-    uint64_t tensors, bytes;
+    bool path, listed;
+    uint64_t tensors, bytes, ns, count;
 } line_sums;
 
 typedef struct inspection {
     const gt_session *session;
     const gt_handle *largest[LARGEST]; /* in descending order of bytes */
     unsigned largest_count;
-    line_sums *line; /* by site, from 0 (unknown) to site_count */
+    line_sums *line; /* by site, from 0 (unknown) to site_count, then the hot paths that begin there */
     uint32_t site_count;
     uint64_t bytes;
 } inspection;
@@ -93,37 +98,85 @@ static void write_tensor(FILE *json, gt_session *session, const gt_handle *handl
     fputs("\"}", json);
 }
 
+static void look_at_workers(inspection *seen, const gt_session *session)
+{
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    gt_line lines[GT_LINES];
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_dispatch_worker *worker = dispatcher->workers[index];
+        unsigned count = worker->peer ? gt__reports_lines(worker, lines) : 0;
+        for (unsigned k = 0; k < count; k++) {
+            uint32_t site = (uint32_t)lines[k].key & ~(uint32_t)GT_LINE_PATH;
+            bool path = lines[k].key & GT_LINE_PATH;
+            if (lines[k].key >> 32 != (uint32_t)session->number || site > seen->site_count)
+                continue;
+            line_sums *line = &seen->line[site + (path ? seen->site_count + 1 : 0)];
+            line->ns += lines[k].ns;
+            line->count += lines[k].count;
+        }
+    }
+}
+
+static int by_seconds(const void *left, const void *right)
+{
+    const line_sums *a = left, *b = right;
+    return (a->ns < b->ns) - (a->ns > b->ns);
+}
+
 static int by_bytes(const void *left, const void *right)
 {
     const line_sums *a = left, *b = right;
-    return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes)
-                                : (a->site > b->site) - (a->site < b->site);
+    return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+static int by_both(const void *left, const void *right)
+{
+    const line_sums *a = left, *b = right;
+    int order = by_seconds(a, b) ? by_seconds(a, b) : by_bytes(a, b);
+    return order ? order : (a->site > b->site) - (a->site < b->site);
+}
+
+/* Mark the first LINES lines in this order. */
+static void list_first(line_sums *lines, uint32_t count, int (*order)(const void *, const void *))
+{
+    qsort(lines, count, sizeof *lines, order);
+    for (uint32_t k = 0; k < count && k < LINES; k++)
+        lines[k].listed = true;
 }
 
 static void write_lines(FILE *json, inspection *seen)
 {
-    uint32_t used = 0;
-    for (uint32_t site = 0; site <= seen->site_count; site++)
-        if (seen->line[site].tensors) {
-            seen->line[used] = seen->line[site];
-            seen->line[used++].site = site;
+    uint32_t used = 0, sites = seen->site_count + 1;
+    for (uint32_t k = 0; k < 2 * sites; k++)
+        if (seen->line[k].tensors || seen->line[k].count) {
+            seen->line[used] = seen->line[k];
+            seen->line[used].site = k % sites;
+            seen->line[used++].path = k >= sites;
         }
-    qsort(seen->line, used, sizeof *seen->line, by_bytes);
-    for (uint32_t k = 0; k < used && k < LINES; k++) {
-        fputs(k ? ", {" : "{", json);
-        write_line(json, seen->session, seen->line[k].site);
-        fprintf(json, ", \"tensors\": %llu, \"bytes\": %llu}", (unsigned long long)seen->line[k].tensors,
-                (unsigned long long)seen->line[k].bytes);
+    list_first(seen->line, used, by_seconds);
+    list_first(seen->line, used, by_bytes);
+    qsort(seen->line, used, sizeof *seen->line, by_both);
+    const char *separator = "{";
+    for (const line_sums *line = seen->line; line < seen->line + used; line++) {
+        if (!line->listed)
+            continue;
+        fputs(separator, json);
+        write_line(json, seen->session, line->site);
+        fprintf(json, ", \"path\": %s, \"seconds\": %.6f, \"count\": %llu, \"tensors\": %llu, \"bytes\": %llu}",
+                line->path ? "true" : "false", (double)line->ns * 1e-9, (unsigned long long)line->count,
+                (unsigned long long)line->tensors, (unsigned long long)line->bytes);
+        separator = ", {";
     }
 }
 
 static gt_err write_client(FILE *json, gt_session *session)
 {
     inspection seen = {.session = session, .site_count = session->sites.count};
-    seen.line = calloc((size_t)seen.site_count + 1, sizeof *seen.line);
+    seen.line = calloc(2 * ((size_t)seen.site_count + 1), sizeof *seen.line);
     if (!seen.line)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     look_at_tensors(&seen, session);
+    look_at_workers(&seen, session);
     fputs(", \"name\": \"", json);
     gt__stats_name(json, session->name);
     fputs("\", \"user\": \"", json);

@@ -153,6 +153,9 @@ static void take_statement(gt_dispatch_worker *worker, const gt_statement *state
     uint64_t doing = statement->doing, since_ns = gt__doing_since_ns(doing), idle = statement->idle;
     uint64_t joined_ns = statement->joined_ns, now = gt__now_ns(); /* the host's clock: a page is in its memory */
     unsigned op = gt__doing_op(doing);
+    uint64_t line = statement->line, scope = statement->scope;
+    reported->line = line;
+    reported->scope = (uint32_t)scope == (uint32_t)line ? (uint32_t)(scope >> 32) : 0; /* else of another record */
     reported->doing = op < GT_OP_COUNT ? op : GT_OP_INVALID;
     reported->doing_ns = op && since_ns && now > since_ns ? now - since_ns : 0;
     reported->report = (gt_report){.now_ns = now,
@@ -171,6 +174,21 @@ static void take_statement(gt_dispatch_worker *worker, const gt_statement *state
     uint64_t executed = reported->report.records;
     reported->queue = worker->records > executed ? worker->records - executed : 0;
     take_rows(reported, statement);
+}
+
+unsigned gt__reports_lines(const gt_dispatch_worker *worker, gt_line *lines)
+{
+    const gt_statement *statement = statement_of(worker);
+    unsigned count = 0;
+    for (unsigned k = 0; k < GT_LINES && statement; k++) {
+        const struct gt_statement_line *from = &statement->lines[k];
+        gt_line line = {.key = atomic_load_explicit(&from->key, memory_order_acquire)};
+        line.ns = atomic_load_explicit(&from->ns, memory_order_acquire);
+        line.count = atomic_load_explicit(&from->count, memory_order_acquire);
+        if (line.key && line.key == from->key) /* else it is being replaced */
+            lines[count++] = line;
+    }
+    return count;
 }
 
 void gt__reports_refresh(gt_dispatcher *dispatcher)

@@ -17,6 +17,8 @@ typedef struct gt_reported {
     gt_report_row rows[GT_OP_COUNT];
     unsigned row_count;
     uint64_t queue;          /* records that it had been sent and not executed */
+    uint64_t line;           /* gt__line_key of what it executes, or executed last; 0: not known */
+    uint32_t scope;          /* and the scope */
     unsigned doing;          /* gt_opcode that it executes; 0: none, or not known */
     uint64_t doing_ns;       /* for so long; 0: it began just now */
     unsigned due;            /* reports asked for and not there yet */
@@ -27,6 +29,8 @@ typedef struct gt_reported {
 
 /* Bring worker->reported up to date, as far as that takes no answer of a worker. */
 void gt__reports_refresh(gt_dispatcher *dispatcher);
+/* The lines that it has spent time on; `lines` has room for GT_LINES, and this many are filled. */
+unsigned gt__reports_lines(const gt_dispatch_worker *worker, gt_line *lines);
 /* Ask every worker without a statement that does not owe a report for one. Whether some are due now. */
 bool gt__reports_ask(gt_dispatcher *dispatcher);
 /* Answer a client's `stats` once the workers have reported. */

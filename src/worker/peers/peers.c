@@ -56,7 +56,7 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     const char *why = poison ? poison->text : done ? done->text : "";
     worker->late.posts--;
     if (p->weight && done)
-        gt__timing_measured(worker, &p->origin, GT_OP_send, p->weight, true, done);
+        gt__timing_measured(worker, &p->origin, GT_OP_send, 0, p->weight, true, done);
     worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
     gt_origin before = exchange->failed; /* of the current record, which may be another one */
     exchange->failed = poison ? poison->origin : p->origin;
