@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <structmember.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct ConnectionObject {
     PyObject_HEAD gt_client *client; /* NULL once closed */
@@ -35,6 +36,22 @@ static PyObject *value_error, *type_error, *index_error, *linalg_error, *connect
     *current_key, *memory_error;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
+
+/* Whether the current exception is a KeyboardInterrupt without a text. */
+static bool is_plain_interrupt(void)
+{
+    PyObject *type, *value, *traceback;
+    if (PyErr_Occurred() != PyExc_KeyboardInterrupt)
+        return false;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *arguments = value ? PyObject_GetAttrString(value, "args") : NULL;
+    bool plain = arguments && PyTuple_Check(arguments) && PyTuple_GET_SIZE(arguments) == 0;
+    Py_XDECREF(arguments);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    return plain;
+}
 
 PyObject *gt__py_raise(gt_err err)
 {
@@ -71,8 +88,8 @@ PyObject *gt__py_raise(gt_err err)
     default:
         break;
     }
-    /* Keep the exception of the signal handler. */
-    if (err != GT_ERR_INTERRUPTED || !PyErr_Occurred())
+    /* Keep the exception of the signal handler, unless it is Python's own, which says nothing. */
+    if (err != GT_ERR_INTERRUPTED || !PyErr_Occurred() || is_plain_interrupt())
         PyErr_SetString(type, gt_error_text());
     return NULL;
 }
@@ -103,6 +120,27 @@ static bool wait_interrupted(void)
     own_waits--;
     PyGILState_Release(state);
     return interrupted;
+}
+
+/* Notebooks, tests and log files replace sys.stderr: it knows whether a person reads it. */
+static bool wait_has_terminal(void)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    own_waits++;
+    PyObject *type, *value, *traceback, *answer = NULL, *number = NULL;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *stream = PySys_GetObject("stderr"); /* borrowed */
+    if (stream && stream != Py_None && (number = PyObject_CallMethod(stream, "fileno", NULL)) &&
+        PyLong_AsLong(number) == STDERR_FILENO)
+        answer = PyObject_CallMethod(stream, "isatty", NULL);
+    bool terminal = answer && PyObject_IsTrue(answer) == 1;
+    Py_XDECREF(number);
+    Py_XDECREF(answer);
+    PyErr_Clear(); /* a stream without these methods is no terminal */
+    PyErr_Restore(type, value, traceback);
+    own_waits--;
+    PyGILState_Release(state);
+    return terminal;
 }
 
 /* In a signal handler the interrupted wait cannot end before the handler does. */
@@ -584,6 +622,14 @@ static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     return text;
 }
 
+/* _progress(show): whether progress was shown so far. */
+static PyObject *py_progress(PyObject *module, PyObject *show)
+{
+    (void)module;
+    int wanted = PyObject_IsTrue(show);
+    return wanted < 0 ? NULL : PyBool_FromLong(gt__progress_show(wanted));
+}
+
 static PyObject *py_hot_paths(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -683,6 +729,7 @@ PyMethodDef gt__py_connect_functions[] = {
          "stats(workers=False, wait=True): the dispatcher's statistics as JSON; if workers, once they have "
          "executed "
          "this client's instructions; unless wait, 20 ms later at most."),
+    {.ml_name = "_progress", .ml_meth = py_progress, .ml_flags = METH_O},
     NOARGS("_hot_paths", py_hot_paths, "What the client knows of its hot paths, as JSON."),
     {.ml_name = "_region_enter",
      .ml_meth = py_region_enter,
@@ -802,6 +849,9 @@ int gt__py_connect_init(PyObject *module)
         add_exception(module, "GtTimeoutError", connection_error, PyExc_TimeoutError, &timeout_error) < 0)
         return -1;
     pthread_atfork(NULL, NULL, reset_in_child);
-    gt__wait_hooks = (gt_wait_hooks){.before = wait_before, .after = wait_after, .interrupted = wait_interrupted};
+    gt__wait_hooks = (gt_wait_hooks){.before = wait_before,
+                                     .after = wait_after,
+                                     .interrupted = wait_interrupted,
+                                     .has_terminal = wait_has_terminal};
     return register_at_exit(module);
 }

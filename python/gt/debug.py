@@ -29,6 +29,13 @@ def print_tape():
         print(f'  %{entry.number} = {entry.op}({inputs})  {tuple(entry.shape)}{used}')
 
 
+def progress(show=True):
+    """Show progress during long waits, or not. A wait longer than two seconds shows one line on standard error, if that is a
+    terminal: how many instructions are left, and what runs on which worker. Returns whether it was shown so far. The environment
+    variable GT_PROGRESS=0 turns it off, too."""
+    return _gt._progress(show)
+
+
 def dispatcher_stats():
     """The dispatcher's statistics as a dictionary: its own, what is known of each worker now, and each client with the
     counters of its stream modifiers (a client with a key sees those of its own user: docs/security.md). Waits for the dispatcher, not for the workers."""

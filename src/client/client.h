@@ -13,6 +13,7 @@
 #ifndef GT_CLIENT_CLIENT_H
 #define GT_CLIENT_CLIENT_H
 
+#include "client/progress.h"
 #include "core/instruction.h"
 #include "link/link.h"
 
@@ -97,6 +98,7 @@ struct gt_client {
     uint64_t next_ticket;
     uint64_t stats_ticket; /* of a question for statistics whose answer has not come in time; 0: none */
     bool segments;         /* bulk data may go through shared memory */
+    gt_progress progress;  /* of the wait that goes on */
     uint32_t sites_told;   /* sites whose names the server has */
     uint64_t seed;
     uint64_t stream; /* counts random tensors since the seed */
@@ -134,6 +136,7 @@ typedef struct gt_wait_hooks {
     void *(*before)(void);
     void (*after)(void *state);
     bool (*interrupted)(void);
+    bool (*has_terminal)(void); /* whether a person reads standard error. NULL: if that is a terminal */
 } gt_wait_hooks;
 extern gt_wait_hooks gt__wait_hooks;
 
@@ -298,6 +301,9 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json);
 gt_err gt__client_stats_now(gt_client *client, char **json);
 /* What the server says to a monitor: it has not to take this client's records first. statistics.c */
 gt_err gt__client_glance(gt_client *client, char **json);
+/* A connection to this client's server as a monitor that has asked for a topic. Waits without the hooks, about `patience_ms` at
+ * most. The caller closes *link. */
+gt_err gt__client_monitor(gt_client *client, uint64_t topic, int interval_ms, int patience_ms, gt_link **link);
 /* Where a tensor lives, "split(axis=0, workers=[0,1])", malloc'ed. */
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text);
 

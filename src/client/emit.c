@@ -41,6 +41,7 @@ static gt_err wait_for_room(gt_client *client, unsigned slots)
 {
     GT_TRY(gt__client_lock(client));
     gt_err err = GT_OK;
+    client->progress.op = GT_OP_INVALID;
     while (err == GT_OK &&
            ((client->draining && !gt__hotpath_drain(client)) || !gt__link_reserve(client->link, slots))) {
         gt__link_flush(client->link);

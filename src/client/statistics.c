@@ -2,7 +2,7 @@
  * statistics.c: the server's statistics at any moment, for a client that does not want to wait.
  *
  * A client's own stream is the wrong way to ask: the question would wait behind the client's work. So the client connects once
- * more, as a monitor (dispatcher/observe/monitor.h), takes one answer and leaves.
+ * more, as a monitor (dispatcher/observe/monitor.h), takes one answer and leaves. progress.c stays for as long as it waits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static gt_err take_piece(text *to, const gt_slot *record, bool *done)
     size_t bytes = (size_t)ins->imm[1].u;
     if (ins->op == GT_OP_goodbye)
         return gt__fail(GT_ERR_CONNECTION, "the server is stopping");
-    if (ins->op != GT_OP_reply || ins->result != GT_TOPIC_STATS)
+    if (ins->op != GT_OP_reply)
         return GT_OK;
     if (ins->imm[0].u != to->count || bytes > ins->tail * sizeof(gt_slot) || to->count > MOST_BYTES)
         return gt__fail(GT_ERR_PROTOCOL, "the server sent malformed statistics");
@@ -67,10 +67,11 @@ static gt_err receive(gt_link *link, uint64_t deadline, text *to)
     return GT_OK;
 }
 
-static gt_err ask(gt_link *link, text *to)
+/* Say hello as a monitor, and ask. */
+static gt_err ask(gt_link *link, uint64_t topic, uint64_t about, int interval_ms, int patience_ms)
 {
     gt_welcome welcome;
-    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    uint64_t deadline = gt__deadline_ns(patience_ms);
     GT_TRY(gt__hello_send(link, GT_ROLE_MONITOR, "client", NULL));
     gt_err err;
     do {
@@ -81,27 +82,36 @@ static gt_err ask(gt_link *link, text *to)
     gt_slot *slot = gt__link_reserve(link, 1);
     if (!slot)
         return gt__fail(GT_ERR_CONNECTION, "%s", link->reason);
-    slot->ins = (gt_instruction){.op = GT_OP_watch};
-    slot->ins.imm[0].u = GT_TOPIC_STATS;
-    slot->ins.imm[1].u = NEVER_MS;
+    slot->ins = (gt_instruction){.op = GT_OP_watch, .operand = {about}};
+    slot->ins.imm[0].u = topic;
+    slot->ins.imm[1].i = interval_ms;
     gt__link_commit(link, 1);
     gt__link_flush(link);
-    return receive(link, deadline, to);
+    return GT_OK;
+}
+
+gt_err gt__client_monitor(gt_client *client, uint64_t topic, int interval_ms, int patience_ms, gt_link **out)
+{
+    char address[sizeof client->address];
+    memcpy(address, client->address, sizeof address);
+    if (client->embedded)
+        snprintf(address, sizeof address, "memory://localhost:%d", gt__embedded_port(client->embedded));
+    GT_TRY(client->embedded ? gt__address_connect_with(address, NULL, patience_ms, out)
+                            : gt__address_connect(address, client->key_file, patience_ms, out));
+    gt_err err = ask(*out, topic, client->number, interval_ms, patience_ms);
+    if (err != GT_OK)
+        gt__link_close(*out);
+    return err;
 }
 
 gt_err gt__client_glance(gt_client *client, char **json)
 {
-    char address[sizeof client->address];
     text answer = {0};
     gt_link *link;
-    memcpy(address, client->address, sizeof address);
-    if (client->embedded)
-        snprintf(address, sizeof address, "memory://localhost:%d", gt__embedded_port(client->embedded));
     void *state = gt__wait_hooks.before ? gt__wait_hooks.before() : NULL;
-    gt_err err = client->embedded ? gt__address_connect_with(address, NULL, PATIENCE_MS, &link)
-                                  : gt__address_connect(address, client->key_file, PATIENCE_MS, &link);
+    gt_err err = gt__client_monitor(client, GT_TOPIC_STATS, NEVER_MS, PATIENCE_MS, &link);
     if (err == GT_OK) {
-        err = ask(link, &answer);
+        err = receive(link, gt__deadline_ns(PATIENCE_MS), &answer);
         gt__goodbye_send(link, "");
         gt__link_close(link);
     }

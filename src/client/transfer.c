@@ -165,6 +165,8 @@ gt_err gt__client_lock(gt_client *client)
 
 void gt__client_unlock(gt_client *client)
 {
+    if (__builtin_expect(client->progress.began_ns != 0, 0))
+        gt__progress_end(client);
     pthread_mutex_lock(&turn_mutex);
     pass_on(client);
     pthread_mutex_unlock(&turn_mutex);
@@ -182,7 +184,9 @@ static gt_err wait_at_most(gt_client *client, gt_wait what, int timeout_ms)
     hooks_after(state);
     if (err == GT_ERR_INTERRUPTED || err == GT_ERR_TIMEOUT) {
         if (gt__wait_hooks.interrupted && gt__wait_hooks.interrupted())
-            return gt__fail(GT_ERR_INTERRUPTED, "interrupted while waiting for the server");
+            return gt__progress_interrupted(client);
+        if (err == GT_ERR_TIMEOUT && timeout_ms == LOOK_UP_MS)
+            gt__progress_look(client, LOOK_UP_MS);
         return GT_OK;
     }
     if (err == GT_ERR_CONNECTION || client->link->dead)
@@ -202,6 +206,8 @@ typedef struct sink {
     uint8_t *memory;
     size_t bytes, received;
     bool grow;
+    uint16_t op;           /* of the question */
+    const gt_meta *tensor; /* whose value it is; NULL: it is none */
 } sink;
 
 static gt_err receive(sink *to, const gt_slot *record)
@@ -319,6 +325,8 @@ static gt_err await_until(gt_client *client, uint64_t ticket, sink *to, uint64_t
 {
     gt__client_flush(client);
     GT_TRY(gt__client_lock(client));
+    client->progress.op = to->op;
+    client->progress.tensor = to->tensor;
     gt_err err = await_locked(client, ticket, to, deadline_ns);
     gt__client_unlock(client);
     return err;
@@ -335,6 +343,7 @@ static gt_err ask(gt_client *client, gt_instruction question, sink *to, uint64_t
     gt_slot *slot;
     GT_TRY(gt__client_reserve(client, 1, &slot));
     question.result = client->next_ticket++;
+    to->op = question.op;
     if (ticket)
         *ticket = question.result;
     slot->ins = question;
@@ -544,7 +553,7 @@ struct gt_lease {
 
 static gt_err fetch_plain(gt_tensor *tensor, void *data, size_t bytes)
 {
-    sink to = {.memory = data, .bytes = bytes};
+    sink to = {.memory = data, .bytes = bytes, .tensor = &tensor->meta};
     gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
     GT_TRY(ask(tensor->client, question, &to, NULL));
     return to.received == bytes ? GT_OK : gt__fail(GT_ERR_PROTOCOL, "the server sent too few bytes");
@@ -553,7 +562,7 @@ static gt_err fetch_plain(gt_tensor *tensor, void *data, size_t bytes)
 static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
 {
     gt_client *client = tensor->client;
-    sink nothing = {0};
+    sink nothing = {.tensor = &tensor->meta};
     gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
     question.imm[0].u = transfer->segment->id;
     uint64_t ticket = 0;

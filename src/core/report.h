@@ -14,7 +14,7 @@
 #include "core/instruction.h"
 
 /* What a monitor asks for (dispatcher/observe/monitor.h). */
-enum { GT_TOPIC_STATS = 1, GT_TOPIC_LINES = 2, GT_TOPIC_CLIENT = 4 };
+enum { GT_TOPIC_STATS = 1, GT_TOPIC_LINES = 2, GT_TOPIC_CLIENT = 4, GT_TOPIC_PROGRESS = 8 };
 
 typedef struct gt_report {
     uint64_t now_ns;     /* the worker's clock */

@@ -20,6 +20,7 @@
     X(HOTPATH_MIN_SEQ, "GT_HOTPATH_MIN_SEQ", COUNT, 1, 1e6, 5)                                                    \
     X(HOTPATH_THRESHOLD, "GT_HOTPATH_THRESHOLD", COUNT, 2, 1e6, 10)                                               \
     X(HOTPATH_WINDOW, "GT_HOTPATH_WINDOW", COUNT, 1, 1e6, 8192)                                                   \
+    X(PROGRESS, "GT_PROGRESS", COUNT, 0, 1, 1)                                                                    \
     X(TIMEOUT, "GT_TIMEOUT", SECONDS, 1, 1e6, 60)                                                                 \
     X(CONNECT_TIMEOUT, "GT_CONNECT_TIMEOUT", SECONDS, 0.001, 1e6, 10)                                             \
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \

@@ -194,6 +194,15 @@ static gt_err write_client(FILE *json, gt_session *session)
     return GT_OK;
 }
 
+/* NULL: there is no such client, or the viewer may not see it. */
+static gt_session *find_session(const gt_dispatcher *dispatcher, const gt_peer *viewer, uint64_t number)
+{
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && peer->session->number == number && gt__stats_may_see(viewer, peer))
+            return peer->session;
+    return NULL;
+}
+
 char *gt__inspect_client(const gt_dispatcher *dispatcher, const gt_peer *viewer, uint64_t number)
 {
     char *text = NULL;
@@ -201,10 +210,7 @@ char *gt__inspect_client(const gt_dispatcher *dispatcher, const gt_peer *viewer,
     FILE *json = open_memstream(&text, &size);
     if (!json)
         return NULL;
-    gt_session *session = NULL;
-    for (const gt_peer *peer = dispatcher->peers; peer && !session; peer = peer->next)
-        if (peer->session && peer->session->number == number && gt__stats_may_see(viewer, peer))
-            session = peer->session;
+    gt_session *session = find_session(dispatcher, viewer, number);
     fprintf(json, "{\"number\": %llu, \"found\": %s", (unsigned long long)number, session ? "true" : "false");
     gt_err err = session ? write_client(json, session) : GT_OK;
     fputc('}', json);
@@ -213,4 +219,46 @@ char *gt__inspect_client(const gt_dispatcher *dispatcher, const gt_peer *viewer,
         return NULL;
     }
     return text;
+}
+
+/* ---- progress ----------------------------------------------------------------------------------------------- */
+
+/* ", worker_0: matmul for 3.2 s at train.py:5" for a worker that executes something of the session, or is its home. */
+static size_t write_worker(const gt_session *session, const gt_dispatch_worker *worker, char *text, size_t size)
+{
+    const gt_reported *reported = &worker->reported;
+    uint32_t site = (uint32_t)reported->line & ~(uint32_t)GT_LINE_PATH;
+    const char *op = reported->doing == GT_OP_repeat ? "a hot path" : gt__op_table[reported->doing].name;
+    const char *line = gt__session_site(session, site);
+    double seconds = (double)reported->doing_ns * 1e-9;
+    if (reported->line >> 32 == (uint32_t)session->number && reported->doing)
+        return (size_t)snprintf(text, size, ", %s: %s for %.1f s%s%s", worker->name, op, seconds,
+                                line ? " at " : "", line ? line : "");
+    if (worker != session->home)
+        return 0;
+    if (reported->silent_ns)
+        return (size_t)snprintf(text, size, ", %s: busy for %.1f s", worker->name,
+                                (double)reported->silent_ns * 1e-9);
+    return (size_t)snprintf(text, size, reported->doing ? ", %s works for another client" : ", %s", worker->name);
+}
+
+char *gt__inspect_progress(const gt_dispatcher *dispatcher, const gt_peer *viewer, uint64_t number, char *line,
+                           size_t size)
+{
+    const gt_session *session = find_session(dispatcher, viewer, number);
+    line[0] = 0;
+    if (!session)
+        return line;
+    if (!session->home) {
+        snprintf(line, size, "no worker is there");
+        return line;
+    }
+    uint64_t left = session->account.queued;
+    bool more = gt__output_waits(&session->output); /* and what the client's link still has */
+    size_t used = (size_t)snprintf(line, size, "%s%llu instruction%s left", more ? "more than " : "",
+                                   (unsigned long long)left, left == 1 ? "" : "s");
+    for (int32_t index = 0; index < dispatcher->worker_count && used < size; index++)
+        if (dispatcher->workers[index]->peer)
+            used += write_worker(session, dispatcher->workers[index], line + used, size - used);
+    return line;
 }

@@ -93,9 +93,18 @@ void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t lengt
 /* Walking a million tensors takes long: after that the next one may come later. */
 static void send_client(gt_monitor *monitor, uint64_t now)
 {
-    char *json = gt__inspect_client(monitor->peer->dispatcher, monitor->peer, monitor->client);
-    send_text(monitor, GT_TOPIC_CLIENT, json);
-    free(json);
+    gt_dispatcher *dispatcher = monitor->peer->dispatcher;
+    if (monitor->topics & GT_TOPIC_CLIENT) {
+        char *json = gt__inspect_client(dispatcher, monitor->peer, monitor->client);
+        send_text(monitor, GT_TOPIC_CLIENT, json);
+        free(json);
+    }
+    if (monitor->topics & GT_TOPIC_PROGRESS) {
+        char line[512];
+        gt__reports_refresh(dispatcher);
+        send_text(monitor, GT_TOPIC_PROGRESS,
+                  gt__inspect_progress(dispatcher, monitor->peer, monitor->client, line, sizeof line));
+    }
     uint64_t rest_ns = REST * (gt__now_ns() - now), least_ns = LEAST_INTERVAL_MS * 1000000ull;
     monitor->client_again_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
     monitor->client_due_ns = now + (rest_ns > monitor->interval_ns ? rest_ns : monitor->interval_ns);
@@ -175,7 +184,7 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
         uint64_t interval_ms = record.ins.imm[1].u < LEAST_INTERVAL_MS ? LEAST_INTERVAL_MS : record.ins.imm[1].u;
         monitor->interval_ns = (interval_ms < 3600000 ? interval_ms : 3600000) * 1000000;
         monitor->topics = record.ins.imm[0].u;
-        monitor->client = monitor->topics & GT_TOPIC_CLIENT ? record.ins.operand[0] : 0;
+        monitor->client = monitor->topics & (GT_TOPIC_CLIENT | GT_TOPIC_PROGRESS) ? record.ins.operand[0] : 0;
         monitor->client_due_ns = monitor->client_again_ns;
         if (!gt__stats_of_all(monitor->peer) && monitor->topics & GT_TOPIC_LINES)
             return gt__fail(GT_ERR_CONNECTION,

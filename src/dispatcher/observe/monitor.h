@@ -5,7 +5,7 @@
  * as GT_ROLE_MONITOR (gt__hello_send, gt__hello_wait) and asks for topics with a `watch` record; a later one replaces it:
  *
  *     watch    imm[0] topics (GT_TOPIC_..., added up), imm[1] milliseconds between two statistics,
- *              operand[0]: the number of the client that GT_TOPIC_CLIENT tells of
+ *              operand[0]: the number of the client that GT_TOPIC_CLIENT and GT_TOPIC_PROGRESS tell of
  *
  * From then on it gets `reply` records, and need not answer:
  *
@@ -13,6 +13,7 @@
  *                               A text comes in pieces: imm[0] offset, imm[1] bytes in the tail, GT_FLAG_LAST on the last
  *     result = GT_TOPIC_CLIENT  one client, its tensors and its lines (inspect.c), in the same way; less often if it has so many
  *                               tensors that it takes long
+ *     result = GT_TOPIC_PROGRESS  what the client's instructions wait for, as a line of text, in the same way
  *     result = GT_TOPIC_LINES   lines of the instruction log (log_text.h), always whole ones: imm[1] bytes in the tail;
  *                               operand[0]: lines that were lost so far because the monitor did not keep up
  *
