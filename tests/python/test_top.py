@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -404,6 +405,200 @@ def test_a_dumb_terminal_is_told(programs):
         assert "unknown terminal 'nothing-known'; try --once" in shown.shows("ended:1", "the end")
     finally:
         shown.end()
+
+
+# ---- one client, and many -------------------------------------------------------------------------------------
+
+# Known tensors, made at known lines, and then work at known lines until a file appears.
+DETAIL = """
+    import os, sys
+    import gt
+    gt.connect(f"localhost:{sys.argv[2]}")
+    big = gt.ones(1000, 500)
+    with gt.signal.context("small"):
+        few = [gt.zeros(k + 1, dtype=gt.int64) for k in range(3)]
+    a = gt.randn(256, 256)
+    while not os.path.exists(sys.argv[1]):
+        b = a @ a
+        c = (a + 1).sum()
+        c.item()
+"""
+
+
+def line_of(text):
+    """The number of the line in DETAIL that has this text."""
+    return next(number for number, line in enumerate(textwrap.dedent(DETAIL).splitlines(), 1) if text in line)
+
+
+@pytest.fixture(params=[0, 1], ids=["instructions", "hot path"])
+def detailed(programs, request):
+    server = programs.server()
+    programs.worker(server.port, "--name", "worker_0")
+    flag = programs.directory / "end"
+    how = dict(GT_COMPILE=1, GT_HOTPATH_MIN_SEQ=2) if request.param else dict(GT_AUTO_COMPILE=0)
+    client = programs.python(DETAIL, flag, server.port, name="detail", **how)
+    client.hot = request.param
+    yield client
+    flag.touch()
+    assert client.wait() == 0, client.text()
+
+
+def test_a_client_has_the_lines_of_its_time_and_of_its_tensors(programs, detailed):
+    said = None
+
+    def look():
+        nonlocal said
+        ended = subprocess.run([GT_BINARY, "top", "--once", "--json", "--client", "1"], capture_output=True, text=True,
+                               timeout=PATIENCE_S, env=clean_environment(programs.runtime))
+        said = json.loads(ended.stdout) if ended.returncode == 0 else None
+        return said and any(line["seconds"] > 0.05 and line["path"] == bool(detailed.hot) for line in said["lines"])
+
+    until(look, "a client that has used its worker")
+    place = lambda text: f"2-detail.py:{line_of(text)}"
+    named = lambda entry: entry["line"].rpartition("/")[2]
+    first = said["largest"][0]
+    assert (first["dtype"], first["shape"], first["bytes"]) == ("float32", [1000, 500], 2000000)
+    assert first["place"] == "single(worker=0)" and named(first) == place("gt.ones(") and first["scope"] == ""
+    small = [tensor for tensor in said["largest"] if tensor["dtype"] == "int64"]
+    assert [tensor["shape"] for tensor in small] == [[3], [2], [1]]
+    assert all(tensor["scope"] == "small" and named(tensor) == place("gt.zeros(") for tensor in small)
+    assert [tensor["bytes"] for tensor in said["largest"]] == sorted((tensor["bytes"] for tensor in said["largest"]), reverse=True)
+    lines = {(named(line), line["path"]): line for line in said["lines"]}
+    made = lines[place("gt.ones("), False]
+    assert (made["tensors"], made["bytes"]) == (1, 2000000)
+    zeros = lines[place("gt.zeros("), False]
+    assert (zeros["tensors"], zeros["bytes"]) == (3, 8 * (1 + 2 + 3))
+    assert said["tensors"] >= 5 and said["bytes"] >= 2000000 + 48 + 256 * 256 * 4
+    product, rest = place("a @ a"), place("(a + 1)")
+    if detailed.hot:
+        path = max(lines.values(), key=lambda line: line["seconds"])
+        assert path["path"] and named(path) in (product, rest, place("c.item()")) and path["count"] > 0
+    else:
+        assert lines[product, False]["seconds"] > lines[rest, False]["seconds"] > 0, "a product costs more than a sum"
+        assert lines[product, False]["count"] > 0
+    assert "there is no client 77" in top(programs, "--once", "--client", 77, status=1).stderr
+    text = top(programs, "--once", "--client", 1).stdout
+    assert re.search(rf"^ +1\.9M float32 +\(1000, 500\) +single\(worker=0\) .*:{line_of('gt.ones(')}$", text, re.M), text
+
+
+def test_the_page_of_a_client(programs, terminal, detailed):
+    shown = terminal("--interval", "0.1", width=100, height=30)
+    shown.shows(lambda text: rows(text, r"^1 .*detail.*%"), "the client")
+    shown.keys("Enter")
+    screen = shown.shows(lambda text: "1000, 500" in text and re.search(r"LINE\n +\d", text), "its lines and tensors")
+    assert re.search(r"^ +SECONDS +SHARE +COUNT +TENSORS +BYTES +LINE$", screen, re.M)
+    assert re.search(rf"^ +1.9M +float32 +\(1000, 500\) .*:{line_of('gt.ones(')}$", screen, re.M), screen
+    assert re.search(r"^client 1  .*detail\S+  uid \d+  on worker_0", screen, re.M), screen
+    shown.shows(lambda text: re.search(r"^now at .*detail.*:\d+", text, re.M), "the line that runs")
+    shown.keys("q")
+    shown.shows("ACTIVITY", "back")
+    shown.keys("F5")
+    shown.shows("SECONDS", "the client again")
+    shown.keys("F10")
+    shown.shows("ended:0", "the end")
+
+
+def test_a_client_that_leaves_while_it_is_shown(programs, terminal):
+    busy = Busy(programs, workers=1, clients=1)
+    shown = terminal("--interval", "0.1")
+    shown.shows(lambda text: rows(text, r"^1 .*%"), "the client")
+    shown.keys("Enter")
+    shown.shows("SECONDS", "its page")
+    busy.finish()
+    shown.shows("client 1 is gone", "that it is gone")
+    shown.keys("Escape")
+    shown.shows("ACTIVITY", "back")
+
+
+@pytest.fixture
+def crowd(programs):
+    """Forty clients of one process."""
+    server = programs.server()
+    programs.worker(server.port, "--name", "worker_0")
+    client = programs.python("""
+        import sys, threading
+        import gt
+        ready = threading.Barrier(41)
+        def live(number):
+            gt.connect(sys.argv[1])
+            kept = [gt.ones(10) for _ in range(number)]
+            gt.synchronize()
+            ready.wait()
+            threading.Event().wait()
+        for number in range(1, 41):
+            threading.Thread(target=live, args=(number,), daemon=True).start()
+        ready.wait()
+        print("ready", flush=True)
+        threading.Event().wait()
+    """, f"localhost:{server.port}", name="crowd")
+    until(lambda: "ready" in client.text() or not client.alive, "forty clients")
+    assert client.alive, client.text()
+    return client
+
+
+NUMBERS = r"^(\d+) +\S*crowd"
+
+
+def test_the_cursor_scrolls_and_the_filter_hides(terminal, crowd):
+    shown = terminal("--interval", "0.1", width=80, height=24)
+    numbers = lambda text: [int(number) for number in rows(text, NUMBERS)]
+    screen = shown.shows(lambda text: numbers(text)[:1] == [1] and "more, 0 above" in text, "the first clients")
+    assert max(numbers(screen)) < 40 and len(screen.splitlines()) == 24
+    shown.keys("End")
+    shown.shows(lambda text: numbers(text)[-1:] == [40] and "and 0 more" in text, "the last clients")
+    shown.keys("Home")
+    shown.shows(lambda text: numbers(text)[:1] == [1], "the first ones again")
+    shown.keys(*["Down"] * 3)
+    shown.keys("Enter")
+    shown.shows(lambda text: re.search(r"^client 4 ", text, re.M), "the fourth")
+    shown.keys("Escape")
+    shown.keys("/")
+    shown.shows("filter: _", "the filter")
+    shown.keys("1", "7")
+    shown.shows(lambda text: numbers(text) == [17] and "filter: 17_" in text, "the client of this number")
+    shown.keys("Enter")
+    shown.shows(lambda text: numbers(text) == [17] and "1 of 40, with '17'" in text, "the filter stays")
+    shown.keys("Enter")
+    shown.shows(lambda text: re.search(r"^client 17 ", text, re.M), "the one under the cursor")
+    shown.keys("q")
+    shown.keys("/", "BSpace", "BSpace", "n", "o", "t", "h", "e", "r", "e", "Enter")
+    shown.shows("0 of 40, with 'nothere'", "no client")
+    shown.keys("Enter")  # no client is under the cursor
+    shown.keys("Escape")
+    shown.shows(lambda text: numbers(text)[:1] == [1] and "with '" not in text, "all clients")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50), (200, 60)])
+def test_no_line_is_longer_than_the_screen(terminal, crowd, size):
+    shown = terminal("--interval", "0.1", width=size[0], height=size[1])
+    screen = shown.shows(lambda text: "CLIENT" in text and rows(text, NUMBERS), "the clients")
+    assert screen.splitlines()[size[1] - 1].startswith("q quit") and len(screen.splitlines()) == size[1]
+    assert re.search(r"worker_0 busy +\d+%, \d+:\d\d min +memory \S+, peak", screen), screen
+
+
+@pytest.mark.parametrize("locale, cells", [("C.UTF-8", "[\u2801-\u28ff]"), ("C", "[#.]")])
+def test_graphs_have_the_history(programs, terminal, locale, cells):
+    busy = Busy(programs, workers=1, clients=1)
+    shown = terminal("--interval", "0.05", width=80, height=24, LC_ALL=locale)
+    graphs = lambda text: text[text.index("worker_0 busy"):text.index("CLIENT")] if "worker_0 busy" in text and "CLIENT" in text else ""
+    shown.shows(lambda text: len(re.findall(cells, graphs(text))) > 4, "cells of a graph")
+    shown.keys("+", "+", "+")
+    shown.shows(lambda text: len(re.findall(cells, graphs(text))) > 40, "more of them, as time passes and the span is short")
+    busy.finish()
+
+
+def test_a_worker_that_does_not_answer_hides_no_dispatcher(programs):
+    """Each port is asked by itself: a worker that is stopped does not even accept a connection."""
+    server = programs.server()
+    workers = [programs.worker(server.port, "--name", f"worker_{index}") for index in range(3)]
+    for worker in workers:
+        worker.signal(signal.SIGSTOP)
+    try:
+        said = json.loads(top(programs, "--once", "--json").stdout)
+        assert said["address"] == f"localhost:{server.port}"
+    finally:
+        for worker in workers:
+            worker.signal(signal.SIGCONT)
 
 
 # ---- under load -----------------------------------------------------------------------------------------------

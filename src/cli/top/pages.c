@@ -164,11 +164,10 @@ static int find_selected(const gt_top *top, gt_top_view *view, int *count)
             selected = top->clients[k].number == view->selected ? *count : selected;
             ++*count;
         }
-    if (selected < 0 && *count) {
-        view->selected = first;
-        selected = 0;
-    }
-    return selected;
+    if (selected >= 0)
+        return selected;
+    view->selected = first; /* 0 if none passes */
+    return *count ? 0 : -1;
 }
 
 static void draw_clients(const gt_top *top, gt_top_view *view, int y, int last)
