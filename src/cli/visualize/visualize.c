@@ -17,6 +17,7 @@ typedef struct visualize_arguments {
     const char *output;
     double dpi, from, to;
     int format; /* gt_picture_format or FORMAT_* */
+    gt_arrow_choice arrows;
     bool dump;
     char **logs;
     int log_count;
@@ -31,11 +32,17 @@ static int format_named(const char *name)
     return FORMAT_NONE;
 }
 
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), more = strlen(suffix);
+    return length >= more && strcasecmp(name + length - more, suffix) == 0;
+}
+
 /* By the suffix of the output's name; otherwise PNG. */
 static int format_of(const char *output)
 {
     const char *dot = strrchr(output, '.');
-    if (dot && strcasecmp(dot, ".json") == 0)
+    if (ends_with(output, ".json") || ends_with(output, ".json.gz"))
         return FORMAT_CHROME;
     int format = dot && !strchr(dot, '/') ? format_named(dot + 1) : GT_PICTURE_PNG;
     return format < FORMAT_CHROME ? format : FORMAT_NONE;
@@ -48,6 +55,18 @@ static const char *take_format(void *target, const char *text)
     return format == FORMAT_NONE ? "png, svg, pdf or chrome" : NULL;
 }
 
+static const char *take_arrows(void *target, const char *text)
+{
+    static const char *const names[] = {
+        [GT_ARROWS_BATCHES] = "batches", [GT_ARROWS_ALL] = "all", [GT_ARROWS_NONE] = "none"};
+    for (int k = 0; k < 3; k++)
+        if (strcasecmp(text, names[k]) == 0) {
+            *(gt_arrow_choice *)target = (gt_arrow_choice)k;
+            return NULL;
+        }
+    return "batches, all or none";
+}
+
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, visualize_arguments *arguments)
 {
@@ -57,7 +76,8 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->output,
          .value = "FILE",
-         .help = "output file (default tape_timeline.png); the suffix .png, .svg, .pdf or .json sets the format"},
+         .help = "output file (default tape_timeline.png); the suffix .png, .svg, .pdf, .json or "
+                 ".json.gz sets the format"},
         {.name = "dpi",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->dpi,
@@ -83,6 +103,12 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
          .most = 1e9,
          .value = "S",
          .help = "leave out events after S seconds"},
+        {.name = "arrows",
+         .kind = GT_OPTION_OWN,
+         .target = &arguments->arrows,
+         .take = take_arrows,
+         .value = "A",
+         .help = "which messages have arrows: batches (default; one for what is sent at once), all, none"},
         {.name = "dump-layout", .target = &arguments->dump, .help = "print the layout as JSON"},
         {0},
     };
@@ -143,7 +169,7 @@ static gt_err visualize(const visualize_arguments *arguments, gt_timeline *timel
     int width = 0, height = 0;
     gt_err err = GT_OK;
     if (arguments->format != FORMAT_CHROME || arguments->dump)
-        gt__picture_layout(&picture, timeline);
+        gt__picture_layout(&picture, timeline, arguments->arrows);
     if (arguments->format == FORMAT_CHROME)
         err = gt__timeline_chrome(timeline, arguments->output);
     else
@@ -166,7 +192,7 @@ int gt__command_visualize(int argc, char **argv)
         return status;
     choose_output(&arguments);
     if (arguments.format == FORMAT_NONE) {
-        fprintf(stderr, "gt visualize: %s ends with none of .png, .svg, .pdf and .json: give --format\n",
+        fprintf(stderr, "gt visualize: %s ends with none of .png, .svg, .pdf, .json and .json.gz: give --format\n",
                 arguments.output);
         return 2;
     }
