@@ -2,6 +2,8 @@
 programs in README.md run."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -99,6 +101,35 @@ def test_every_page_is_reachable_from_the_readme():
         targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
         waiting += [(page.parent / target).resolve() for target in targets if "://" not in target]
     assert sorted(map(page_id, set(PAGES) - found)) == []
+
+
+# ---- the site -------------------------------------------------------------------------------------------------
+
+
+def check_site(output, *options):
+    """Sphinx reads every page and follows every link."""
+    pytest.importorskip("sphinx")
+    command = [sys.executable, str(REPOSITORY / "tools" / "docs" / "build.py"), "--check", *options, str(output)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_site_has_no_dead_links(tmp_path):
+    done = check_site(tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_dead_link_is_found(tmp_path):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text("# Pages\n\n[a](other.md#here) [b](other.md#nowhere) [c](none.md) [d](../Makefile)\n")
+    (pages / "other.md").write_text("# Other\n\n## Here\n")
+    done = check_site(tmp_path / "site", "--pages", str(pages))
+    assert done.returncode != 0
+    assert "nowhere" in done.stderr and "none.md" in done.stderr
+    assert "#here" not in done.stderr and "Makefile" not in done.stderr
+    (pages / "index.md").write_text("# Pages\n\n[e](../no-such-file.py)\n")
+    done = check_site(tmp_path / "site", "--pages", str(pages))
+    assert done.returncode != 0 and "no-such-file.py" in done.stderr
 
 
 # ---- environment variables ------------------------------------------------------------------------------------
