@@ -8,6 +8,7 @@
 #   make test-cuda      the same on this machine's NVIDIA GPU, and more; skipped where there is none
 #   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database;
 #                       a training run in which workers die 100 times; every CUDA kernel that the op table's tests need
+#   make docs           build the site of docs/ and the API reference in build/site
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
@@ -24,7 +25,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-cuda test-long docs-operations bench bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
+.PHONY: build run test test-engines test-cuda test-long docs docs-operations bench bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -87,6 +88,9 @@ test-long: setup-test build
 	GT_TEST_KILLS=100 GT_TEST_PATIENCE=200 $(python) -m pytest tests/python/test_recovery.py || status=1; \
 	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 --architectures sm_90,sm_80,sm_100 || status=1; \
 	exit $$status
+
+docs: setup-test build
+	@$(python) tools/docs/build.py && echo "build/site/index.html"
 
 # What PyTorch has and GT has not, from PyTorch's op database.
 docs-operations: setup-test build

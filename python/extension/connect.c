@@ -309,14 +309,14 @@ static gt_client *next_to_close(void)
     return entry ? entry->client : NULL;
 }
 
-/* At exit, without releasing the GIL: other threads could only fail on a closed client. But workers whose engine is in Python
- * need it to end. A client on which a thread still waits is left to the end of the process. */
+/* At exit, without releasing the GIL: other threads could only fail on a closed client. But workers whose engine is in Python,
+ * and dispatchers with a modifier in Python, need it to end. A client on which a thread still waits is left to the end of the process. */
 static PyObject *close_all(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
     for (gt_client *client; (client = next_to_close());)
-        if (gt__py_engines_open)
+        if (gt__py_code_open)
             close_client(client);
         else if (forget_client(client))
             gt_client_close(&client);

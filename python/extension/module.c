@@ -6,6 +6,7 @@
 #include "extension.h"
 
 #include "pyengine.h"
+#include "pymodifier.h"
 
 /* The op table, for the package and the tests. */
 static PyObject *py_op_table(PyObject *module, PyObject *unused)
@@ -59,6 +60,7 @@ static int module_exec(PyObject *module)
                                    gt__py_connect_functions,
                                    gt__py_server_functions,
                                    gt__py_engine_functions,
+                                   gt__py_modifier_functions,
                                    gt__py_site_functions,
                                    gt__py_signal_functions,
                                    gt__py_spatial_functions,

@@ -23,7 +23,7 @@ typedef struct registration {
 } registration;
 
 static registration *registrations; /* guarded by the GIL */
-unsigned gt__py_engines_open;
+unsigned gt__py_code_open;
 
 static gt_py_engine *python_of(gt_engine *engine)
 {
@@ -430,7 +430,7 @@ static void python_close(gt_engine *engine)
     }
     Py_XDECREF(done);
     drop_objects(e);
-    gt__py_engines_open--;
+    gt__py_code_open--;
     PyGILState_Release(e->gil);
     e->reference->ops->close(e->reference);
     free(e);
@@ -457,7 +457,7 @@ static gt_err python_open(const gt_engine_options *options, gt_engine **engine)
     e->object = PyObject_CallFunction(r->type, "i", options->threads);
     if (e->object && find_methods(e) == 0) {
         *engine = &e->engine;
-        gt__py_engines_open++;
+        gt__py_code_open++;
         e->thread = PyEval_SaveThread();
         return GT_OK;
     }

@@ -100,7 +100,7 @@ gt_err gt__py_engine_fail(const char *what);
 /* An EngineView of an operand or result. */
 PyObject *gt__py_engine_operand(const gt_py_engine *e, const gt_view *view, bool writable);
 
-extern unsigned gt__py_engines_open; /* in this process; guarded by the GIL */
+extern unsigned gt__py_code_open; /* engines and modifiers in Python, in this process; guarded by the GIL */
 extern PyMethodDef gt__py_engine_functions[];
 int gt__py_engine_init(PyObject *module);
 

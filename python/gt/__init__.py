@@ -33,6 +33,7 @@ from gt.client.random import manual_seed  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
+from gt.modifier import register_modifier  # noqa: F401
 from gt import engines  # noqa: F401
 from gt import _help, _packages
 

@@ -311,6 +311,11 @@ gt_err gt__tensor_placement(gt_tensor *tensor, char **text);
 
 enum { GT_MAX_EMBEDDED_WORKERS = GT_MAX_PARTIES };
 
+/* A modifier (dispatcher/modifier.h) for the sessions of embedded servers that start from now on; NULL: none. The Python
+ * extension sets it, for gt.register_modifier. */
+struct gt_modifier_ops;
+extern _Atomic(const struct gt_modifier_ops *) gt__embedded_modifier;
+
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedded, gt_link **link);
 void gt__embedded_stop(gt_embedded **embedded);
 int gt__embedded_port(const gt_embedded *embedded); /* where monitors reach it */

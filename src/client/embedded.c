@@ -37,6 +37,8 @@ struct gt_embedded {
     embedded_worker worker[];
 };
 
+_Atomic(const struct gt_modifier_ops *) gt__embedded_modifier;
+
 static void *dispatcher_main(void *argument)
 {
     pthread_setname_np(pthread_self(), "gt dispatcher");
@@ -143,7 +145,7 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     *link = NULL;
     gt__descriptors_raise();
-    gt_dispatcher_options options = {.listen = false};
+    gt_dispatcher_options options = {.listen = false, .last_modifier = atomic_load(&gt__embedded_modifier)};
     embedded->board = gt__board_new();
     gt_err err = embedded->board ? gt__dispatcher_new(&options, &embedded->dispatcher)
                                  : gt__fail(GT_ERR_MEMORY, "out of memory");

@@ -27,6 +27,7 @@ enum {
     GT_FLAG_CONSUMES = 1 << 2, /* operand 0 dies with this instruction: it may be updated in place */
     GT_FLAG_LAST = 1 << 3,     /* reply: the final piece */
     GT_FLAG_SEGMENTS = 1 << 4, /* welcome: bulk data may go through shared segments */
+    GT_FLAG_REFUSED = 1 << 4,  /* computing records inside the dispatcher: `site` is the reason why (session.h) */
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
     GT_FLAG_INNER = 1 << 5,    /* creation, copy: the user did not ask for it; replicated if it has no such axis */
     GT_FLAG_WORKERS = 1 << 6,  /* stats: what the workers know, too */

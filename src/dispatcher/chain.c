@@ -82,7 +82,7 @@ gt_err gt__chain_check(const char *names)
     return GT_OK;
 }
 
-gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chain)
+gt_err gt__chain_open(const char *names, const gt_modifier_ops *last, gt_session *session, gt_modifier **chain)
 {
     gt_modifier **end = chain;
     gt_err err = GT_OK;
@@ -93,6 +93,8 @@ gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chai
         const gt_modifier_ops *ops = next_named(&names);
         err = ops ? append(&end, ops, session) : GT_ERR_VALUE;
     }
+    if (err == GT_OK && last)
+        err = append(&end, last, session);
     if (err == GT_OK)
         err = append(&end, &gt__modifier_place, session);
     if (err != GT_OK)

@@ -25,6 +25,7 @@ typedef struct gt_dispatcher_options {
     int port;         /* 0: any free one */
     bool listen;      /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
+    const struct gt_modifier_ops *last_modifier; /* of each chain, behind those named; NULL: none */
     gt_observer_options observer;
     const char *key_file;   /* the server's keys (link/keys.h); NULL: none */
     const char *allow_keys; /* list of keys that may connect; set together with key_file */

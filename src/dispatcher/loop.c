@@ -568,6 +568,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     dispatcher->worker_batch = (unsigned)gt__setting(GT_SETTING_WORKER_BATCH_SIZE);
     dispatcher->modifiers = options->modifiers ? options->modifiers : getenv("GT_MODIFIERS");
+    dispatcher->last_modifier = options->last_modifier;
     dispatcher->next_session = dispatcher->next_segment = dispatcher->next_tag = 1;
     dispatcher->started_ns = gt__now_ns();
     dispatcher->secrets_file.lock = -1;

@@ -9,6 +9,8 @@
  * It may hold records back until `flush`, as long as it keeps the order of those that depend on each other. Tensors of its
  * own get ids with GT_MODIFIER_ID, which clients do not use; the modifier frees them. An upload from a shared segment
  * (imm[1]) must not be dropped: the client would wait for the segment.
+ *
+ * A record that the modifier cannot do, gt__modifier_refuse emits: its result is lost, for a reason that a reader gets.
  */
 #ifndef GT_DISPATCHER_MODIFIER_H
 #define GT_DISPATCHER_MODIFIER_H
@@ -64,11 +66,15 @@ static inline gt_err gt__modifier_emit(gt_modifier *modifier, const gt_slot *rec
     return modifier->next->ops->step(modifier->next, record);
 }
 
+/* Hand a computing record to the next stage, not to be computed: reading its result, or what is computed from it, fails with
+ * `why`, to which the line of the program is added. */
+gt_err gt__modifier_refuse(gt_modifier *modifier, const gt_slot *record, const char *why);
+
 /*
- * Build a chain by names, comma-separated ("identity,statistics"; NULL: the default), ending in placement.
- * An unknown name is an error that lists the known ones.
+ * Build a chain by names, comma-separated ("identity,statistics"; NULL: the default), then `last` unless it is NULL, ending
+ * in placement. An unknown name is an error that lists the known ones.
  */
-gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chain);
+gt_err gt__chain_open(const char *names, const gt_modifier_ops *last, gt_session *session, gt_modifier **chain);
 /* GT_ERR_VALUE unless there are modifiers of all these names. */
 gt_err gt__chain_check(const char *names);
 void gt__chain_close(gt_modifier **chain);

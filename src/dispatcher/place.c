@@ -167,6 +167,10 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     handle->site = ins->site;
     handle->meta.rank = 0;
     GT_TRY(find_operands(session, record, out, &o));
+    if (__builtin_expect(ins->flags & GT_FLAG_REFUSED && !o.lost, 0)) {
+        o.lost = true;
+        o.reason = ins->site;
+    }
     handle->slot = o.reason;
     GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
     bool refused = false;

@@ -20,6 +20,8 @@
 
 enum {
     MAX_REASONS = 1024, /* texts kept of why tensors of one client are lost */
+    MAX_REASON = 1024,  /* bytes of one */
+    REFUSED_SLOTS = 8,  /* of a record that is copied without an allocation */
     LEAN_FROM = 32, /* sessions: the links of others are lean, since full rings of 1000 clients would take 1 GiB */
     PREFETCH = 8,   /* records: they come from another core's cache, so ask for them ahead */
 };
@@ -231,6 +233,27 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     return err;
 }
 
+/* The reason goes with the record to placement, in the place of the line, which it names. */
+gt_err gt__modifier_refuse(gt_modifier *modifier, const gt_slot *record, const char *why)
+{
+    gt_session *session = modifier->session;
+    unsigned length = 1u + record->ins.tail;
+    gt_slot few[REFUSED_SLOTS], *copy = length <= REFUSED_SLOTS ? few : malloc(length * sizeof *copy);
+    const char *site = gt__session_site(session, record->ins.site);
+    char text[MAX_REASON];
+    if (!copy)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    snprintf(text, sizeof text, site ? "%s: %s, issued at %s" : "%s: %s", gt__op_table[record->ins.op].name, why,
+             site);
+    memcpy(copy, record, length * sizeof *copy);
+    copy->ins.flags |= GT_FLAG_REFUSED;
+    copy->ins.site = gt__session_reason(session, text);
+    gt_err err = gt__modifier_emit(modifier, copy);
+    if (copy != few)
+        free(copy);
+    return err;
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
 static void send_welcome(gt_session *session)
@@ -355,7 +378,8 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     if (err == GT_OK)
         err = gt__quota_apply(session);
     if (err == GT_OK)
-        err = gt__chain_open(peer->dispatcher->modifiers, session, &session->chain);
+        err =
+            gt__chain_open(peer->dispatcher->modifiers, peer->dispatcher->last_modifier, session, &session->chain);
     if (err != GT_OK) {
         gt__quota_free(session);
         gt__handles_free(&session->handles);

@@ -43,6 +43,7 @@ struct gt_dispatcher {
 
     /* session.c */
     const char *modifiers;
+    const struct gt_modifier_ops *last_modifier; /* behind those; NULL: none */
     uint64_t next_session, next_segment;
     uint64_t turn; /* the number of the session whose records are written; 0: of none (runs.h) */
     unsigned session_count;

@@ -56,7 +56,7 @@ static gt_modifier **last_of(gt_modifier **first)
 static bool chain_open(chain *c, const char *names)
 {
     memset(c, 0, sizeof *c);
-    if (!CHECK_EQ(gt__chain_open(names, NULL, &c->first), GT_OK))
+    if (!CHECK_EQ(gt__chain_open(names, NULL, NULL, &c->first), GT_OK))
         return false;
     gt_modifier **last = last_of(&c->first);
     c->place = *last;
@@ -102,7 +102,7 @@ static void test_names(const void *argument)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         gt_modifier *first;
         unsigned count = 0;
-        if (!CHECK_EQ(gt__chain_open(cases[k].names, NULL, &first), GT_OK))
+        if (!CHECK_EQ(gt__chain_open(cases[k].names, NULL, NULL, &first), GT_OK))
             continue;
         for (const gt_modifier *stage = first; stage; stage = stage->next, count++)
             CHECK(cases[k].stages[count] && strcmp(stage->ops->name, cases[k].stages[count]) == 0);
@@ -118,12 +118,12 @@ static void test_unknown_names(const void *argument)
                                         "identity,nonsense", ",",         "identity, statistics"};
     for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
         gt_modifier *first = (gt_modifier *)&first;
-        CHECK_EQ(gt__chain_open(wrong[k], NULL, &first), GT_ERR_VALUE);
+        CHECK_EQ(gt__chain_open(wrong[k], NULL, NULL, &first), GT_ERR_VALUE);
         CHECK(!first);
         CHECK(strstr(gt_error_text(), "identity") && strstr(gt_error_text(), "statistics"));
     }
     gt_modifier *first;
-    gt__chain_open("identity,nonsense", NULL, &first);
+    gt__chain_open("identity,nonsense", NULL, NULL, &first);
     CHECK(strstr(gt_error_text(), "'nonsense'"));
 }
 

@@ -2,6 +2,9 @@
 programs in README.md run."""
 
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -13,7 +16,7 @@ PAGES = [
     *sorted((REPOSITORY / "docs").glob("*.md")),
 ]
 FOLDERS = ["src", "include", "python", "tests", "benchmarks", "examples", "docs", "tools"]
-SUFFIXES = "c|h|def|py|md|yaml|toml|build"
+SUFFIXES = "c|h|def|py|md|yaml|toml|build|service"
 
 # Files of the reader, in examples.
 EXAMPLE_FILES = {"first.py", "train.py", "evaluate.py", "your_script.py", "rows.yaml", "sharding.yaml"}
@@ -62,7 +65,7 @@ def is_there(name, page, folder=None):
 @each_page
 def test_paths_exist(page):
     text = page.read_text()
-    named = re.findall(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*/])", text)  # src/core/ops.def, src/link/
+    named = re.findall(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w.*/@-]*[\w*/])", text)  # src/core/ops.def, src/link/
     missing = {name for name in named if not is_there(name, page)} - {"benchmarks/results.json"}  # a benchmark's output
     for folder, below in sections(text):
         names = re.findall(rf"`([\w.*/-]+\.(?:{SUFFIXES}))`", below)  # `emit.c`, `examples/mlp.py`
@@ -99,6 +102,35 @@ def test_every_page_is_reachable_from_the_readme():
         targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
         waiting += [(page.parent / target).resolve() for target in targets if "://" not in target]
     assert sorted(map(page_id, set(PAGES) - found)) == []
+
+
+# ---- the site -------------------------------------------------------------------------------------------------
+
+
+def check_site(output, *options):
+    """Sphinx reads every page and follows every link."""
+    pytest.importorskip("sphinx")
+    command = [sys.executable, str(REPOSITORY / "tools" / "docs" / "build.py"), "--check", *options, str(output)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_site_has_no_dead_links(tmp_path):
+    done = check_site(tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_dead_link_is_found(tmp_path):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text("# Pages\n\n[a](other.md#here) [b](other.md#nowhere) [c](none.md) [d](../Makefile)\n")
+    (pages / "other.md").write_text("# Other\n\n## Here\n")
+    done = check_site(tmp_path / "site", "--pages", str(pages))
+    assert done.returncode != 0
+    assert "nowhere" in done.stderr and "none.md" in done.stderr
+    assert "#here" not in done.stderr and "Makefile" not in done.stderr
+    (pages / "index.md").write_text("# Pages\n\n[e](../no-such-file.py)\n")
+    done = check_site(tmp_path / "site", "--pages", str(pages))
+    assert done.returncode != 0 and "no-such-file.py" in done.stderr
 
 
 # ---- environment variables ------------------------------------------------------------------------------------
@@ -167,10 +199,50 @@ def test_the_sharded_program_of_the_readme(programs, tmp_path):
     assert programs.run("import gt\n" + program, GT_CONFIG=config).strip() == expected
 
 
+# Pages whose Python blocks are one program, from the first to the last.
+RUNNING = ["start.md", "cookbook.md", "nan.md", "extending.md"]
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_the_programs_of_a_page_run(programs, name):
+    blocks = code_blocks((REPOSITORY / "docs" / name).read_text(), "python")
+    assert blocks
+    programs.run("\n".join(blocks))
+
+
+def test_the_pictures_are_those_that_the_script_draws():
+    sys.path.insert(0, str(REPOSITORY / "tools" / "docs"))
+    import placements
+    for name, drawing in placements.pictures().items():
+        assert (REPOSITORY / "docs" / name).read_text() == drawing, f"{name}: run tools/docs/placements.py"
+
+
+def test_functions_of_the_walk_exist():
+    """Each `function` of the walk is in a file that the walk names, or at least in the source."""
+    page = (REPOSITORY / "docs" / "source.md").read_text()
+    walk = page[page.index("## The walk of"):page.index("## The other files")]
+    names = set(re.findall(r"`((?:gt__?|gt_|emit|binary|number)[a-z_]+)`", walk))
+    files = [path for folder in ("src", "python") for path in (REPOSITORY / folder).rglob("*.[ch]")]
+    source = "\n".join(path.read_text() for path in files)
+    assert len(names) > 5
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", source)) == []
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd")
+def test_the_units_are_valid(tmp_path):
+    units = sorted((REPOSITORY / "examples" / "admin").glob("*.service"))
+    assert len(units) == 2
+    copies = [tmp_path / unit.name.replace("@", "@0") for unit in units]
+    for unit, copy in zip(units, copies):
+        copy.write_text(unit.read_text().replace("/usr/local/bin/gt", GT_BINARY))
+    done = subprocess.run(["systemd-analyze", "verify", *copies], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
 def test_commands_have_the_options_shown(programs):
     """`gt COMMAND --OPTION` on any page: the command's --help lists the option."""
     used = {}
-    for page in PAGES:
+    for page in [*PAGES, *(REPOSITORY / "examples" / "admin").glob("*.service")]:
         commands = re.findall(r"\bgt (server|worker|visualize|top|trace|replay)\b([^\n`|#]*)", page.read_text())
         for command, rest in commands:
             used.setdefault(command, set()).update(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest))

@@ -13,7 +13,7 @@ PUBLIC = (
     'gt.backends.mkl', 'gt.backends.mkldnn', 'gt.backends.mps', 'gt.backends.openmp', 'gt.backends.opt_einsum',
     'gt.compiler', 'gt.config', 'gt.cuda', 'gt.cuda.amp', 'gt.debug', 'gt.distributed', 'gt.distributions',
     'gt.distributions.constraints', 'gt.distributions.transforms', 'gt.fft', 'gt.func', 'gt.hub', 'gt.jit',
-    'gt.linalg', 'gt.masked', 'gt.mps', 'gt.multiprocessing', 'gt.nn', 'gt.nn.attention', 'gt.nn.functional',
+    'gt.linalg', 'gt.masked', 'gt.modifier', 'gt.mps', 'gt.multiprocessing', 'gt.nn', 'gt.nn.attention', 'gt.nn.functional',
     'gt.nn.grad', 'gt.nn.init', 'gt.nn.parallel', 'gt.nn.utils', 'gt.nn.utils.parametrizations',
     'gt.nn.utils.parametrize', 'gt.nn.utils.prune', 'gt.nn.utils.rnn', 'gt.nn.utils.stateless', 'gt.optim',
     'gt.optim.lr_scheduler', 'gt.optim.swa_utils', 'gt.profiler', 'gt.random', 'gt.return_types', 'gt.serialization', 'gt.signal',

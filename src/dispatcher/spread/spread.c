@@ -531,6 +531,8 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
     gt_err err = sources && metas ? find_sources(&task, metas, &lost) : gt__spread_no_memory();
     if (err == GT_OK)
         err = gt__op_infer(ins, record + 1, metas, &result->meta, &unused);
+    if (err == GT_OK && ins->flags & GT_FLAG_REFUSED && lost < 0)
+        lost = ins->site;
     task.out = result->meta;
     bool refused = false;
     if (err == GT_OK && session->quota && lost < 0)
