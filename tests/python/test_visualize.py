@@ -630,21 +630,38 @@ def test_formats(tmp_path, format, chosen):
     assert (tmp_path / name).read_bytes().startswith(beginning[format])
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
 def test_svg_has_the_bars_of_the_layout(tmp_path):
     log = simulate(60, workers=2, scale=20)
     layout = draw(log, tmp_path)
     visualize(tmp_path / "log.txt", "--output", tmp_path / "p.svg")
     root = xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot()
     corners = collections.Counter()
-    for path in root.iter("{http://www.w3.org/2000/svg}path"):
-        # Cairo before 1.17 writes style="fill:rgb(84%,15%,16%)", later ones fill="rgb(84%, 15%, 16%)".
-        start = re.match(r"M ([\d.]+) ([\d.]+) L", path.get("d", ""))
-        fill = re.search(r"rgb\(([\d.]+)%, ?([\d.]+)%, ?([\d.]+)%\)", path.get("fill") or path.get("style", ""))
-        if start and fill:
-            colour = tuple(round(float(value) * 2.55) for value in fill.groups())
-            corners[round(float(start.group(1)), 1), round(float(start.group(2)), 1), colour] += 1
+    for rectangle in root.iter(f"{SVG}rect"):
+        if rectangle.get("x"):
+            corners[float(rectangle.get("x")), float(rectangle.get("y")), rectangle.get("fill")] += 1
     for bar in layout["bars"]:
-        assert corners[round(bar["x"], 1), round(bar["y"], 1), rgb(bar["colour"])], bar
+        assert corners[bar["x"], bar["y"], bar["colour"]], bar
+
+
+def test_svg_has_text_as_text_and_a_title_on_every_bar(tmp_path):
+    """What is written can be searched, and a pointer at a bar shows op, shape, line, scope and duration."""
+    log = Log()
+    log.line(0.0, "CONNECT", "CLIENT 1", "RegisterClient", 320, 'link=memory name="train<&>.py:4711"')
+    log.line(0.001, "SIGNAL", "CLIENT 1", "Signal", 0, 'enters scope=layer_2 name="layer 2"')
+    log.line(0.001, "RECV", "CLIENT 1", "CreateTensor", 64, "tensor_id=3 op=randn shape=(32,10) scope=layer_2 at=train.py:7")
+    log.line(0.002, "WORKER_SEND", "WORKER a", "WorkerCreateTensor", 64, "op=randn result=1_3")
+    log.line(0.009, "WORKER_RECV", "WORKER a", "WorkerCreateTensor", 16, "success=True op=randn result=1_3 start=0.002s duration=0.0015s")
+    layout = draw(log, tmp_path)
+    visualize(tmp_path / "log.txt", "--output", tmp_path / "p.svg")
+    root = xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot()
+    texts = {text.text for text in root.iter(f"{SVG}text")}
+    assert {"train<&>.py:4711", "Client 1", "Dispatcher", "Worker a", "randn", "layer 2", layout["title"], layout["axis"]} <= texts
+    titles = {group.find(f"{SVG}title").text for group in root.iter(f"{SVG}g")}
+    assert titles == {"randn (32,10), train.py:7, scope layer 2, 1.50 ms, #5", "scope layer 2, 1 operation, 1.50 ms"}
+    assert {bar["title"] for bar in layout["bars"]} < titles
 
 
 def test_chrome_trace_is_what_perfetto_reads(tmp_path):
@@ -717,11 +734,132 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--output", "no/such/folder.json"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.svg"], 1, "cannot write"),
         (["a.log", "--output", "picture.gif"], 2, "picture.gif ends with none of .png, .svg, .pdf and .json"),
+        (["a.log", "--arrows", "some"], 2, "batches, all or none"),
         (["a.log", "--from", "x"], 2, "not a number"),
         (["a.log", "--to", "-1"], 2, "not a number"),
         (["a.log", "--colour"], 2, "--help"),
     ]:
         assert message in visualize(*arguments, status=status, cwd=tmp_path).stderr, arguments
+
+
+# ---- signals, waits and batches where they were executed -------------------------------------------------------
+
+
+def queued(work, workers=("a",), emitted=0.001):
+    """A log in which one client emits everything at once. work: (scope, op, start, duration) of each line; a str is a mark."""
+    log, number, told = Log(), 0, max(item[2] + item[3] for item in work if not isinstance(item, str)) + 0.01
+    scope_before = None
+    for item in work:
+        if isinstance(item, str):
+            log.line(emitted, "SIGNAL", "CLIENT 1", "Signal", 0, f'name="{item}"')
+            continue
+        scope, op, start, duration = item
+        number += 1
+        if scope and scope != scope_before:
+            log.line(emitted, "SIGNAL", "CLIENT 1", "Signal", 0, f'enters scope={scope} name="{scope}"')
+        scope_before = scope
+        log.line(emitted, "RECV", "CLIENT 1", "UnaryOp", 64, f"result={number} op={op}" + (f" scope={scope}" if scope else ""))
+        for worker in workers:
+            log.line(emitted, "WORKER_SEND", f"WORKER {worker}", "WorkerUnaryOp", 64, f"op={op} result=1_{number}")
+        for worker in workers:
+            log.line(told, "WORKER_RECV", f"WORKER {worker}", "WorkerUnaryOp", 16,
+                     f"success=True op={op} result=1_{number} start={start} duration={duration}")
+    return log
+
+
+def test_a_scope_is_a_band_over_the_lanes_where_its_instructions_run(tmp_path):
+    log = queued([("forward", "exp", 0.01, 0.02), ("forward", "relu", 0.03, 0.01), (None, "neg", 0.04, 0.01),
+                  ("update", "mul", 0.05, 0.04), ("forward", "exp", 0.09, 0.01)], workers=("a", "b"))
+    layout = draw(log, tmp_path)
+    assert layout["signals"] == []  # not a line where they were emitted, before all of the work
+    expected = [("forward", 0.01, 0.04, 2), ("update", 0.05, 0.09, 1), ("forward", 0.09, 0.1, 1)]
+    for worker in ("Worker a", "Worker b"):
+        bands = [band for band in layout["bands"] if layout["lanes"][band["lane"]]["name"] == worker]
+        assert [(band["scope"], round(band["start"], 6), round(band["end"], 6), band["operations"]) for band in bands] == expected
+        for band in bands:
+            inside = [bar for bar in layout["bars"] if bar["lane"] == band["lane"] and band["start"] - 1e-9 <= bar["start"] < band["end"] - 1e-9]
+            assert len(inside) == band["operations"]
+            assert band["x"] == pytest.approx(inside[0]["x"]) and band["x"] + band["width"] == pytest.approx(inside[-1]["x"] + inside[-1]["width"])
+    assert {"forward", "update"} <= {item["text"] for item in layout["legend"]}
+    # on paper: above the bars, in the scope's colour
+    pixels, scale = read_png(tmp_path / "log.png"), 150 / 72
+    one, other = (next(band for band in layout["bands"] if band["scope"] == scope) for scope in ("forward", "update"))
+    lane = layout["lanes"][one["lane"]]
+    shown = [tuple(pixels[int((lane["top"] + 5) * scale), int((band["x"] + 3) * scale)]) for band in (one, other)]
+    assert len(set(shown)) == 2 and all(max(colour) - min(colour) > 40 for colour in shown)
+
+
+def test_a_mark_is_where_the_workers_reach_it(tmp_path):
+    log = queued(["START", (None, "exp", 0.01, 0.02), "HALF", (None, "relu", 0.03, 0.01), "END"])
+    layout = draw(log, tmp_path)
+    per_point = (layout["end"] - layout["begin"]) / (layout["right"] - layout["left"])
+    places = {line["name"]: layout["begin"] + (line["x"] - layout["left"]) * per_point for line in layout["signals"]}
+    assert places == {name: pytest.approx(at, abs=1e-4) for name, at in {"START": 0.001, "HALF": 0.03, "END": 0.04}.items()}
+
+
+def test_thousands_of_short_scopes_are_added_up(tmp_path):
+    work = [(f"layer{k % 3}", "exp", 0.01 + k * 1e-5, 9e-6) for k in range(6000)]
+    layout = draw(queued(work), tmp_path)
+    assert sum(band["operations"] for band in layout["bands"]) == 6000 and len(layout["bands"]) < 600
+    assert {band["scope"] for band in layout["bands"]} <= {"layer0", "layer1", "layer2"}
+
+
+@pytest.fixture
+def collective(tmp_path):
+    """Three workers that arrive at an all-reduce at 10, 30 and 50 ms; all leave it at 60 ms."""
+    log = Log()
+    arrivals = {"a": 0.01, "b": 0.03, "c": 0.05}
+    for worker in arrivals:
+        log.line(0.001, "WORKER_SEND", f"WORKER {worker}", "WorkerAllReduce", 64, "op=all_reduce result=1_5")
+    for worker, start in arrivals.items():
+        log.line(0.07, "WORKER_RECV", f"WORKER {worker}", "WorkerAllReduce", 16,
+                 f"success=True op=all_reduce result=1_5 start={start} duration={0.06 - start:.9f}")
+    return arrivals, draw(log, tmp_path), tmp_path
+
+
+def test_inside_an_all_reduce_the_early_workers_wait(collective):
+    arrivals, layout, _ = collective
+    for worker, start in arrivals.items():
+        index = next(k for k, lane in enumerate(layout["lanes"]) if lane["name"] == f"Worker {worker}")
+        bars = {bar["waiting"]: bar for bar in layout["bars"] if bar["lane"] == index}
+        assert (bars[False]["start"], bars[False]["duration"]) == (pytest.approx(0.05), pytest.approx(0.01))
+        assert (True in bars) == (start < 0.05)
+        if start < 0.05:
+            assert (bars[True]["start"], bars[True]["duration"]) == (pytest.approx(start), pytest.approx(0.05 - start))
+            assert "waits for other workers" in bars[True]["title"]
+        assert layout["lanes"][index]["busy"] == pytest.approx(0.01)
+        assert layout["lanes"][index]["waited"] == pytest.approx(0.05 - start)
+
+
+def test_the_receiver_of_a_move_waits_for_its_sender(tmp_path):
+    log = Log()
+    log.line(0.001, "WORKER_SEND", "WORKER a", "WorkerMove", 64, "op=send result=1_6")
+    log.line(0.001, "WORKER_SEND", "WORKER b", "WorkerMove", 64, "op=recv result=1_6")
+    log.line(0.07, "WORKER_RECV", "WORKER a", "WorkerMove", 16, "success=True op=send result=1_6 start=0.03 duration=0.01")
+    log.line(0.07, "WORKER_RECV", "WORKER b", "WorkerMove", 16, "success=True op=recv result=1_6 start=0.01 duration=0.05")
+    bars = {(bar["category"], bar["waiting"], round(bar["start"], 6), round(bar["duration"], 6)) for bar in draw(log, tmp_path)["bars"]}
+    assert bars == {("Move", False, 0.03, 0.01), ("Move", True, 0.01, 0.02), ("Move", False, 0.03, 0.03)}
+
+
+def test_a_batch_of_acknowledgements_is_one_arrow_unless_asked_for(tmp_path):
+    log = queued([(None, "exp", 0.01 * k, 0.01) for k in range(1, 13)])
+    layout = draw(log, tmp_path)
+    arrows = {arrow["event"]: arrow for arrow in layout["arrows"] if arrow["event"].startswith("WORKER")}
+    assert {event: arrow["count"] for event, arrow in arrows.items()} == {"WORKER_SEND": 12, "WORKER_RECV": 12}
+    assert len(layout["arrows"]) == 2 + 12
+    bars = sorted(layout["bars"], key=lambda bar: bar["x"])
+    assert arrows["WORKER_SEND"]["x1"] == pytest.approx(bars[0]["x"], abs=0.01)
+    assert arrows["WORKER_RECV"]["x0"] == pytest.approx(bars[-1]["x"] + bars[-1]["width"], abs=0.01)
+    assert len(draw(log, tmp_path, "--arrows", "all")["arrows"]) == 3 * 12
+    assert draw(log, tmp_path, "--arrows", "none")["arrows"] == []
+
+
+def test_clients_are_named_by_their_programs(tmp_path):
+    log = Log()
+    log.line(0.001, "CONNECT", "CLIENT 7", "RegisterClient", 320, 'link=memory name="train.py:4711"')
+    log.line(0.002, "CONNECT", "CLIENT 8", "RegisterClient", 320, "link=memory")
+    lanes = draw(log, tmp_path)["lanes"]
+    assert [(lane["name"], lane["note"]) for lane in lanes] == [("train.py:4711", "Client 7"), ("Client 8", ""), ("Dispatcher", "")]
 
 
 # ---- real logs ------------------------------------------------------------------------------------------------
@@ -763,7 +901,11 @@ def test_a_real_log_with_signals(programs, tmp_path):
     ended = visualize(path, "--output", tmp_path / "p.png", "--dump-layout")
     assert "not a log line" not in ended.stderr and f"Events: {len(lines)}\n" in ended.stderr
     layout = json.loads(ended.stdout)
-    assert sum(line["count"] for line in layout["signals"]) == 3
+    assert [line["name"] for line in layout["signals"]] in (
+        ["START_FORWARD", "END_FORWARD"],
+        ["START_FORWARD, END_FORWARD"],
+    )
+    assert {band["scope"] for band in layout["bands"]} == {"layer 2"}
     assert sum(bar["count"] for bar in layout["bars"] if not bar["waiting"]) == sum(
         "| WORKER_RECV" in line for line in lines
     )

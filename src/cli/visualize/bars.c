@@ -35,22 +35,26 @@ static size_t column_at(const gt_picture *picture, double x, double width, size_
 typedef struct span {
     int32_t lane;
     double start, end;
+    bool waiting;
 } span;
 
-/* Whether an event makes a bar: a worker's operation, or a client's wait for an answer. */
+/* An event makes no bar, or one, or two: a client's wait for an answer, a worker's operation, and before that (`before`) its wait
+ * for other workers. */
 static bool bar_of(const gt_picture *picture, const gt_timeline *timeline, const gt_timeline_event *event,
-                   span *out)
+                   bool before, span *out)
 {
-    out->lane = picture->lane_of[event->party];
+    *out = (span){.lane = picture->lane_of[event->party], .waiting = before};
     if (event->event == GT_EVENT_WORKER_RECV) {
-        out->start = event->start;
-        out->end = event->start + event->duration;
-        return true;
+        double ready = event->start + event->wait;
+        out->start = before ? event->start : ready;
+        out->end = before ? ready : event->start + event->duration;
+        return !before || event->wait > 0;
     }
-    if (event->event != GT_EVENT_SEND || event->partner < 0)
+    if (event->event != GT_EVENT_SEND || event->partner < 0 || before)
         return false;
     out->start = timeline->events[event->partner].time;
     out->end = event->time;
+    out->waiting = true;
     return true;
 }
 
@@ -124,6 +128,12 @@ static void label_path(char *label, size_t size, const gt_timeline_event *event,
 static void label_bar(gt_box *box, const gt_timeline_event *event, double font)
 {
     double room = box->width - 0.4 * font;
+    const char *waits = "waits";
+    bool for_others = box->waiting && event->event == GT_EVENT_WORKER_RECV;
+    if (for_others && gt__text_width(waits, 0.9 * font) < room)
+        snprintf(box->label, sizeof box->label, "%s", waits);
+    if (for_others)
+        return; /* the bar behind it has the name */
     if (event->instructions)
         label_path(box->label, sizeof box->label, event, room, 0.9 * font);
     else if (gt__text_width(event->label, 0.9 * font) < room)
@@ -134,7 +144,8 @@ static void label_bar(gt_box *box, const gt_timeline_event *event, double font)
         box->id[0] = 0; /* of a wait, the request shows it */
 }
 
-static void add_bar(gt_picture *picture, const gt_timeline_event *event, const span *bar)
+static void add_bar(gt_picture *picture, const gt_timeline *timeline, const gt_timeline_event *event,
+                    const span *bar)
 {
     gt_lane *lane = &picture->lanes[bar->lane];
     double x = gt__picture_x(picture, bar->start), width = gt__picture_x(picture, bar->end) - x;
@@ -150,9 +161,13 @@ static void add_bar(gt_picture *picture, const gt_timeline_event *event, const s
         .sequence = event->sequence,
         .count = 1,
         .category = event->category,
-        .waiting = lane->kind == GT_PARTY_CLIENT,
-        .failed = event->failed,
+        .waiting = bar->waiting,
+        .failed = event->failed && !(bar->waiting && lane->kind == GT_PARTY_WORKER),
     };
+    gt__event_title(timeline, event, bar->end - bar->start, box->title, sizeof box->title);
+    if (bar->waiting && lane->kind == GT_PARTY_WORKER)
+        snprintf(box->title + strlen(box->title), sizeof box->title - strlen(box->title),
+                 ", waits for other workers");
     if (lane->bar_height > 1.2 * picture->font)
         label_bar(box, event, picture->font);
 }
@@ -184,6 +199,9 @@ static void add_column(gt_picture *picture, int32_t lane_index, double x, double
             .aggregated = true,
             .waiting = lane->kind == GT_PARTY_CLIENT,
         };
+        char took[32];
+        snprintf(box->title, sizeof box->title, "%zu × %s, %s", column->count[k], gt__category_table[k].name,
+                 gt__duration_text(column->seconds[k], took, sizeof took));
     }
 }
 
@@ -207,19 +225,20 @@ void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
     sums *columns = columns_new(picture, width, &count);
     span bar;
     for (int pass = 0; pass < 2; pass++) /* first count narrow bars, then draw them or add them up */
-        for (size_t k = 0; k < timeline->count; k++) {
-            const gt_timeline_event *event = &timeline->events[k];
-            if (!bar_of(picture, timeline, event, &bar))
+        for (size_t k = 0; k < 2 * timeline->count; k++) {
+            const gt_timeline_event *event = &timeline->events[k / 2];
+            if (!bar_of(picture, timeline, event, k % 2 == 0, &bar))
                 continue;
             double x = gt__picture_x(picture, bar.start);
-            bool wide = gt__picture_x(picture, bar.end) - x >= narrow;
+            bool wide = gt__picture_x(picture, bar.end) - x >= narrow, for_others = k % 2 == 0;
             sums *lane = columns + (size_t)bar.lane * count, *at = lane + column_at(picture, x, width, count);
             if (pass == 0) {
-                picture->lanes[bar.lane].busy += bar.end - bar.start;
-                at->total += !wide;
-            } else if (wide || at->total == 1)
-                add_bar(picture, event, &bar);
-            else
+                double *total = for_others ? &picture->lanes[bar.lane].waited : &picture->lanes[bar.lane].busy;
+                *total += bar.end - bar.start;
+                at->total += !wide && !for_others;
+            } else if (wide || (at->total == 1 && !for_others))
+                add_bar(picture, timeline, event, &bar);
+            else if (!for_others) /* a short wait looks like any time without work */
                 add_to_columns(picture, &bar, event->category, width, lane, count);
         }
     for (size_t lane = 0; lane < picture->lane_count; lane++)

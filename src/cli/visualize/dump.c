@@ -23,9 +23,12 @@ static void dump_lanes(const gt_picture *picture, FILE *json)
     static const char *const kinds[] = {"client", "dispatcher", "worker"};
     for (size_t k = 0; k < picture->lane_count; k++) {
         const gt_lane *lane = &picture->lanes[k];
-        fprintf(json, "%s\n{\"kind\": \"%s\", \"top\": %.3f, \"height\": %.3f, \"busy\": %.9f, \"events\": %zu",
-                k ? "," : "", kinds[lane->kind], lane->top, lane->height, lane->busy, lane->events);
+        fprintf(json,
+                "%s\n{\"kind\": \"%s\", \"top\": %.3f, \"height\": %.3f, \"busy\": %.9f, \"waited\": %.9f, "
+                "\"events\": %zu",
+                k ? "," : "", kinds[lane->kind], lane->top, lane->height, lane->busy, lane->waited, lane->events);
         text(json, "name", lane->name);
+        text(json, "note", lane->note);
         fputc('}', json);
     }
 }
@@ -44,6 +47,21 @@ static void dump_boxes(const gt_picture *picture, FILE *json)
         colour(json, box->category);
         text(json, "label", box->label);
         text(json, "id", box->id);
+        text(json, "title", box->title);
+        fputc('}', json);
+    }
+}
+
+static void dump_bands(const gt_picture *picture, FILE *json)
+{
+    for (size_t k = 0; k < picture->band_count; k++) {
+        const gt_band *band = &picture->bands[k];
+        fprintf(
+            json,
+            "%s\n{\"lane\": %d, \"x\": %.3f, \"width\": %.3f, \"start\": %.9f, \"end\": %.9f, \"operations\": %zu",
+            k ? "," : "", band->lane, band->x, band->width, band->start, band->end, band->operations);
+        text(json, "scope", picture->scopes[band->scope].name);
+        text(json, "label", band->label);
         fputc('}', json);
     }
 }
@@ -101,6 +119,8 @@ void gt__picture_dump(const gt_picture *picture, FILE *json)
     text(json, "axis", picture->axis);
     fputs(",\n\"lanes\": [", json);
     dump_lanes(picture, json);
+    fputs("],\n\"bands\": [", json);
+    dump_bands(picture, json);
     fputs("],\n\"bars\": [", json);
     dump_boxes(picture, json);
     fputs("],\n\"notes\": [", json);

@@ -10,7 +10,11 @@
 
 #include "cli/visualize/visualize.h"
 
-enum { MAX_CLIENTS = 24, MAX_WORKERS = 64 }; /* lanes; further parties share the last one */
+enum {
+    MAX_CLIENTS = 24, /* lanes; further parties share the last one */
+    MAX_WORKERS = 64,
+    MOST_LEGEND_SCOPES = 24,
+};
 
 /* An estimate for DejaVu Sans; the exact width is known only when drawing. */
 double gt__text_width(const char *text, double font)
@@ -22,6 +26,42 @@ double gt__text_width(const char *text, double font)
             width += c == '#' ? 0.84 : c == ' ' || c == ':' ? 0.34 : c >= 'A' && c <= 'Z' ? 0.71 : 0.61;
     }
     return width * font;
+}
+
+const char *gt__duration_text(double seconds, char *text, size_t size)
+{
+    static const char *const units[] = {"s", "ms", "µs", "ns"};
+    int unit = 0;
+    for (; unit < 3 && seconds < 1; unit++)
+        seconds *= 1000;
+    int digits = (int)fmax(0, 2 - (seconds >= 10) - (seconds >= 100));
+    snprintf(text, size, "%.*f %s", unit == 3 ? 0 : digits, seconds, units[unit]);
+    return text;
+}
+
+/* Append `before` and the text, at most `most` bytes of it. */
+static void append(char *text, size_t size, const char *before, gt_piece more, int most)
+{
+    size_t used = strlen(text);
+    if (!more.length)
+        return;
+    snprintf(text + used, size - used, "%s%.*s", before, more.length < most ? more.length : most, more.at);
+    gt__text_whole(text);
+}
+
+void gt__event_title(const gt_timeline *timeline, const gt_timeline_event *event, double seconds, char *title,
+                     size_t size)
+{
+    char took[32];
+    const char *scope = event->scope >= 0 ? timeline->scopes[event->scope].name : "";
+    title[0] = 0;
+    append(title, size, "", (gt_piece){.at = event->label, .length = (int)strlen(event->label)}, 60);
+    append(title, size, " ", event->shape, 40);
+    append(title, size, ", ", event->place, 60);
+    append(title, size, ", scope ", (gt_piece){.at = scope, .length = (int)strlen(scope)}, 40);
+    size_t used = strlen(title);
+    snprintf(title + used, size - used, ", %s, #%llu", gt__duration_text(seconds, took, sizeof took),
+             (unsigned long long)event->sequence);
 }
 
 /* ---- lanes -------------------------------------------------------------------------------------------------- */
@@ -38,6 +78,7 @@ static int by_lane(const void *left, const void *right)
     return a->kind != b->kind ? (int)a->kind - (int)b->kind : strverscmp(a->name, b->name);
 }
 
+/* By its program, if the log says it; the number is below. */
 static void name_lane(gt_lane *lane, const gt_party *party)
 {
     static const char *const kinds[] = {"Client", "Dispatcher", "Worker"};
@@ -45,8 +86,15 @@ static void name_lane(gt_lane *lane, const gt_party *party)
     char name[23];
     snprintf(name, cut ? 22 : sizeof name, "%s", party->name);
     gt__text_whole(name);
-    snprintf(lane->name, sizeof lane->name, "%s%s%s%s", kinds[party->kind], *name ? " " : "", name,
-             cut ? "…" : "");
+    bool named = party->program && *party->program;
+    snprintf(named ? lane->note : lane->name, sizeof lane->name, "%s%s%s%s", kinds[party->kind], *name ? " " : "",
+             name, cut ? "…" : "");
+    if (!named)
+        return;
+    append(lane->name, sizeof lane->name, "",
+           (gt_piece){.at = party->program, .length = (int)strlen(party->program)}, 28);
+    if (strlen(party->program) > strlen(lane->name))
+        snprintf(lane->name + strlen(lane->name), 8, "…");
 }
 
 static void make_lanes(gt_picture *picture, const gt_timeline *timeline)
@@ -70,9 +118,11 @@ static void make_lanes(gt_picture *picture, const gt_timeline *timeline)
         } else
             folded[kind]++;
         gt_lane *lane = &picture->lanes[picture->lane_count - 1];
-        if (folded[kind])
+        if (folded[kind]) {
             snprintf(lane->name, sizeof lane->name, "%zu more %s", folded[kind] + 1,
                      kind == GT_PARTY_CLIENT ? "clients" : "workers");
+            lane->note[0] = 0;
+        }
         lane->events += order[k].what->events;
         picture->lane_of[order[k].party] = (int32_t)picture->lane_count - 1;
     }
@@ -86,11 +136,15 @@ static void place_lanes(gt_picture *picture, double top)
     picture->top = top;
     for (size_t k = 0; k < picture->lane_count; k++) {
         gt_lane *lane = &picture->lanes[k];
+        bool scopes = picture->scope_count && lane->kind == GT_PARTY_WORKER;
+        double bands = scopes ? 1.45 * f * scale : 0;
         lane->top = top;
-        lane->height = 5.2 * f * scale;
-        lane->bar_top = top + 0.5 * f * scale;
+        lane->height = bands + 5.2 * f * scale;
+        lane->band_top = top + 0.25 * f * scale;
+        lane->band_height = scopes ? 1.3 * f * scale : 0;
+        lane->bar_top = top + bands + 0.5 * f * scale;
         lane->bar_height = 2.2 * f * scale;
-        lane->strip = top + 4.2 * f * scale;
+        lane->strip = top + bands + 4.2 * f * scale;
         top += lane->height;
     }
     picture->bottom = top;
@@ -115,6 +169,26 @@ static void add_item(gt_picture *picture, gt_legend_kind kind, unsigned which, c
     *x += width;
 }
 
+/* The scopes that have bands, on lines of their own. */
+static void add_scopes(gt_picture *picture, double *x, double *y)
+{
+    bool *used = gt__zeroed(picture->scope_count + 1, sizeof *used), any = false;
+    for (size_t k = 0; k < picture->band_count; k++)
+        used[picture->bands[k].scope] = true;
+    for (size_t k = 0, shown = 0; k < picture->scope_count && shown < MOST_LEGEND_SCOPES; k++) {
+        if (!used[k])
+            continue;
+        if (!any) {
+            *x = picture->font;
+            *y += 1.8 * picture->font;
+        }
+        any = true;
+        shown++;
+        add_item(picture, GT_LEGEND_SCOPE, (unsigned)k % GT_SCOPE_COLOURS, picture->scopes[k].name, x, y);
+    }
+    free(used);
+}
+
 /* Only entries that the picture uses. */
 static void make_legend(gt_picture *picture)
 {
@@ -125,7 +199,7 @@ static void make_legend(gt_picture *picture)
         [GT_EVENT_WORKER_RECV] = "WORKER_RECV",
         [GT_EVENT_CONNECT] = "CONNECT",
         [GT_EVENT_DISCONNECT] = "DISCONNECT",
-        [GT_EVENT_SIGNAL] = "SIGNAL",
+        [GT_EVENT_SIGNAL] = "SIGNAL, where workers reach it",
         [GT_EVENT_ERROR] = "ERROR",
     };
     bool category[GT_CATEGORY_COUNT] = {false}, event[GT_EVENT_COUNT] = {false}, waiting = false, heap = false;
@@ -151,9 +225,10 @@ static void make_legend(gt_picture *picture)
         if (event[k] || (k == GT_EVENT_SIGNAL && picture->signal_count))
             add_item(picture, GT_LEGEND_EVENT, k, meanings[k], &x, &y);
     if (waiting)
-        add_item(picture, GT_LEGEND_WAITING, 0, "client waits", &x, &y);
+        add_item(picture, GT_LEGEND_WAITING, 0, "waits for a value, or for other workers", &x, &y);
     if (heap)
         add_item(picture, GT_LEGEND_HEAP, 0, "many together: share of time, number of events", &x, &y);
+    add_scopes(picture, &x, &y);
     picture->height = y + 1.6 * f;
 }
 
@@ -166,7 +241,8 @@ static void choose_size(gt_picture *picture, const gt_timeline *timeline)
     picture->width = 72 * fmin(inches, 16);
     double names = 0;
     for (size_t k = 0; k < picture->lane_count; k++)
-        names = fmax(names, gt__text_width(picture->lanes[k].name, f));
+        names = fmax(names, fmax(gt__text_width(picture->lanes[k].name, f),
+                                 gt__text_width(picture->lanes[k].note, 0.8 * f)));
     picture->left = names + 2 * f;
     picture->right = picture->width - 2 * f;
 }
@@ -181,14 +257,18 @@ static void write_title(gt_picture *picture, const gt_timeline *timeline)
              workers == 1 ? "" : "s", gt__timeline_end(timeline) - gt__timeline_begin(timeline));
 }
 
-void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline)
+void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline, gt_arrow_choice arrows)
 {
+    picture->wanted_arrows = arrows;
+    picture->scopes = timeline->scopes;
+    picture->scope_count = timeline->scope_count;
     make_lanes(picture, timeline);
     choose_size(picture, timeline);
     write_title(picture, timeline);
     gt__picture_axis(picture, timeline);
     place_lanes(picture, 2.6 * picture->font + 1.4 * picture->font * gt__picture_signals(picture, timeline));
     gt__picture_ticks(picture);
+    gt__picture_bands(picture, timeline);
     gt__picture_bars(picture, timeline);
     gt__picture_notes(picture, timeline);
     gt__picture_markers(picture, timeline);
@@ -201,6 +281,7 @@ void gt__picture_free(gt_picture *picture)
     free(picture->lane_of);
     free(picture->lanes);
     free(picture->boxes);
+    free(picture->bands);
     free(picture->notes);
     free(picture->markers);
     free(picture->arrows);

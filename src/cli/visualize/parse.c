@@ -72,19 +72,34 @@ static char *trim(char *text)
     return text;
 }
 
-/* The value of `key=` in the details, copied into `value`; NULL: no such key. Quoted text, which comes last,
- * is not searched. */
-static const char *detail(const char *details, const char *key, char *value, size_t size)
+gt_piece gt__detail(const char *details, const char *key)
 {
     size_t length = strlen(key);
     const char *end_of_keys = details + strcspn(details, "\"");
     for (const char *at = details; (at = strstr(at, key)) && at < end_of_keys; at += length)
-        if ((at == details || at[-1] == ' ') && at[length] == '=') {
-            size_t end = strcspn(at + length + 1, " ");
-            snprintf(value, size, "%.*s", (int)end, at + length + 1);
-            return value;
-        }
-    return NULL;
+        if ((at == details || at[-1] == ' ') && at[length] == '=')
+            return (gt_piece){.at = at + length + 1, .length = (int)strcspn(at + length + 1, " ")};
+    return (gt_piece){0};
+}
+
+gt_piece gt__detail_text(const char *details, const char *key)
+{
+    gt_piece found = gt__detail(details, key);
+    if (found.length && *found.at == '"') {
+        found.at++;
+        found.length = (int)strcspn(found.at, "\"");
+    }
+    return found;
+}
+
+/* The same, copied into `value`; NULL: no such key. */
+static const char *detail(const char *details, const char *key, char *value, size_t size)
+{
+    gt_piece found = gt__detail(details, key);
+    if (!found.at)
+        return NULL;
+    snprintf(value, size, "%.*s", found.length, found.at);
+    return value;
 }
 
 /* A number with one of `units`; units[k] means factor[k]. */
@@ -160,6 +175,11 @@ static int32_t find_party(gt_timeline *timeline, gt_party_kind kind, const char 
     return *place - 1;
 }
 
+int32_t gt__timeline_party(gt_timeline *timeline, gt_party_kind kind, const char *name)
+{
+    return find_party(timeline, kind, name, false);
+}
+
 static int32_t parse_party(gt_timeline *timeline, char *source)
 {
     static const char *const kinds[] = {"CLIENT", "DISPATCHER", "WORKER"};
@@ -215,7 +235,7 @@ static const char *parse_line(gt_timeline *timeline, char *line)
         return "fewer than six columns";
     for (int k = 0; k < columns; k++)
         column[k] = trim(column[k]);
-    gt_timeline_event event = {.partner = -1, .peer = -1, .duration = -1};
+    gt_timeline_event event = {.partner = -1, .peer = -1, .scope = -1, .duration = -1};
     char *end, value[64], *source = column[3];
     if (!parse_seconds(column[0], &event.time))
         return "the first column is not a time";
@@ -241,6 +261,7 @@ static const char *parse_line(gt_timeline *timeline, char *line)
     if (event.event == GT_EVENT_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
         !parse_seconds(value, &event.duration))
         return "the duration is not a time";
+    event.told = event.time;
     event.start = event.duration >= 0 ? event.time - event.duration : event.time;
     if (event.duration >= 0 && detail(event.details, "start", value, sizeof value) &&
         !parse_seconds(value, &event.start))
@@ -306,21 +327,21 @@ typedef struct open_requests {
     double last_end; /* end of the previous operation */
 } open_requests;
 
-/* Whether two events concern the same tensor, as far as their details say. */
-static bool same_tensor(const gt_timeline_event *a, const gt_timeline_event *b)
+bool gt__event_same_tensor(const gt_timeline_event *a, const gt_timeline_event *b)
 {
     static const char *const keys[] = {"result", "tensor_id"};
-    char one[64], other[64];
-    for (int k = 0; k < 2; k++)
-        if (detail(a->details, keys[k], one, sizeof one) && detail(b->details, keys[k], other, sizeof other))
-            return strcmp(one, other) == 0;
+    for (int k = 0; k < 2; k++) {
+        gt_piece one = gt__detail(a->details, keys[k]), other = gt__detail(b->details, keys[k]);
+        if (one.at && other.at)
+            return one.length == other.length && memcmp(one.at, other.at, (size_t)one.length) == 0;
+    }
     return true;
 }
 
 static bool answers(const gt_timeline_event *request, const gt_timeline_event *answer)
 {
     bool same = strcmp(request->command, answer->command) == 0 || strstr(answer->command, "Response");
-    return same && same_tensor(request, answer);
+    return same && gt__event_same_tensor(request, answer);
 }
 
 /* For a log without measured durations: the operation began when it was requested, or when the previous one ended. */
@@ -391,39 +412,6 @@ static void find_partners(gt_timeline *timeline)
     free(open);
 }
 
-/* Whether two successive requests belong to the same collective, or are a send and its recv: the same tensor, another
- * worker. */
-static bool together(const gt_timeline_event *before, const gt_timeline_event *event)
-{
-    bool moves = event->category == GT_CATEGORY_MOVE || event->category == GT_CATEGORY_ALL_REDUCE ||
-                 event->category == GT_CATEGORY_ALL_GATHER;
-    return moves && before->event == GT_EVENT_WORKER_SEND && before->category == event->category &&
-           before->party != event->party && same_tensor(before, event);
-}
-
-/* The other worker of an instruction that moves data: from to= or from= in its details, or its neighbour in a
- * collective. A send's peer is the worker of its recv. */
-static void find_peers(gt_timeline *timeline)
-{
-    for (size_t k = 0; k < timeline->count; k++) {
-        gt_timeline_event *event = &timeline->events[k], *before = k ? event - 1 : event;
-        char name[64];
-        if (event->event != GT_EVENT_WORKER_SEND)
-            continue;
-        if (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name))
-            event->peer = find_party(timeline, GT_PARTY_WORKER, name, false);
-        else if (together(before, event)) {
-            bool received = strcmp(event->label, before->label) != 0;
-            *(received ? &before->peer : &event->peer) = received ? event->party : before->party;
-        }
-    }
-    for (size_t k = 0; k < timeline->count; k++) {
-        gt_timeline_event *event = &timeline->events[k];
-        if (event->event == GT_EVENT_WORKER_RECV && event->partner >= 0)
-            event->peer = timeline->events[event->partner].peer;
-    }
-}
-
 static int by_time(const void *left, const void *right)
 {
     const gt_timeline_event *a = left, *b = right;
@@ -432,18 +420,21 @@ static int by_time(const void *left, const void *right)
     return (a->sequence > b->sequence) - (a->sequence < b->sequence);
 }
 
-/* Whether an event happens in the window: an operation when the worker ran it, which may be long before its line. What
- * reaches beyond the window is cut. */
+/* Whether an event happens in the window: an operation when the worker ran it, which may be long before its line, and a
+ * signal when the workers reached it. What reaches beyond the window is cut. */
 static bool falls_within(gt_timeline_event *event, double from, double to)
 {
+    if (event->event == GT_EVENT_SIGNAL)
+        event->time = event->start;
     if (event->event != GT_EVENT_WORKER_RECV)
         return event->time >= from && event->time <= to;
-    double end = event->start + event->duration;
+    double end = event->start + event->duration, work = event->start + event->wait;
     if (end < from || event->start > to)
         return false;
     event->start = fmax(event->start, from);
     event->time = fmin(end, to);
     event->duration = event->time - event->start;
+    event->wait = fmin(fmax(work - event->start, 0), event->duration);
     return true;
 }
 
@@ -488,7 +479,7 @@ void gt__timeline_finish(gt_timeline *timeline, double from, double to)
     if (timeline->count)
         qsort(timeline->events, timeline->count, sizeof *timeline->events, by_time);
     find_partners(timeline);
-    find_peers(timeline);
+    gt__timeline_causes(timeline);
     if (timeline->count && (from > 0 || to < INFINITY))
         keep_window(timeline, from, to);
 }
@@ -526,6 +517,7 @@ void gt__timeline_free(gt_timeline *timeline)
     free(timeline->texts);
     free(timeline->parties);
     free(timeline->paths);
+    free(timeline->scopes);
     free(timeline->party_index);
     free(timeline->events);
     *timeline = (gt_timeline){0};

@@ -17,6 +17,7 @@ typedef struct visualize_arguments {
     const char *output;
     double dpi, from, to;
     int format; /* gt_picture_format or FORMAT_* */
+    gt_arrow_choice arrows;
     bool dump;
     char **logs;
     int log_count;
@@ -46,6 +47,18 @@ static const char *take_format(void *target, const char *text)
     int format = format_named(text);
     *(int *)target = format;
     return format == FORMAT_NONE ? "png, svg, pdf or chrome" : NULL;
+}
+
+static const char *take_arrows(void *target, const char *text)
+{
+    static const char *const names[] = {
+        [GT_ARROWS_BATCHES] = "batches", [GT_ARROWS_ALL] = "all", [GT_ARROWS_NONE] = "none"};
+    for (int k = 0; k < 3; k++)
+        if (strcasecmp(text, names[k]) == 0) {
+            *(gt_arrow_choice *)target = (gt_arrow_choice)k;
+            return NULL;
+        }
+    return "batches, all or none";
 }
 
 /* -1: go on; else the exit status. */
@@ -83,6 +96,12 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
          .most = 1e9,
          .value = "S",
          .help = "leave out events after S seconds"},
+        {.name = "arrows",
+         .kind = GT_OPTION_OWN,
+         .target = &arguments->arrows,
+         .take = take_arrows,
+         .value = "A",
+         .help = "which messages have arrows: batches (default; one for what is sent at once), all, none"},
         {.name = "dump-layout", .target = &arguments->dump, .help = "print the layout as JSON"},
         {0},
     };
@@ -143,7 +162,7 @@ static gt_err visualize(const visualize_arguments *arguments, gt_timeline *timel
     int width = 0, height = 0;
     gt_err err = GT_OK;
     if (arguments->format != FORMAT_CHROME || arguments->dump)
-        gt__picture_layout(&picture, timeline);
+        gt__picture_layout(&picture, timeline, arguments->arrows);
     if (arguments->format == FORMAT_CHROME)
         err = gt__timeline_chrome(timeline, arguments->output);
     else

@@ -5,7 +5,8 @@
  *                              |                       '--dump--> JSON (--dump-layout)
  *                              '--chrome--> Chrome trace JSON
  *
- * visualize.c is the command. Only draw.c depends on Cairo, only parse.c on the format of a log.
+ * visualize.c is the command. Only parse.c depends on the format of a log, only canvas_cairo.c on Cairo. cause.c connects
+ * the lines of a timeline: what a worker executed, with the line of the program that asked for it.
  */
 #ifndef GT_CLI_VISUALIZE_VISUALIZE_H
 #define GT_CLI_VISUALIZE_VISUALIZE_H
@@ -27,21 +28,34 @@ typedef enum gt_party_kind { GT_PARTY_CLIENT, GT_PARTY_DISPATCHER, GT_PARTY_WORK
 
 typedef struct gt_party {
     gt_party_kind kind;
-    const char *name; /* as in the log, without CLIENT or WORKER */
+    const char *name;    /* as in the log, without CLIENT or WORKER */
+    const char *program; /* of a client: "train.py:4711"; NULL: not known */
     size_t events;
 } gt_party;
+
+/* A part of a line's text. */
+typedef struct gt_piece {
+    const char *at;
+    int length; /* 0: there is none */
+} gt_piece;
 
 /* One line. The timeline owns the texts. */
 typedef struct gt_timeline_event {
     double time;            /* seconds since the dispatcher started */
+    double told;            /* the same; of an operation, when the dispatcher learned of its end */
     double start, duration; /* WORKER_RECV: when the worker ran it; measured, or estimated from the log's lines */
+    double wait;            /* of the duration, from its start: it waited for other workers */
     uint64_t sequence, bytes;
     const char *command, *details, *label; /* label: the op's name, else the command without "Worker" */
     int32_t party;                         /* of timeline->parties */
     int32_t partner;                       /* the matching request or answer; -1: none */
     int32_t peer;                          /* the other worker of a move; -1: none */
-    uint8_t event, category;               /* gt_event, gt_category */
+    int32_t scope;                         /* of timeline->scopes: the signal that it was emitted in; -1: none */
+    uint32_t visit;                        /* tells apart how often scopes were entered */
+    gt_piece place, shape;   /* "train.py:12" and "(32,10)": of the program's line, and of the result */
+    uint8_t event, category; /* gt_event, gt_category */
     bool failed;
+    bool is_band;          /* SIGNAL: the work of its scope is shown as bands */
     uint32_t instructions; /* of a hot path, whose label is their list; 0: it is none, or not known */
 } gt_timeline_event;
 
@@ -53,14 +67,21 @@ typedef struct gt_timeline_path {
     const char *ops; /* "matmul,add,relu"; a long list ends with "..." */
 } gt_timeline_path;
 
+/* A signal around instructions: gt.signal.context('forward'), or its gradients. */
+typedef struct gt_timeline_scope {
+    const char *name;
+} gt_timeline_scope;
+
 typedef struct gt_timeline {
-    gt_timeline_event *events; /* sorted by time */
+    gt_timeline_event *events; /* sorted by time; `start` of a SIGNAL: when the workers reached it */
     size_t count, capacity;
+    gt_timeline_scope *scopes;
+    size_t scope_count, scope_capacity;
     gt_party *parties; /* in the order of appearance; [0] is the dispatcher */
     size_t party_count, party_capacity;
     int32_t *party_index; /* hash table by kind and name: index in parties plus one; 0: free */
     size_t index_size;
-    char **texts; /* the files' contents, cut into pieces */
+    char **texts; /* the files' contents, cut into pieces, and names made from them */
     size_t text_count, text_capacity;
     gt_timeline_path *paths;
     size_t path_count, path_capacity;
@@ -72,6 +93,16 @@ gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complain
 /* After the last read: sort, find the partners, keep what happened between `from` and `to`. */
 void gt__timeline_finish(gt_timeline *timeline, double from, double to);
 void gt__timeline_free(gt_timeline *timeline);
+/* Part of it, cause.c: which line of a client caused what workers did, in which scope; when the workers reached a signal; who
+ * waited for whom. After the partners are known. */
+void gt__timeline_causes(gt_timeline *timeline);
+/* The value of `key=` in a line's details; length 0: no such key. Quoted text, which comes last, is not searched. */
+gt_piece gt__detail(const char *details, const char *key);
+/* The quoted text, or word, behind `key=`; length 0: no such key. */
+gt_piece gt__detail_text(const char *details, const char *key);
+/* Whether two events concern the same tensor, as far as their details say. */
+bool gt__event_same_tensor(const gt_timeline_event *a, const gt_timeline_event *b);
+int32_t gt__timeline_party(gt_timeline *timeline, gt_party_kind kind, const char *name); /* -1: unknown */
 double gt__timeline_begin(const gt_timeline *timeline);
 double gt__timeline_end(const gt_timeline *timeline);
 size_t gt__timeline_workers(const gt_timeline *timeline);
@@ -80,11 +111,12 @@ size_t gt__timeline_workers(const gt_timeline *timeline);
 
 typedef struct gt_lane {
     gt_party_kind kind;
-    char name[80];
+    char name[80], note[80]; /* note: below the name, "client 1" */
     double top, height;
-    double bar_top, bar_height; /* where the bars are */
-    double strip;               /* y of the markers' middle */
-    double busy;                /* seconds, in bars */
+    double band_top, band_height; /* where the names of scopes are; height 0: the picture has none */
+    double bar_top, bar_height;   /* where the bars are */
+    double strip;                 /* y of the markers' middle */
+    double busy, waited;          /* seconds, in bars; of workers for each other */
     size_t events;
 } gt_lane;
 
@@ -98,7 +130,17 @@ typedef struct gt_box {
     uint8_t category;
     bool aggregated, waiting, failed;
     char label[80], id[16]; /* empty: no room */
+    char title[256];        /* "matmul (64,10), train.py:12, 1.5 ms": what a reader sees who points at it */
 } gt_box;
+
+/* The instructions of one scope that a worker executed one after another. */
+typedef struct gt_band {
+    int32_t lane, scope;
+    double x, width;
+    double start, end; /* seconds */
+    size_t operations;
+    char label[64]; /* empty: no room */
+} gt_band;
 
 /* The names of operations whose bars are too narrow for text, after the last one. */
 typedef struct gt_note {
@@ -150,15 +192,19 @@ typedef enum gt_legend_kind {
     GT_LEGEND_CATEGORY,
     GT_LEGEND_EVENT,
     GT_LEGEND_WAITING,
-    GT_LEGEND_HEAP
+    GT_LEGEND_HEAP,
+    GT_LEGEND_SCOPE
 } gt_legend_kind;
 
 typedef struct gt_legend_item {
     gt_legend_kind kind;
-    uint8_t which; /* gt_category or gt_event */
+    uint8_t which; /* gt_category, gt_event or the number of a scope's colour */
     double x, y;
     const char *text;
 } gt_legend_item;
+
+/* Which messages have an arrow. Both sides send many at once: by default each such batch has one arrow. */
+typedef enum gt_arrow_choice { GT_ARROWS_BATCHES, GT_ARROWS_ALL, GT_ARROWS_NONE } gt_arrow_choice;
 
 typedef struct gt_picture {
     double width, height, font;      /* font: the size of text, and the unit of all lengths */
@@ -170,26 +216,33 @@ typedef struct gt_picture {
     char axis[64], title[160];
     gt_lane *lanes;
     gt_box *boxes;
+    gt_band *bands;
     gt_note *notes;
     gt_marker *markers;
     gt_arrow *arrows;
     gt_signal_line *signals;
     gt_tick *ticks;
     gt_legend_item *legend;
-    size_t lane_count, box_count, note_count, marker_count, arrow_count, signal_count, tick_count, legend_count;
-    size_t lane_capacity, box_capacity, note_capacity, marker_capacity, arrow_capacity, signal_capacity,
-        tick_capacity, legend_capacity;
-    int32_t *lane_of; /* by party; -1: a party without events */
+    size_t lane_count, box_count, band_count, note_count, marker_count, arrow_count, signal_count, tick_count,
+        legend_count;
+    size_t lane_capacity, box_capacity, band_capacity, note_capacity, marker_capacity, arrow_capacity,
+        signal_capacity, tick_capacity, legend_capacity;
+    int32_t *lane_of;                /* by party; -1: a party without events */
+    const gt_timeline_scope *scopes; /* of the timeline */
+    size_t scope_count;
+    gt_arrow_choice wanted_arrows;
 } gt_picture;
 
-void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline);
+void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline, gt_arrow_choice arrows);
 void gt__picture_free(gt_picture *picture);
 
-/* Steps of gt__picture_layout. axis.c: time; bars.c and notes.c: the contents of the lanes; flow.c: drawing across them. */
+/* Steps of gt__picture_layout. axis.c: time; bands.c, bars.c and notes.c: the contents of the lanes; flow.c: drawing
+ * across them. */
 void gt__picture_axis(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_ticks(gt_picture *picture);
 double gt__picture_x(const gt_picture *picture, double time);
 double gt__picture_time(const gt_picture *picture, double x);
+void gt__picture_bands(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_notes(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline);
@@ -201,6 +254,15 @@ int gt__picture_signals(gt_picture *picture, const gt_timeline *timeline);
 double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *event);
 /* y of the dispatcher's side of an event. */
 double gt__dispatcher_y(const gt_picture *picture, bool worker_side);
+
+/* "1.52 ms" */
+const char *gt__duration_text(double seconds, char *text, size_t size);
+/* What a line says of an operation: "matmul (64,10), train.py:12, scope forward, 1.52 ms, #17". */
+void gt__event_title(const gt_timeline *timeline, const gt_timeline_event *event, double seconds, char *title,
+                     size_t size);
+/* Scopes have colours in turn. */
+enum { GT_SCOPE_COLOURS = 8 };
+uint32_t gt__scope_colour(int32_t scope);
 
 /* Drop the last character of a text if it was cut in the middle of its bytes. */
 void gt__text_whole(char *text);

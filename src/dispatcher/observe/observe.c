@@ -151,11 +151,12 @@ static bool is_note(gt_opcode op)
     return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config || op == GT_OP_share;
 }
 
-/* The next records have another signal; or the program placed a mark. */
-static void log_signal(gt_session *session, uint32_t scope, bool backward)
+/* The next records have another signal; or the program placed a mark. A line of the first kind has the scope as those of records
+ * have it: `enters scope=forward name="forward (backward)"`. */
+static void log_signal(gt_session *session, uint32_t scope, bool mark, bool backward)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    const char *name = gt__spread_scope_name(session, scope);
+    const char *name = gt__spread_scope_name(session, scope), *entered = name;
     char gradient[GT_MAX_NAME + sizeof " (backward)"];
     if (!name)
         return;
@@ -165,7 +166,10 @@ static void log_signal(gt_session *session, uint32_t scope, bool backward)
         name = gradient;
     }
     gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->watched.source, GT_OP_INVALID, 0);
-    event_end_text(dispatcher, event, gt__log_quoted(gt__log_event_payload(event), "name=", name, strlen(name)));
+    char *at = gt__log_event_payload(event);
+    if (!mark)
+        at = gt__log_scope(gt__log_word(at, "enters"), entered);
+    event_end_text(dispatcher, event, gt__log_quoted(at, mark ? "name=" : " name=", name, strlen(name)));
 }
 
 /* " at=train.py:12". Copied at a fixed length, which takes no call. */
@@ -237,10 +241,10 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
         (record->ins.scope != session->watched.last_scope || backward != session->watched.last_backward)) {
         session->watched.last_scope = record->ins.scope;
         session->watched.last_backward = backward;
-        log_signal(session, record->ins.scope, backward);
+        log_signal(session, record->ins.scope, false, backward);
     }
     if (dispatcher->watching && record->ins.op == GT_OP_mark)
-        log_signal(session, record->ins.scope, false);
+        log_signal(session, record->ins.scope, true, false);
     else if (dispatcher->watching && record->ins.op != GT_OP_goodbye && !is_note((gt_opcode)record->ins.op))
         log_received(session, record);
     if (observer->tape)
