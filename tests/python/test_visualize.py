@@ -5,6 +5,7 @@ picture itself is tested. log_maker.py writes the logs.
 """
 
 import collections
+import gzip
 import json
 import re
 import struct
@@ -664,32 +665,133 @@ def test_svg_has_text_as_text_and_a_title_on_every_bar(tmp_path):
     assert {bar["title"] for bar in layout["bars"]} < titles
 
 
+def check_trace(trace):
+    """The rules of the Trace Event Format that viewers rely on; returns the events by phase."""
+    assert trace.keys() <= {"traceEvents", "displayTimeUnit", "otherData"} and trace["displayTimeUnit"] in ("ms", "ns")
+    by_phase = collections.defaultdict(list)
+    for event in trace["traceEvents"]:
+        assert isinstance(event["name"], str) and isinstance(event["pid"], int) and isinstance(event["tid"], int)
+        assert event["ph"] in "MXistf", event
+        by_phase[event["ph"]].append(event)
+        if event["ph"] != "M":
+            assert isinstance(event["ts"], (int, float)) and event["ts"] >= 0 and isinstance(event["cat"], str)
+    named = collections.defaultdict(dict)
+    for event in by_phase["M"]:
+        kind, value = event["name"], event["args"]
+        assert kind in ("process_name", "thread_name") and isinstance(value["name"], str) and value["name"] or (
+            kind in ("process_sort_index", "thread_sort_index") and isinstance(value["sort_index"], int)
+        ), event
+        assert (event["pid"], event["tid"]) not in named[kind], "named twice"
+        named[kind][event["pid"], event["tid"]] = value
+    slices = collections.defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] != "M":
+            assert (event["pid"], event["tid"]) in named["thread_name"] and (event["pid"], 0) in named["process_name"], event
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            slices[event["pid"], event["tid"]].append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
+        if event["ph"] == "i":
+            assert event["s"] in "gpt"
+    for thread, spans in slices.items():  # one after another or one inside another: as if B and E were balanced
+        open_until = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1], f"overlapping slices in thread {thread}"
+            open_until.append(end)
+    flows = collections.defaultdict(list)
+    for event in by_phase["s"] + by_phase["t"] + by_phase["f"]:
+        flows[event["cat"], event["name"], event["id"]].append(event)
+        at = round(event["ts"] * 1000)
+        assert any(start <= at <= end for start, end in slices[event["pid"], event["tid"]]), "a flow outside of slices"
+    for steps in flows.values():  # begins once, ends once, in this order
+        assert [step["ph"] for step in steps if step["ph"] != "t"] == ["s", "f"]
+        ordered = sorted(steps, key=lambda step: "stf".index(step["ph"]))
+        assert [step["ts"] for step in ordered] == sorted(step["ts"] for step in ordered)
+    return by_phase
+
+
+def chrome_trace(log, directory, name="trace.json"):
+    (directory / "log.txt").write_text(log.text())
+    visualize(directory / "log.txt", "--output", directory / name)
+    data = (directory / name).read_bytes()
+    return json.loads(gzip.decompress(data) if name.endswith(".gz") else data)
+
+
 def test_chrome_trace_is_what_perfetto_reads(tmp_path):
     log = simulate(300, clients=2, workers=2, signals=("START",), failures=1)
-    draw(log, tmp_path)
-    visualize(tmp_path / "log.txt", "--output", tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    phases = collections.Counter(event["ph"] for event in events)
-    assert phases["X"] == log.count("WORKER_RECV") + log.count("SEND")
-    assert phases["i"] == len(log.lines) - phases["X"]
-    assert phases["s"] == phases["f"] == log.count("RECV") + log.count("WORKER_SEND") + log.count("WORKER_RECV")
-    threads = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
-    for event in events:
-        assert isinstance(event["name"], str) and isinstance(event["pid"], int) and isinstance(event["tid"], int)
-        if event["ph"] == "M":
-            continue
-        assert (event["pid"], event["tid"]) in threads and event["ts"] >= 0 and event["ph"] in "Xisf"
-        assert event["ph"] != "X" or event["dur"] >= 0
-        assert event["ph"] != "i" or event["s"] in "gt"
-    starts = {event["id"]: event["ts"] for event in events if event["ph"] == "s"}
-    ends = {event["id"]: event["ts"] for event in events if event["ph"] == "f"}
-    assert starts.keys() == ends.keys() and all(starts[key] <= ends[key] for key in starts)
-    signals = [event for event in events if event.get("cat") == "SIGNAL"]
-    assert [event["s"] for event in signals] == ["g"]
-    slowest = max(
-        (event for event in events if event["ph"] == "X" and event["cat"] != "wait"), key=lambda e: e["dur"]
-    )
+    phases = check_trace(chrome_trace(log, tmp_path))
+    kinds = collections.Counter(event["cat"] for event in phases["X"])
+    assert kinds.pop("wait") == log.count("SEND")
+    assert kinds.pop("message") == log.count("RECV") - log.count("SEND") + log.count("WORKER_SEND")
+    assert sum(kinds.values()) == log.count("WORKER_RECV")
+    assert len(phases["s"]) == len(phases["f"]) == log.count("WORKER_SEND")
+    assert collections.Counter(event["cat"] for event in phases["i"]) == {
+        event: log.count(event) for event in ("CONNECT", "DISCONNECT", "SIGNAL", "ERROR")
+    }
+    assert [event["name"] for event in phases["i"] if event["cat"] in ("SIGNAL", "ERROR")] == ["out of memory", "START"]
+    slowest = max((event for event in phases["X"] if event["cat"] != "wait"), key=lambda event: event["dur"])
     assert slowest["cat"] == "MatMul" and slowest["args"]["details"]
+
+
+def test_chrome_trace_names_lines_shapes_and_scopes(tmp_path):
+    log = Log()
+    log.line(0.0, "CONNECT", "WORKER a", "RegisterWorker", 320, 'link=memory engine="cpu"')
+    log.line(0.0, "CONNECT", "CLIENT 1", "RegisterClient", 320, 'link=memory name="train.py:4711"')
+    log.line(0.001, "SIGNAL", "CLIENT 1", "Signal", 0, 'name="epoch 1"')
+    log.line(0.001, "SIGNAL", "CLIENT 1", "Signal", 0, 'enters scope=forward name="forward (backward)"')
+    log.line(0.001, "RECV", "CLIENT 1", "CreateTensor", 64, "tensor_id=3 op=randn shape=(32,10) scope=forward at=train.py:7")
+    log.line(0.002, "WORKER_SEND", "WORKER a", "WorkerCreateTensor", 64, "op=randn result=1_3")
+    log.line(0.009, "WORKER_RECV", "WORKER a", "WorkerCreateTensor", 16, "success=True op=randn result=1_3 start=0.002s duration=0.0015s")
+    phases = check_trace(chrome_trace(log, tmp_path))
+    threads = {event["args"]["name"] for event in phases["M"] if event["name"] == "thread_name"}
+    assert threads == {"dispatcher", "train.py:4711 (client 1)", "a"}
+    (work,) = [event for event in phases["X"] if event["cat"] == "Create"]
+    assert (work["name"], work["ts"], work["dur"]) == ("randn", 2000, 1500)
+    assert (work["args"]["line"], work["args"]["shape"], work["args"]["scope"]) == ("train.py:7", "(32,10)", "forward (backward)")
+    (scope,) = [event for event in phases["X"] if event["cat"] == "scope"]
+    assert scope["name"] == "forward (backward)" and (scope["pid"], scope["tid"], scope["ts"], scope["dur"]) == (
+        work["pid"], work["tid"], work["ts"], work["dur"]
+    )
+    assert {event["name"] for event in phases["i"] if event["cat"] == "SIGNAL"} == {"epoch 1", "forward (backward)"}
+    (begin,), (end,) = phases["s"], phases["f"]  # from the client's line to the worker's operation
+    assert begin["pid"] == next(event["pid"] for event in phases["M"] if event["args"] == {"name": "Clients"})
+    assert (end["pid"], end["tid"], end["ts"]) == (work["pid"], work["tid"], work["ts"])
+
+
+def test_chrome_trace_of_work_that_overlaps(tmp_path):
+    """An engine may run several operations at once, and reads of one client may overlap: slices of a thread may not."""
+    log = Log()
+    for number in range(8):
+        log.line(0.001, "WORKER_SEND", "WORKER a", "WorkerUnaryOp", 64, f"op=exp result=1_{number}")
+    for number in range(8):
+        log.line(0.1, "WORKER_RECV", "WORKER a", "WorkerUnaryOp", 16,
+                 f"success=True op=exp result=1_{number} start={0.01 + 0.005 * number} duration=0.012")
+    for number in range(3):
+        log.line(0.12 + 0.001 * number, "RECV", "CLIENT 1", "GetData", 64, f"tensor_id={number}")
+    for number in range(3):
+        log.line(0.13 + 0.001 * number, "SEND", "CLIENT 1", "GetData", 64, f"tensor_id={number} success=True")
+    phases = check_trace(chrome_trace(log, tmp_path))
+    assert sum(event["cat"] == "UnaryOp" for event in phases["X"]) == 8
+    assert sum(event["cat"] == "wait" for event in phases["X"]) == 3
+
+
+def test_chrome_trace_shows_waits_inside_collectives(collective):
+    arrivals, _, directory = collective
+    visualize(directory / "log.txt", "--output", directory / "trace.json")
+    phases = check_trace(json.loads((directory / "trace.json").read_text()))
+    waits = sorted((event["ts"], event["dur"]) for event in phases["X"] if event["cat"] == "wait")
+    assert waits == [(10_000, 40_000), (30_000, 20_000)]
+    assert [(event["ts"], event["dur"]) for event in phases["X"] if event["cat"] == "AllReduce"] == 3 * [(50_000, 10_000)]
+
+
+def test_chrome_trace_is_compressed_if_its_name_says_so(tmp_path):
+    log = simulate(2000, clients=2, workers=2)
+    plain, packed = chrome_trace(log, tmp_path), chrome_trace(log, tmp_path, "trace.json.gz")
+    assert plain == packed
+    assert (tmp_path / "trace.json.gz").stat().st_size < (tmp_path / "trace.json").stat().st_size / 5
+    visualize(tmp_path / "log.txt", "--format", "chrome", "--output", tmp_path / "other.gz")
+    assert json.loads(gzip.decompress((tmp_path / "other.gz").read_bytes())) == plain
 
 
 def test_from_and_to_choose_a_part(tmp_path):
@@ -732,8 +834,9 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--format", "gif"], 2, "png, svg, pdf or chrome"),
         (["a.log", "--output", "no/such/folder.png"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.json"], 1, "cannot write"),
+        (["a.log", "--output", "no/such/folder.json.gz"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.svg"], 1, "cannot write"),
-        (["a.log", "--output", "picture.gif"], 2, "picture.gif ends with none of .png, .svg, .pdf and .json"),
+        (["a.log", "--output", "picture.gif"], 2, "picture.gif ends with none of .png, .svg, .pdf, .json and .json.gz"),
         (["a.log", "--arrows", "some"], 2, "batches, all or none"),
         (["a.log", "--from", "x"], 2, "not a number"),
         (["a.log", "--to", "-1"], 2, "not a number"),

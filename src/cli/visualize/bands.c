@@ -9,14 +9,6 @@
 
 #include "cli/visualize/visualize.h"
 
-/* What a worker executed; scope -1: outside of all scopes. */
-typedef struct piece_of_work {
-    int32_t lane, scope;
-    uint32_t visit;
-    double start, end;
-    size_t operations;
-} piece_of_work;
-
 uint32_t gt__scope_colour(int32_t scope)
 {
     /* Apart from each other, and paler than the colours of operations. */
@@ -25,11 +17,11 @@ uint32_t gt__scope_colour(int32_t scope)
     return colours[(unsigned)scope % GT_SCOPE_COLOURS];
 }
 
-static int by_lane_and_time(const void *left, const void *right)
+static int by_party_and_time(const void *left, const void *right)
 {
-    const piece_of_work *a = left, *b = right;
-    if (a->lane != b->lane)
-        return a->lane < b->lane ? -1 : 1;
+    const gt_scope_span *a = left, *b = right;
+    if (a->party != b->party)
+        return a->party < b->party ? -1 : 1;
     return (a->start > b->start) - (a->start < b->start);
 }
 
@@ -40,42 +32,43 @@ static bool counts(const gt_timeline_event *event)
            event->category != GT_CATEGORY_GET_DATA && event->category != GT_CATEGORY_SYNC;
 }
 
-/* The work of all lanes in the order of its execution, joined where a scope goes on. */
-static piece_of_work *collect(const gt_picture *picture, const gt_timeline *timeline, size_t *count)
+gt_scope_span *gt__timeline_scope_spans(const gt_timeline *timeline, size_t *count)
 {
-    piece_of_work *work = NULL;
+    gt_scope_span *spans = NULL;
     size_t capacity = 0, joined = 0;
     *count = 0;
     for (size_t k = 0; k < timeline->count; k++) {
         const gt_timeline_event *event = &timeline->events[k];
         if (counts(event))
-            *GT_PUSH(work, *count, capacity) = (piece_of_work){.lane = picture->lane_of[event->party],
-                                                               .scope = event->scope,
-                                                               .visit = event->scope < 0 ? 0 : event->visit,
-                                                               .start = event->start,
-                                                               .end = event->start + event->duration,
-                                                               .operations = 1};
+            *GT_PUSH(spans, *count, capacity) = (gt_scope_span){.party = event->party,
+                                                                .scope = event->scope,
+                                                                .visit = event->scope < 0 ? 0 : event->visit,
+                                                                .start = event->start,
+                                                                .end = event->start + event->duration,
+                                                                .operations = 1};
     }
     if (*count)
-        qsort(work, *count, sizeof *work, by_lane_and_time);
+        qsort(spans, *count, sizeof *spans, by_party_and_time);
     for (size_t k = 0; k < *count; k++) {
-        piece_of_work *last = joined ? &work[joined - 1] : NULL;
-        if (last && last->lane == work[k].lane && last->scope == work[k].scope && last->visit == work[k].visit) {
-            last->end = fmax(last->end, work[k].end);
+        gt_scope_span *last = joined ? &spans[joined - 1] : NULL;
+        if (last && last->party == spans[k].party && last->scope == spans[k].scope &&
+            last->visit == spans[k].visit) {
+            last->end = fmax(last->end, spans[k].end);
             last->operations++;
         } else
-            work[joined++] = work[k];
+            spans[joined++] = spans[k];
     }
     *count = joined;
-    return work;
+    return spans;
 }
 
-static void add_band(gt_picture *picture, const piece_of_work *work)
+static void add_band(gt_picture *picture, const gt_scope_span *work)
 {
     double f = picture->font, x = gt__picture_x(picture, work->start);
-    const gt_lane *lane = &picture->lanes[work->lane];
+    int32_t index = picture->lane_of[work->party];
+    const gt_lane *lane = &picture->lanes[index];
     gt_band *band = GT_PUSH(picture->bands, picture->band_count, picture->band_capacity);
-    *band = (gt_band){.lane = work->lane,
+    *band = (gt_band){.lane = index,
                       .scope = work->scope,
                       .x = x,
                       .width = fmax(gt__picture_x(picture, work->end) - x, 0.12 * f),
@@ -93,7 +86,7 @@ enum { TOLD_APART = 16 }; /* scopes in one column */
 
 /* Narrow bands in the same place. */
 typedef struct column {
-    piece_of_work parts[TOLD_APART];
+    gt_scope_span parts[TOLD_APART];
     size_t count;
     double right; /* seconds: where it ends */
 } column;
@@ -103,11 +96,11 @@ static void finish(gt_picture *picture, column *c)
 {
     if (!c->count)
         return;
-    piece_of_work most = c->parts[0];
+    gt_scope_span most = c->parts[0];
     double first = most.start, last = most.end;
     size_t operations = 0;
     for (size_t k = 0; k < c->count; k++) {
-        const piece_of_work *part = &c->parts[k];
+        const gt_scope_span *part = &c->parts[k];
         operations += part->operations;
         first = fmin(first, part->start);
         last = fmax(last, part->end);
@@ -122,9 +115,9 @@ static void finish(gt_picture *picture, column *c)
 }
 
 /* Add a narrow band; `width` is that of a column, in seconds. */
-static void add_narrow(gt_picture *picture, column *c, const piece_of_work *work, double width)
+static void add_narrow(gt_picture *picture, column *c, const gt_scope_span *work, double width)
 {
-    if (c->count && (work->lane != c->parts[0].lane || work->start > c->right))
+    if (c->count && (work->party != c->parts[0].party || work->start > c->right))
         finish(picture, c);
     if (!c->count)
         c->right = work->start + width;
@@ -144,7 +137,7 @@ void gt__picture_bands(gt_picture *picture, const gt_timeline *timeline)
 {
     size_t count;
     double narrow = 0.3 * picture->font * picture->seconds_per_point;
-    piece_of_work *work = collect(picture, timeline, &count);
+    gt_scope_span *work = gt__timeline_scope_spans(timeline, &count);
     column open = {.count = 0};
     for (size_t k = 0; k < count; k++) {
         if (work[k].scope < 0)

@@ -201,10 +201,11 @@ static void find_causes(gt_timeline *timeline, stream *streams, execution *execu
                                 ? find_line(&table, timeline, &about)
                                 : NULL;
             learn(event, line && *line ? &timeline->events[*line - 1] : NULL);
-            if (!line || !*line || event->partner < 0)
+            event->cause = line ? *line - 1 : -1;
+            if (event->cause < 0 || event->partner < 0)
                 continue;
             const gt_timeline_event *answer = &timeline->events[event->partner];
-            execution *when = &executed[*line - 1];
+            execution *when = &executed[event->cause];
             when->start = fmin(when->start, answer->start);
             when->end = fmax(when->end, answer->start + answer->duration);
         }

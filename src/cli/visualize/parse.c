@@ -235,7 +235,7 @@ static const char *parse_line(gt_timeline *timeline, char *line)
         return "fewer than six columns";
     for (int k = 0; k < columns; k++)
         column[k] = trim(column[k]);
-    gt_timeline_event event = {.partner = -1, .peer = -1, .scope = -1, .duration = -1};
+    gt_timeline_event event = {.partner = -1, .peer = -1, .cause = -1, .scope = -1, .duration = -1};
     char *end, value[64], *source = column[3];
     if (!parse_seconds(column[0], &event.time))
         return "the first column is not a time";
@@ -463,9 +463,12 @@ static void keep_window(gt_timeline *timeline, double from, double to)
         moved[order[k]] = (int32_t)k;
         events[k] = timeline->events[order[k]];
     }
-    for (size_t k = 0; k < kept; k++)
+    for (size_t k = 0; k < kept; k++) {
         if (events[k].partner >= 0)
             events[k].partner = moved[events[k].partner];
+        if (events[k].cause >= 0)
+            events[k].cause = moved[events[k].cause];
+    }
     free(timeline->events);
     timeline->events = events;
     timeline->capacity = timeline->count;

@@ -32,11 +32,17 @@ static int format_named(const char *name)
     return FORMAT_NONE;
 }
 
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), more = strlen(suffix);
+    return length >= more && strcasecmp(name + length - more, suffix) == 0;
+}
+
 /* By the suffix of the output's name; otherwise PNG. */
 static int format_of(const char *output)
 {
     const char *dot = strrchr(output, '.');
-    if (dot && strcasecmp(dot, ".json") == 0)
+    if (ends_with(output, ".json") || ends_with(output, ".json.gz"))
         return FORMAT_CHROME;
     int format = dot && !strchr(dot, '/') ? format_named(dot + 1) : GT_PICTURE_PNG;
     return format < FORMAT_CHROME ? format : FORMAT_NONE;
@@ -70,7 +76,8 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->output,
          .value = "FILE",
-         .help = "output file (default tape_timeline.png); the suffix .png, .svg, .pdf or .json sets the format"},
+         .help = "output file (default tape_timeline.png); the suffix .png, .svg, .pdf, .json or "
+                 ".json.gz sets the format"},
         {.name = "dpi",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->dpi,
@@ -185,7 +192,7 @@ int gt__command_visualize(int argc, char **argv)
         return status;
     choose_output(&arguments);
     if (arguments.format == FORMAT_NONE) {
-        fprintf(stderr, "gt visualize: %s ends with none of .png, .svg, .pdf and .json: give --format\n",
+        fprintf(stderr, "gt visualize: %s ends with none of .png, .svg, .pdf, .json and .json.gz: give --format\n",
                 arguments.output);
         return 2;
     }

@@ -50,6 +50,7 @@ typedef struct gt_timeline_event {
     int32_t party;                         /* of timeline->parties */
     int32_t partner;                       /* the matching request or answer; -1: none */
     int32_t peer;                          /* the other worker of a move; -1: none */
+    int32_t cause;                         /* WORKER_SEND: the client's line that it executes; -1: none */
     int32_t scope;                         /* of timeline->scopes: the signal that it was emitted in; -1: none */
     uint32_t visit;                        /* tells apart how often scopes were entered */
     gt_piece place, shape;   /* "train.py:12" and "(32,10)": of the program's line, and of the result */
@@ -96,6 +97,16 @@ void gt__timeline_free(gt_timeline *timeline);
 /* Part of it, cause.c: which line of a client caused what workers did, in which scope; when the workers reached a signal; who
  * waited for whom. After the partners are known. */
 void gt__timeline_causes(gt_timeline *timeline);
+/* What a worker executed of one scope, one after another; scope -1: outside of all scopes. */
+typedef struct gt_scope_span {
+    int32_t party, scope;
+    uint32_t visit;
+    double start, end;
+    size_t operations;
+} gt_scope_span;
+
+/* The spans of all workers, by worker and time; malloc'ed. */
+gt_scope_span *gt__timeline_scope_spans(const gt_timeline *timeline, size_t *count);
 /* The value of `key=` in a line's details; length 0: no such key. Quoted text, which comes last, is not searched. */
 gt_piece gt__detail(const char *details, const char *key);
 /* The quoted text, or word, behind `key=`; length 0: no such key. */
@@ -278,7 +289,7 @@ gt_err gt__picture_draw(const gt_picture *picture, gt_picture_format format, dou
 /* Everything the picture has, as JSON. */
 void gt__picture_dump(const gt_picture *picture, FILE *json);
 
-/* The timeline as a trace for Perfetto and chrome://tracing. */
+/* The timeline as a trace for Perfetto, speedscope and chrome://tracing; compressed if the path ends with .gz. */
 gt_err gt__timeline_chrome(const gt_timeline *timeline, const char *path);
 
 #endif
