@@ -111,6 +111,52 @@ def test_the_first_nan_is_found_and_named(record):
     assert re.search(r"op=sqrt input=\d+, issued at .*-program.py:6$", text, re.M)
 
 
+def test_a_nan_is_told_with_where_its_operand_left_the_finite_range(record):
+    """A bad input in step 4 writes infinities into a weight; step 5 makes a NaN of them."""
+    tape, _ = record(
+        """
+        import gt
+        from gt.signals import signal
+        weight = gt.full((2, 3), 0.5) + 0
+        for step in range(7):
+            signal(f'batch {step + 1}')
+            x = gt.full((2, 3), 1e30 if step == 3 else 1.0)
+            with gt.signal.context('forward'):
+                y = x * weight * 1e10
+            weight = weight + y
+            z = weight - weight.relu()
+        print(z.sum().item())
+        """,
+        GT_AUTO_COMPILE="0",
+    )
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert text[0] == "the first NaN is at (0,0) of sub"
+    assert re.search(r"op=sub .*, issued at .*-program.py:11, step 4, after signal 'batch 4'$", text[1])
+    assert text[2] == "its operand left the finite range before: inf at (0,0) of mul"
+    assert re.search(r"op=mul .*, issued at .*-program.py:9 in signal 'forward', step 4, after signal 'batch 4'$", text[3])
+
+
+def test_what_carried_an_infinity_into_the_next_step_is_told(record):
+    tape, _ = record(
+        """
+        import gt
+        weight = gt.full((2, 3), 0.5) + 0
+        for step in range(7):
+            x = gt.full((2, 3), 3e38 if step == 3 else 1.0)
+            y = (weight - weight.relu()).exp()
+            weight = weight + x * 10
+        print(y.sum().item())
+        """,
+        GT_AUTO_COMPILE="0",
+    )
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert text[0] == "the first NaN is at (0,0) of sub"
+    assert re.search(r"-program.py:6, step 5$", text[1])
+    assert text[2] == "its operand left the finite range before: inf at (0,0) of mul" and re.search(r"-program.py:7, step 4$", text[3])
+    assert re.search(r"^step 4 wrote it into a tensor of shape \(2,3\), first made at .*-program.py:3$", text[4])
+    assert re.search(r"op=add .*-program.py:7, step 4$", text[5])
+
+
 def test_infinities_are_found(record):
     tape, _ = record("import gt\nx = gt.zeros(2, 2)\ny = 1 / x\ngt.synchronize()\n")
     assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)

@@ -82,6 +82,8 @@ static void client_close(gt_machine *machine, gt_machine_client *client)
     for (uint64_t k = 0; k < client->site_count; k++)
         free(client->sites[k]);
     free(client->sites);
+    free(client->runs);
+    free(client->scopes);
     free(client);
 }
 
@@ -125,18 +127,55 @@ static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry *
     return consumed ? drop(machine, client, consumed) : GT_OK;
 }
 
+/* The text comes from a file and will be printed. */
+static void keep_printable(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            *text = '?';
+}
+
+static gt_err learn_scope(gt_machine_client *client, const gt_slot *record)
+{
+    enum { MOST_SCOPES = 1 << 16 };
+    if (record->ins.imm[0].u != client->scope_count + 1 || client->scope_count >= MOST_SCOPES)
+        return gt__fail(GT_ERR_PROTOCOL, "scope %llu comes out of order",
+                        (unsigned long long)record->ins.imm[0].u);
+    char(*scopes)[GT_MAX_NAME + 1] = realloc(client->scopes, (client->scope_count + 1) * sizeof *scopes);
+    if (!scopes)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    client->scopes = scopes;
+    char *name = scopes[client->scope_count++];
+    memcpy(name, record + 1, GT_MAX_NAME);
+    name[GT_MAX_NAME] = 0;
+    keep_printable(name);
+    return GT_OK;
+}
+
+/* The stream comes to another line, or again to the same. */
+static void count_run(gt_machine_client *client, const gt_instruction *ins)
+{
+    if (ins->site && ins->site <= client->site_count && ins->site != client->site)
+        client->runs[ins->site - 1]++;
+    if (ins->site)
+        client->site = ins->site;
+}
+
 static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
 {
     char **sites = realloc(client->sites, (client->site_count + 1) * sizeof *sites);
     if (!sites)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     client->sites = sites;
+    uint32_t *runs = realloc(client->runs, (client->site_count + 1) * sizeof *runs);
+    if (!runs)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    client->runs = runs;
+    runs[client->site_count] = 0;
     char *place = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
     if (!place)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    for (char *at = place; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?'; /* the text comes from a file and will be printed */
+    keep_printable(place);
     sites[client->site_count++] = place;
     return GT_OK;
 }
@@ -161,6 +200,11 @@ static gt_err control(gt_machine *machine, gt_machine_client *client, gt_entry *
         return GT_OK;
     case GT_OP_site:
         return learn_site(client, machine->record);
+    case GT_OP_scope:
+        return learn_scope(client, machine->record);
+    case GT_OP_mark:
+        client->mark = ins->scope;
+        return GT_OK;
     default:
         return GT_OK; /* requests for values, and records about placement */
     }
@@ -180,6 +224,7 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
     }
     memcpy(machine->record, slots, entry->slots * sizeof *slots);
     machine->worker.timing.records++;
+    count_run(client, &slots->ins);
     gt_err err =
         slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
     if (*result && (*result)->state == GT_ENTRY_FILLING)
@@ -214,6 +259,19 @@ const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32
 {
     const gt_machine_client *client = find_client(machine, session);
     return client && site && site <= client->site_count ? client->sites[site - 1] : NULL;
+}
+
+const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint32_t scope)
+{
+    const gt_machine_client *client = find_client(machine, session);
+    return client && scope && scope <= client->scope_count ? client->scopes[scope - 1] : NULL;
+}
+
+gt_moment gt__machine_moment(const gt_machine *machine, uint64_t session, uint32_t site)
+{
+    const gt_machine_client *client = find_client(machine, session);
+    bool known = client && site && site <= client->site_count;
+    return (gt_moment){.step = known ? client->runs[site - 1] : 0, .mark = client ? client->mark : 0};
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
  * parallel: the same tape on another engine, or another tape.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +41,7 @@ typedef struct replay {
     wanted names[MOST_NAMES];
     unsigned name_count;
     side first, second;
-    uint8_t *flags; /* --find-nan: of each slot's tensor: has NaN, has infinity */
-    uint64_t flag_count;
+    gt_nonfinite *nonfinite; /* --find-nan */
     uint64_t instructions, failures;
 } replay;
 
@@ -130,7 +128,8 @@ static int parse(int argc, char **argv, replay *r)
          .help = "directory of --save (default: the current one)"},
         {.name = "find-nan",
          .target = &r->find_nan,
-         .help = "find the first instruction whose result has a NaN or an infinity that its operands do not have"},
+         .help =
+             "find the first NaN and where its operand left the finite range; without a NaN, the first infinity"},
         {.name = "diff",
          .kind = GT_OPTION_TEXT,
          .target = &r->other,
@@ -166,20 +165,35 @@ static int parse(int argc, char **argv, replay *r)
 
 /* ---- telling ------------------------------------------------------------------------------------------------ */
 
-/* "instruction 12 (line #0034 of the log): result=5 op=log input=4, issued at train.py:7" */
-static void print_instruction(const side *s)
+void gt__replay_print(const gt_machine *machine, const gt_tape_entry *entry, const gt_slot *slots,
+                      gt_moment moment)
 {
     char text[GT_LOG_LINE];
-    *gt__log_received(NULL, text, s->slots) = 0;
-    printf("instruction %llu", (unsigned long long)s->entry->number);
-    if (s->entry->line)
-        printf(" (line #%04llu of the log)", (unsigned long long)s->entry->line);
-    printf(", client %llu: %s %s", (unsigned long long)s->entry->session,
-           gt__log_command((gt_opcode)s->slots->ins.op, false), text);
-    const char *site = gt__machine_site(s->machine, s->entry->session, s->slots->ins.site);
+    const gt_instruction *ins = &slots->ins;
+    *gt__log_received(NULL, text, slots) = 0;
+    printf("instruction %llu", (unsigned long long)entry->number);
+    if (entry->line)
+        printf(" (line #%04llu of the log)", (unsigned long long)entry->line);
+    printf(", client %llu: %s %s", (unsigned long long)entry->session, gt__log_command((gt_opcode)ins->op, false),
+           text);
+    const char *site = gt__machine_site(machine, entry->session, ins->site);
+    const char *scope = gt__machine_scope(machine, entry->session, ins->scope);
+    const char *mark = gt__machine_scope(machine, entry->session, moment.mark);
     if (site)
         printf(", issued at %s", site);
+    if (scope)
+        printf(" in %ssignal '%s'", ins->flags & GT_FLAG_BACKWARD ? "the gradients of " : "", scope);
+    if (moment.step > 1)
+        printf(", step %u", moment.step);
+    if (mark)
+        printf(", after signal '%s'", mark);
     printf("\n");
+}
+
+static void print_instruction(const side *s)
+{
+    gt__replay_print(s->machine, s->entry, s->slots,
+                     gt__machine_moment(s->machine, s->entry->session, s->slots->ins.site));
 }
 
 static bool is_tensor(const side *s)
@@ -215,58 +229,6 @@ static gt_err show(replay *r, wanted *name)
 }
 
 /* ---- looking ------------------------------------------------------------------------------------------------ */
-
-static uint8_t *flags_of(replay *r, uint64_t slot)
-{
-    if (slot >= r->flag_count) {
-        uint64_t count = 2 * slot + 64;
-        uint8_t *flags = realloc(r->flags, count);
-        if (!flags)
-            abort();
-        memset(flags + r->flag_count, 0, count - r->flag_count);
-        r->flags = flags;
-        r->flag_count = count;
-    }
-    return &r->flags[slot];
-}
-
-/* Whether the operands of the record just executed have NaN or infinity; the machine's copy of the record has slots. */
-static unsigned operand_flags(replay *r)
-{
-    const gt_slot *record = r->first.machine->record;
-    const gt_instruction *ins = &record->ins;
-    gt_operands operands = gt__record_operands(ins, record + 1);
-    unsigned flags = 0;
-    for (unsigned k = 0; k < operands.count; k++)
-        if (gt__operand_is_tensor(&operands, k))
-            flags |= *flags_of(r, operands.id[k]);
-        else if (gt__literal(ins, k) == GT_LITERAL_FLOAT)
-            flags |= isnan(ins->literal[k].f) ? GT_HAS_NAN : isinf(ins->literal[k].f) ? GT_HAS_INFINITY : 0;
-    return flags;
-}
-
-/* *found: a NaN or infinity first appears here. One that the program asked for (full of infinities) does not count. */
-static gt_err look_for_nan(replay *r, bool *found)
-{
-    const side *s = &r->first;
-    const gt_meta *meta = &s->result->view.meta;
-    int64_t at = 0;
-    void *data;
-    GT_TRY(gt__machine_read(s->machine, s->result, &data));
-    unsigned has = gt__look_nonfinite(meta, data, &at), had = operand_flags(r);
-    uint64_t slot = gt__record_subject(&s->machine->record->ins);
-    *flags_of(r, slot) = (uint8_t)has;
-    bool asked_for = s->slots->ins.op == GT_OP_full;
-    *found = !asked_for && ((has & ~had & GT_HAS_NAN) || (has & GT_HAS_INFINITY && !had));
-    if (*found) {
-        char position[128];
-        printf("the first non-finite value is %g at %s of %s\n", gt__element((gt_dtype)meta->dtype, data, at),
-               gt__look_position(meta, at, position, sizeof position), gt__op_table[s->slots->ins.op].name);
-        print_instruction(s);
-    }
-    free(data);
-    return GT_OK;
-}
 
 static bool same_kind(const side *a, const side *b)
 {
@@ -379,7 +341,10 @@ static gt_err look(replay *r, bool *found)
             (!r->names[k].session || r->names[k].session == s->entry->session))
             GT_TRY(show(r, &r->names[k]));
     if (r->find_nan && is_tensor(s))
-        GT_TRY(look_for_nan(r, found));
+        GT_TRY(gt__nonfinite_look(
+            r->nonfinite,
+            &(gt_replayed){.machine = s->machine, .entry = s->entry, .slots = s->slots, .result = s->result},
+            found));
     if (r->differ && !*found)
         GT_TRY(advance_other(r, found));
     return GT_OK;
@@ -429,6 +394,7 @@ static gt_err open_all(replay *r)
 {
     const gt_engine_ops *ops;
     GT_TRY(open_side(r->path, r->engine, &r->first));
+    r->nonfinite = gt__nonfinite_new();
     r->differ = r->other != NULL;
     if (!r->differ)
         return GT_OK;
@@ -447,7 +413,7 @@ static void close_all(replay *r)
     gt__machine_free(&r->second.machine);
     gt__tape_close(&r->first.tape);
     gt__tape_close(&r->second.tape);
-    free(r->flags);
+    gt__nonfinite_free(&r->nonfinite);
 }
 
 static int summary(const replay *r, bool found)
@@ -481,6 +447,8 @@ int gt__command_replay(int argc, char **argv)
     gt_err err = open_all(&r);
     if (err == GT_OK) {
         err = walk(&r, &found);
+        if (r.find_nan && !found)
+            found = gt__nonfinite_end(r.nonfinite, r.first.machine);
         status = summary(&r, found);
     }
     if (err != GT_OK) {

@@ -1,6 +1,6 @@
 /*
  * cli/replay/replay.h: shared by the files of `gt replay`. replay.c has the options and reads the tape, machine.c executes,
- * look.c inspects results.
+ * look.c inspects results, nonfinite.c finds out where a NaN came from.
  */
 #ifndef GT_CLI_REPLAY_REPLAY_H
 #define GT_CLI_REPLAY_REPLAY_H
@@ -16,7 +16,12 @@ typedef struct gt_machine_client {
     uint64_t session;
     gt_handles handles; /* id -> slot; the rest is not used */
     char **sites;
+    uint32_t *runs; /* of each site: how often the stream came to it */
     uint64_t site_count;
+    uint32_t site; /* of the last record that has one */
+    uint32_t mark; /* gt_moment */
+    char (*scopes)[GT_MAX_NAME + 1];
+    uint64_t scope_count;
 } gt_machine_client;
 
 typedef struct gt_machine {
@@ -39,6 +44,42 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
 gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data);
 /* "train.py:12", or NULL. */
 const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32_t site);
+/* The name of a signal, or NULL. */
+const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint32_t scope);
+
+/* Where a client's stream is. */
+typedef struct gt_moment {
+    uint32_t step; /* how often it has come to this line, as a loop does once in each of its steps; 0: unknown */
+    uint32_t mark; /* the last signal('...'), by the number of its name; 0: none */
+} gt_moment;
+
+gt_moment gt__machine_moment(const gt_machine *machine, uint64_t session, uint32_t site);
+
+/* ---- cli/replay/replay.c ----------------------------------------------------------------------------------------- */
+
+/* An entry that a machine has just executed, and the tensor that it made or completed. */
+typedef struct gt_replayed {
+    gt_machine *machine;
+    const gt_tape_entry *entry;
+    const gt_slot *slots;
+    const gt_entry *result;
+} gt_replayed;
+
+/* "instruction 12 (line #0034 of the log): result=5 op=log input=4, issued at train.py:7 in signal 'layer1', step 3" */
+void gt__replay_print(const gt_machine *machine, const gt_tape_entry *entry, const gt_slot *slots,
+                      gt_moment moment);
+
+/* ---- cli/replay/nonfinite.c -------------------------------------------------------------------------------------- */
+
+typedef struct gt_nonfinite gt_nonfinite;
+
+gt_nonfinite *gt__nonfinite_new(void);
+void gt__nonfinite_free(gt_nonfinite **nonfinite);
+/* After each entry that made a tensor. *found: it has the first NaN, which has been told with its history. A value that the
+ * program asked for (full of infinities) does not count. */
+gt_err gt__nonfinite_look(gt_nonfinite *nonfinite, const gt_replayed *replayed, bool *found);
+/* At the end, if there was no NaN: tell of the first infinity. Returns whether there was one. */
+bool gt__nonfinite_end(const gt_nonfinite *nonfinite, const gt_machine *machine);
 
 /* ---- cli/replay/look.c ------------------------------------------------------------------------------------------- */
 
