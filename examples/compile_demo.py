@@ -2,8 +2,11 @@
 
     python examples/compile_demo.py
     GT_AUTO_COMPILE=0 python examples/compile_demo.py     # the same, instruction by instruction
+    GT_CONFIG=examples/config_compile.yaml python examples/compile_demo.py --region     # the config says what to compile
 """
 
+import contextlib
+import sys
 import time
 
 import gt
@@ -20,10 +23,11 @@ for number in range(STEPS):
     if number == STEPS // 2:  # by now the loop is known
         gt.cuda.synchronize()
         start = time.perf_counter()
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    with gt.signal.context('train_step') if '--region' in sys.argv else contextlib.nullcontext():
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
     if number % 50 == 0:
         print(f'step {number:3}  loss {loss.item():.4f}')
 

@@ -22,16 +22,18 @@ PYTHON = {
     'linear_regression.py': ([], 0.1),
     'pipeline_demo.py': (['--width', '32', '--steps', '5'], None),
     'compile_demo.py': ([], 0.5),
+    'debug_demo.py': ([], None),
     'demo.py': ([], None),
     'show_stats.py': ([], None),
     'signal_demo.py': ([], None),
     'simple_launch.py': ([], None),
+    'visualize_demo.py': (['{directory}'], None),
 }
 C = {'example_mlp': 0.5, 'example_linear_regression': 0.1, 'example_hello': None}
 
 
-def output_of(command):
-    environment = {**os.environ, 'GT_CONFIG': str(EXAMPLES / 'config_sharding.yaml')}  # what their signals mean
+def output_of(command, config='config_sharding.yaml'):
+    environment = {**os.environ, 'GT_CONFIG': str(EXAMPLES / config)}  # what their signals mean
     done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE_S, cwd=REPOSITORY,
                           env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -46,9 +48,9 @@ def check_losses(output, part):
 
 
 @pytest.mark.parametrize('name', sorted(PYTHON))
-def test_python_example(name):
+def test_python_example(name, tmp_path):
     arguments, part = PYTHON[name]
-    output = output_of([sys.executable, str(EXAMPLES / name), *arguments])
+    output = output_of([sys.executable, str(EXAMPLES / name), *(text.format(directory=tmp_path) for text in arguments)])
     assert output.strip()
     if part is not None:
         check_losses(output, part)
@@ -70,6 +72,35 @@ def test_the_pipeline_is_one():
     apart, together = output.splitlines()
     assert 'single(worker=0) and single(worker=1)' in apart and 'worker=1' not in together
     assert float(apart.split()[-1]) == pytest.approx(float(together.split()[-1]), rel=1e-3)
+
+
+def test_the_config_says_what_is_compiled():
+    output = output_of([sys.executable, str(EXAMPLES / 'compile_demo.py'), '--region'], 'config_compile.yaml')
+    check_losses(output, 0.5)
+    hot, total = map(int, re.search(r'(\d+) of (\d+) instructions ran in hot paths', output).groups())
+    assert hot > 0.9 * total, output
+
+
+def test_the_debug_demo_finds_what_it_promises():
+    output = output_of([sys.executable, str(EXAMPLES / 'debug_demo.py')])
+    assert 'index 7 is out of bounds' in output and 'the result is nan' in output
+    assert re.search(r"the first NaN is at \(0,\) of sub\n.*program.py:8 in signal 'forward', step 5", output), output
+    assert re.search(r'left the finite range before: inf at \(0,\) of mul\n.*program.py:9, step 4\nstep 4 wrote it into', output), output
+
+
+def test_the_visualize_demo_draws_both_workers(tmp_path):
+    output_of([sys.executable, str(EXAMPLES / 'visualize_demo.py'), str(tmp_path)])
+    svg = (tmp_path / 'timeline.svg').read_text()
+    for text in ('train.py:', 'Worker auto_worker_1', 'step 0', 'step 1', '>forward<', '>update<'):
+        assert text in svg, text
+    assert (tmp_path / 'timeline.png').stat().st_size > 10_000
+
+
+def test_the_comparison_runs():
+    pytest.importorskip('torch')
+    output = output_of([sys.executable, str(REPOSITORY / 'benchmarks' / 'compare.py'), '--quick'])
+    rows = re.findall(r'^(.{30,}?) +([0-9.]+ [mµn]?s) +([0-9.]+ [mµn]?s) +([0-9.]+)x$', output, re.M)
+    assert len(rows) >= 6, output
 
 
 def test_every_example_is_here():
