@@ -92,6 +92,7 @@ def instruction_log(children, quick):
         settings = {
             "off": {},
             "log": {"GT_INSTRUCTION_LOG": str(folder / "log"), "GT_INSTRUCTION_LOG_SIZE": "256M"},
+            "compact": {"GT_INSTRUCTION_LOG": str(folder / "log.gtlog"), "GT_INSTRUCTION_LOG_SIZE": "256M"},
             "tape": {"GT_TAPE": str(folder / "tape")},
         }
         clients = {kind: stack.enter_context(Child("gt", **variables)) for kind, variables in settings.items()}
@@ -102,11 +103,13 @@ def instruction_log(children, quick):
         for _ in range(rounds):
             for kind, client in clients.items():
                 best[kind] = min(best[kind], client("run", count=count))
-        # After a burst the log's thread catches up. In a long stream the other threads wait for it.
-        long = {kind: min(clients[kind]("run", count=10 * count) for _ in range(2)) for kind in ("off", "log")}
+        # After a burst the log's thread catches up. In a long stream the other threads wait for it, if it writes text.
+        long = {kind: min(clients[kind]("run", count=10 * count) for _ in range(2)) for kind in ("off", "log", "compact")}
     return [
         Figure("instruction log on, small-op stream", best["log"] / best["off"], "x", bound=2.0),
         Figure("instruction log on, ten times as long a stream", long["log"] / long["off"], "x"),
+        Figure("compact instruction log on, small-op stream", best["compact"] / best["off"], "x", bound=2.0),
+        Figure("compact instruction log on, ten times as long a stream", long["compact"] / long["off"], "x", bound=2.0),
         Figure("tape on, small-op stream", best["tape"] / best["off"], "x"),
     ]
 

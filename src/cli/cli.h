@@ -15,10 +15,11 @@ typedef struct gt_command {
  * ended by one without a name; may be NULL. */
 int gt__cli_main(int argc, char **argv, const gt_command *tools);
 
-/* top, trace and visualize (tools.c), linked only into programs that run them. */
+/* log, top, trace and visualize (tools.c), linked only into programs that run them. */
 extern const gt_command gt__tools[];
 
 int gt__command_server(int argc, char **argv);
+int gt__command_log(int argc, char **argv);
 int gt__command_top(int argc, char **argv);
 int gt__command_trace(int argc, char **argv);
 int gt__command_visualize(int argc, char **argv);

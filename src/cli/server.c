@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "dispatcher/dispatcher.h"
 #include "cli/options.h"
+#include "core/log.h"
 
 typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
@@ -150,6 +151,7 @@ int gt__command_server(int argc, char **argv)
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
+    gt__log_times();
     gt__descriptors_raise();
     gt_dispatcher *dispatcher;
     gt_dispatcher_options options = {.host = arguments.host, .port = arguments.port, .listen = true};

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 const gt_command gt__tools[] = {
+    {.name = "log", .summary = "print an instruction log as text", .run = gt__command_log},
     {.name = "top", .summary = "show what workers and clients are doing", .run = gt__command_top},
     {.name = "trace", .summary = "record a running dispatcher for a while", .run = gt__command_trace},
     {.name = "visualize", .summary = "draw the timeline of an instruction log", .run = gt__command_visualize},

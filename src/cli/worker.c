@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "core/log.h"
 #include "core/settings.h"
 #include "worker/worker.h"
 
@@ -229,6 +230,7 @@ int gt__command_worker(int argc, char **argv)
     arguments.worker.address = address;
     arguments.worker.stop = &stop_requested;
     arguments.worker.stop_poll_ms = 200;
+    gt__log_times();
     gt__descriptors_raise();
     gt__signals_catch(stop, NULL, &stop_requested);
     bool well =

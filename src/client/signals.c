@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/hotpath.h"
+#include "core/log.h"
 #include "core/settings.h"
 
 enum { MAX_SCOPES = 1 << 16, MAX_DEPTH = 256 };
@@ -133,6 +134,14 @@ static bool compiles(const char *name)
     return gt__signal_config_get(name, &signal) && signal.flags & GT_CONFIG_COMPILE;
 }
 
+/* The caller has the mutex. */
+static void warn_if_missing(const char *name)
+{
+    char warning[GT_CONFIG_WARNING];
+    if (gt__config_misses(&config, name, warning, sizeof warning))
+        gt__log_warning("%s", warning);
+}
+
 gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward)
 {
     backward = backward ? backward : "";
@@ -145,9 +154,9 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
         GT_TRY(check_signal(client, name, backward));
     uint32_t number;
     pthread_mutex_lock(&mutex);
-    gt__config_use(&config, name);
+    warn_if_missing(name);
     if (*backward)
-        gt__config_use(&config, backward);
+        warn_if_missing(backward);
     gt_err err = scope_number(name, backward, state.scope, &number);
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
@@ -339,7 +348,7 @@ gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out)
     GT_TRY(scoped_state(name, &alone));
     GT_TRY(check_signal(tensor->client, name, ""));
     pthread_mutex_lock(&mutex);
-    gt__config_use(&config, name);
+    warn_if_missing(name);
     pthread_mutex_unlock(&mutex);
     alone.exact = true;
     gt_signal_state before = gt__signal_replace(alone);

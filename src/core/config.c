@@ -403,23 +403,22 @@ gt_err gt__config_load(gt_config *config, const char *path)
     return err;
 }
 
-void gt__config_use(gt_config *config, const char *name)
+bool gt__config_misses(gt_config *config, const char *name, char *warning, size_t size)
 {
     if (!*config->file || config->missed_count == MAX_MISSED || gt__config_find(config, name))
-        return;
+        return false;
     for (size_t k = 0; k < config->missed_count; k++)
         if (strcmp(config->missed[k], name) == 0)
-            return;
+            return false;
     char **missed = realloc(config->missed, (config->missed_count + 1) * sizeof *missed);
     char *copy = missed ? strdup(name) : NULL;
     config->missed = missed ? missed : config->missed;
     if (!copy)
-        return;
+        return false;
     config->missed[config->missed_count++] = copy;
-    char shown[GT_MAX_NAME + 1]; /* a client's name on a server's terminal */
-    snprintf(shown, sizeof shown, "%s", name);
-    for (char *at = shown; *at; at++)
+    snprintf(warning, size, "signal '%s' is not in the config (%s) and has no effect", name, config->file);
+    for (char *at = warning; *at; at++) /* a client's name on a server's terminal */
         if ((unsigned char)*at < ' ' || *at == 127)
             *at = '?';
-    gt__log_warning("signal '%s' is not in the config (%s) and has no effect", shown, config->file);
+    return true;
 }

@@ -51,9 +51,10 @@ gt_err gt__config_set(gt_config *config, const gt_signal_config *signal);
 /* Read a YAML file. On failure the table is unchanged and the error names file, line and signal. A `backward` that names no
  * signal of the table is warned of on standard error. */
 gt_err gt__config_load(gt_config *config, const char *path);
-/* A program uses this signal. If files were loaded and none has it, that is probably a mistake in writing: warn on standard
- * error, once a name. */
-void gt__config_use(gt_config *config, const char *name);
+/* A program uses this signal. If files were loaded and none has it, that is probably a mistake in writing: true, once a name,
+ * and `warning` is a text about it without control characters. */
+enum { GT_CONFIG_WARNING = 384 }; /* bytes of that text */
+bool gt__config_misses(gt_config *config, const char *name, char *warning, size_t size);
 
 /* A signal as a config record, and back. `record` has room for GT_CONFIG_SLOTS. */
 enum { GT_CONFIG_SLOTS = 1 + 2 * GT_NAME_SLOTS + GT_MAX_PARTIES / 8 };

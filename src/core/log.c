@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "core/settings.h"
 
@@ -19,6 +20,7 @@ static const struct {
 };
 
 bool gt__log_enabled[GT_LOG_TOPICS];
+static bool timed; /* set before there are threads */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void)
@@ -32,11 +34,28 @@ void gt__log_init(void)
     pthread_once(&once, read_environment);
 }
 
+void gt__log_times(void)
+{
+    timed = true;
+}
+
+/* "2026-11-16 20:01:47.123 ": the local time. */
+static int put_time(char *text, size_t size)
+{
+    struct timespec now;
+    struct tm local;
+    char seconds[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    strftime(seconds, sizeof seconds, "%Y-%m-%d %H:%M:%S", localtime_r(&now.tv_sec, &local));
+    return snprintf(text, size, "%s.%03d ", seconds, (int)(now.tv_nsec / 1000000));
+}
+
 /* One write per line, so that lines of several threads and processes do not mix. */
-static void print_line(const char *prefix, const char *format, va_list args)
+static void print_line(const char *prefix, bool with_time, const char *format, va_list args)
 {
     char line[1024];
-    int length = snprintf(line, sizeof line, "[%s] ", prefix);
+    int length = with_time ? put_time(line, sizeof line) : 0;
+    length += snprintf(line + length, sizeof line - (size_t)length, "[%s] ", prefix);
     int more = vsnprintf(line + length, sizeof line - (size_t)length - 1, format, args);
     if (more < 0)
         return;
@@ -53,7 +72,7 @@ void gt__log(gt_log_topic topic, const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    print_line(topics[topic].prefix, format, args);
+    print_line(topics[topic].prefix, timed || topic == GT_LOG_STATUS || topic == GT_LOG_DISPATCHER, format, args);
     va_end(args);
 }
 
@@ -61,7 +80,7 @@ void gt__log_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_line("gt error", format, args);
+    print_line("gt error", timed, format, args);
     va_end(args);
 }
 
@@ -69,6 +88,6 @@ void gt__log_warning(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_line("gt warning", format, args);
+    print_line("gt warning", timed, format, args);
     va_end(args);
 }

@@ -141,7 +141,7 @@ static void no_longer_silent(gt_peer *peer)
 void gt__peer_end(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
-    gt__log(GT_LOG_DISPATCHER, "%s: %s", peer->link->peer, reason);
+    gt__peer_log(peer, GT_LOG_DISPATCHER, "ends: %s", reason);
     peer->link->arrived = NULL; /* its last records may find that the link is lost */
     no_longer_silent(peer);
     if (peer->worker)

@@ -2,6 +2,7 @@
 #ifndef GT_DISPATCHER_PEER_H
 #define GT_DISPATCHER_PEER_H
 
+#include "core/log.h"
 #include "link/link.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
@@ -27,6 +28,14 @@ typedef struct gt_peer {
 
 /* Have the loop serve it from the next turn on, until it has been quiet for a while. */
 void gt__peer_wake(gt_peer *peer);
+/*
+ * Who it is, for people: `client 1 (train.py:4711, uid 1000, this host)`, `worker w0 (cpu, uid 1000, 10.0.0.5)`. What the peer
+ * chose itself has no control characters. Writes at most `size` bytes and returns `text`.
+ */
+char *gt__peer_who(const gt_peer *peer, char *text, size_t size);
+/* A line about a peer (core/log.h): who it is, then the text. */
+void gt__peer_log(const gt_peer *peer, gt_log_topic topic, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Disconnect it and free it. `reason`: sent to it if its link still works. */
 void gt__peer_end(gt_peer *peer, const char *reason);
 

@@ -389,8 +389,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     peer->session = session;
     peer->link->lean = peer->dispatcher->session_count++ >= LEAN_FROM;
     gt__recovery_new(session);
-    gt__log(GT_LOG_STATUS, "client %llu (%s, %s) connected by %s", (unsigned long long)session->number,
-            peer->link->peer, *peer->link->user ? peer->link->user : "unknown user", gt__link_name(peer->link));
+    gt__peer_log(peer, GT_LOG_STATUS, "connected by %s", gt__link_name(peer->link));
     gt__observe_client(session, NULL);
     find_home(session);
     return GT_OK;
@@ -442,7 +441,7 @@ void gt__session_free(gt_session *session, const char *reason)
      * client could have asked for them. */
     gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
-    gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number, reason);
+    gt__peer_log(session->peer, GT_LOG_STATUS, "left: %s", reason);
     gt__observe_client(session, reason);
     gt__chain_close(&session->chain);
     gt__runs_end(session);

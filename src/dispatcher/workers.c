@@ -240,8 +240,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->group = hello->ins.operand[2];
     worker->sharers = 1; /* what it assumes by itself */
     peer->worker = worker;
-    gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
-            gt__link_name(peer->link));
+    gt__peer_log(peer, GT_LOG_STATUS, "joined by %s", gt__link_name(peer->link));
     for (gt_peer *other = dispatcher->peers; other; other = other->next)
         if (other->session)
             gt__session_new_worker(other->session);
@@ -302,7 +301,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     char text[160];
     snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are lost", worker->name, reason);
-    gt__log(GT_LOG_STATUS, "%s", text);
+    gt__peer_log(worker->peer, GT_LOG_STATUS, "is gone (%s); its tensors are lost", reason);
     gt__observe_worker(worker, reason);
     dispatcher->worker_changes++;
     gt__share_leave(worker);

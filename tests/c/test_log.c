@@ -10,73 +10,106 @@
 
 #include "check.h"
 #include "dispatcher/observe/file_writer.h"
-#include "dispatcher/observe/log_text.h"
+#include "dispatcher/observe/log_code.h"
+#include "random_numbers.h"
 
 static char path[64];
 
 /* ---- lines -------------------------------------------------------------------------------------------------- */
 
-/* An event of the heap's, so that sanitizers see its end; `text` follows the record. */
-static gt_log_event *event_new(gt_event kind, gt_opcode op, unsigned slots, size_t text)
+enum { LONGEST_OWN = 1024 + 64 }; /* a quoted text with its keys */
+
+/* A shared text as long as they come. */
+static gt_log_text *long_text(char letter)
 {
-    size_t bytes = sizeof(gt_log_event) + slots * sizeof(gt_slot) + text;
-    gt_log_event *event = malloc(bytes);
-    memset(event, 0xff, bytes);
-    event->event = (uint8_t)kind;
-    event->op = (uint16_t)op;
-    event->source = 3;
-    event->failed = true;
-    event->slots = (uint8_t)slots;
-    event->text = (uint16_t)text;
-    memset(gt__log_event_payload(event) + slots * sizeof(gt_slot), 'x', text);
-    return event;
+    char text[GT_LOG_TEXT + 100];
+    memset(text, letter, sizeof text);
+    gt_log_text *shared = gt__log_text_new(text, sizeof text);
+    CHECK_EQ(shared->length, GT_LOG_TEXT);
+    return shared;
 }
 
-/* The line of an event, in as much room as it is promised; NUL-ended. */
-static const char *line_of(gt_log_format *format, gt_log_event *event)
+static gt_log_text *long_source(void)
 {
-    static char text[GT_LOG_LINE + 1];
-    char *room = malloc(GT_LOG_LINE);
+    char name[256];
+    memset(name, 'w', sizeof name);
+    name[sizeof name - 1] = 0;
+    name[3] = '|';
+    name[4] = '\n';
+    gt_log_text *source = gt__log_source("WORKER", name);
+    CHECK(source->length < GT_LOG_SOURCE && !memchr(source->text, '|', source->length) &&
+          !memchr(source->text, '\n', source->length));
+    return source;
+}
+
+/* The line of an event, in as much room as it is promised; NUL-ended, the caller frees it. */
+static char *line_of(gt_log_format *format, const gt_log_event *event)
+{
+    char *text = malloc(GT_LOG_LINE + 1), *room = malloc(GT_LOG_LINE); /* of the heap: sanitizers see its end */
     size_t length = (size_t)(gt__log_line(format, event, room) - room);
     length = CHECK(length <= GT_LOG_LINE) ? length : 0;
     memcpy(text, room, length);
     text[length] = 0;
     CHECK(!length || text[length - 1] == '\n');
     free(room);
-    free(event);
     return text;
 }
 
-static gt_log_format *format_new(void)
+/* The event as a block of its own, decoded again: the same line. */
+static void check_code(gt_log_format *format, const gt_log_event *event, const char *line)
 {
-    gt_log_format *format = gt__log_format_new();
-    char name[256], text[GT_LOG_SOURCE];
-    memset(name, 'w', sizeof name);
-    name[sizeof name - 1] = 0;
-    name[3] = '|';
-    name[4] = '\n';
-    unsigned length = gt__log_source_text(text, "WORKER", name);
-    CHECK(length < GT_LOG_SOURCE && !strpbrk(text, "|\n"));
-    gt_log_event *event = event_new(GT_EVENT_SOURCE, GT_OP_INVALID, 0, length);
-    memcpy(gt__log_event_payload(event), text, length);
-    CHECK(*line_of(format, event) == 0);
-    return format;
+    gt_log_encoder *encoder = gt__log_encoder_new();
+    gt_log_decoder *decoder = gt__log_decoder_new();
+    char *room = malloc(GT_LOG_ENTRY);
+    gt_log_event again;
+    bool there = false;
+    size_t bytes = (size_t)(gt__log_encode(encoder, event, room) - room);
+    CHECK(bytes <= GT_LOG_ENTRY);
+    gt__log_seal(NULL, room, bytes);
+    char *block = memcpy(malloc(bytes), room, bytes);
+    if (CHECK_EQ(gt__log_block_open(decoder, block, bytes, true), GT_OK) &&
+        CHECK_EQ(gt__log_block_next(decoder, &again, &there), GT_OK) && CHECK(there)) {
+        char *decoded = line_of(format, &again);
+        if (!CHECK(strcmp(line, decoded) == 0))
+            fprintf(stderr, "  %s  %s", line, decoded);
+        free(decoded);
+        CHECK(gt__log_block_next(decoder, &again, &there) == GT_OK && !there);
+    }
+    free(block);
+    free(room);
+    gt__log_encoder_free(encoder);
+    gt__log_decoder_free(decoder);
+    for (unsigned k = 0; k < GT_LOG_NOTES; k++)
+        if (event->notes[k])
+            event->notes[k]->block = 0; /* another encoder has not seen it */
+    if (event->source)
+        event->source->block = 0;
 }
 
 /* Whatever a record that was let in says, in all its numbers. */
 static void test_no_line_is_too_long(const void *unused)
 {
     (void)unused;
-    gt_log_format *format = format_new();
-    enum { LONGEST_TEXT = 1024 + 64 }; /* a quoted text with its keys */
+    gt_log_format *format = gt__log_format_new();
+    char own[LONGEST_OWN];
+    memset(own, 'x', sizeof own);
+    gt_log_event event = {.sequence = UINT64_MAX, .at_ns = UINT64_MAX, .bytes = UINT64_MAX, .failed = true};
+    event.session = event.tensor = event.start_ns = UINT64_MAX;
+    event.duration_ns = UINT64_MAX >> 1;
+    event.source = long_source();
+    event.notes[0] = long_text('n');
+    event.notes[1] = long_text('m');
+    event.text = own;
+    event.text_length = sizeof own;
+    gt_slot record[GT_LOG_RECORD];
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
         for (unsigned literals = 0; literals < 64; literals += 21) {
-            gt_log_event *event = event_new(GT_EVENT_RECV, (gt_opcode)op, GT_LOG_RECORD, LONGEST_TEXT);
-            gt_slot *record = (gt_slot *)(void *)gt__log_event_payload(event);
-            record->ins.op = (uint16_t)op;
+            memset(record, 0xff, sizeof record);
+            record->ins.op = event.op = (uint16_t)op;
             record->ins.dtype = GT_FLOAT64;
             record->ins.rank = GT_MAX_RANK;
             record->ins.literals = (uint8_t)literals;
+            record->ins.tail = GT_LOG_RECORD - 1;
             for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
                 if (gt__literal(&record->ins, k) == GT_LITERAL_FLOAT)
                     record->ins.literal[k].f = -1.2345678901234567e-301;
@@ -86,21 +119,35 @@ static void test_no_line_is_too_long(const void *unused)
                 record->ins.imm[1].i = GT_MAX_CAT;
             for (unsigned k = 0; k < 8; k++)
                 record[1].i64[k] = op == GT_OP_cat ? -1 : INT64_MIN + k;
-            const char *line = line_of(format, event);
+            event.event = GT_EVENT_RECV;
+            event.record = record;
+            event.slots = GT_LOG_RECORD;
+            char *line = line_of(format, &event);
             CHECK(strncmp(line, "18446744073.709551s | #18446744073709551615 | RECV         | WORKER www__www",
                           60) == 0);
+            check_code(format, &event, line);
+            free(line);
         }
     for (int kind = GT_EVENT_SEND; kind < GT_EVENT_COUNT; kind++)
-        for (unsigned op = 0; op < GT_OP_COUNT; op++)
-            CHECK(strlen(line_of(format, event_new((gt_event)kind, (gt_opcode)op, 0, LONGEST_TEXT))) >
-                  LONGEST_TEXT);
+        for (unsigned op = 0; op < GT_OP_COUNT; op++) {
+            event.event = (uint8_t)kind;
+            event.op = (uint16_t)op;
+            char *line = line_of(format, &event);
+            CHECK(strlen(line) > LONGEST_OWN + 2 * GT_LOG_TEXT);
+            if (kind == GT_EVENT_CONNECT || kind == GT_EVENT_WORKER_SEND || kind == GT_EVENT_WORKER_RECV)
+                check_code(format, &event, line);
+            free(line);
+        }
+    free(event.source);
+    free(event.notes[0]);
+    free(event.notes[1]);
     gt__log_format_free(format);
 }
 
 static void test_sizes(const void *unused)
 {
     (void)unused;
-    gt_log_format *format = format_new();
+    gt_log_format *format = gt__log_format_new();
     static const struct {
         uint64_t bytes;
         const char *text;
@@ -111,13 +158,105 @@ static void test_sizes(const void *unused)
         {UINT64_MAX, "|  1048576TB |"}, {UINT64_MAX / 10 + 1, "|  1048576TB |"},
     };
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-        gt_log_event *event = event_new(GT_EVENT_CONNECT, GT_OP_hello, 0, 0);
-        event->bytes = sizes[k].bytes;
-        const char *line = line_of(format, event);
+        gt_log_event event = {.event = GT_EVENT_CONNECT, .op = GT_OP_hello, .bytes = sizes[k].bytes};
+        char *line = line_of(format, &event);
         if (!CHECK(strstr(line, sizes[k].text) != NULL))
             fprintf(stderr, "  %s: %s", sizes[k].text, line);
+        free(line);
     }
     gt__log_format_free(format);
+}
+
+/* ---- the compact form --------------------------------------------------------------------------------------- */
+
+enum { EVENTS = 3000, SHARED = 40, ROOM = EVENTS * 200 };
+
+static gt_log_event random_event(numbers *n, uint64_t sequence, gt_slot *record, gt_log_text **shared)
+{
+    gt_log_event event = {.sequence = sequence, .event = (uint8_t)numbers_below(n, GT_EVENT_COUNT)};
+    event.at_ns = sequence / 10 * 12345;
+    event.op = (uint16_t)(1 + numbers_below(n, GT_OP_COUNT - 1));
+    event.bytes = numbers_next(n) >> numbers_below(n, 64);
+    event.failed = numbers_below(n, 2);
+    if (event.event == GT_EVENT_RECV) {
+        memset(record, 0, GT_LOG_RECORD * sizeof *record);
+        record->ins.op = event.op;
+        record->ins.result = numbers_below(n, 1000);
+        record->ins.operand[0] = numbers_below(n, 1000);
+        record->ins.imm[0].u = numbers_next(n) >> numbers_below(n, 64);
+        record->ins.rank = (uint8_t)numbers_below(n, GT_MAX_RANK + 1);
+        record->ins.tail = (uint16_t)(1 + numbers_below(n, 4)); /* room for a shape */
+        record[1].u64[numbers_below(n, 8)] = numbers_below(n, 100);
+        event.record = record;
+        event.slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
+    } else
+        event.tensor = numbers_below(n, 5000);
+    event.session = event.event == GT_EVENT_WORKER_SEND || event.event == GT_EVENT_WORKER_RECV ? 7 : 0;
+    event.start_ns = event.event == GT_EVENT_WORKER_RECV ? numbers_below(n, 1u << 30) : 0;
+    event.duration_ns = event.start_ns ? numbers_below(n, 1u << 20) : 0;
+    event.source = shared[numbers_below(n, SHARED)];
+    unsigned notes = (unsigned)numbers_below(n, GT_LOG_NOTES + 1);
+    for (unsigned k = 0; k < notes; k++)
+        event.notes[k] = shared[numbers_below(n, SHARED)];
+    event.text = "error=\"x\"";
+    event.text_length = numbers_below(n, 4) ? 0 : 9;
+    return event;
+}
+
+/* Blocks of many events, each decoded without the others: the lines are those of the events. */
+static void test_blocks(const void *unused)
+{
+    (void)unused;
+    numbers n = {.state = 5};
+    gt_log_text *shared[SHARED];
+    for (unsigned k = 0; k < SHARED; k++) {
+        char name[16];
+        snprintf(name, sizeof name, k % 2 ? "CLIENT %u" : " at=file.py:%u", k);
+        shared[k] = gt__log_text_new(name, strlen(name));
+    }
+    gt_log_encoder *encoder = gt__log_encoder_new();
+    gt_log_decoder *decoder = gt__log_decoder_new();
+    gt_log_format *format = gt__log_format_new();
+    char *room = malloc(ROOM), **lines = malloc(EVENTS * sizeof *lines);
+    uint64_t sequence = 1;
+    for (unsigned block = 0; block < 3; block++) {
+        char *start = room + block, *at = start; /* another place: another block */
+        for (unsigned k = 0; k < EVENTS; k++) {
+            gt_slot record[GT_LOG_RECORD];
+            gt_log_event event = random_event(&n, sequence++, record, shared);
+            lines[k] = line_of(format, &event);
+            at = gt__log_encode(encoder, &event, at);
+        }
+        size_t bytes = (size_t)(at - start);
+        gt__log_seal(NULL, start, bytes);
+        CHECK(bytes < ROOM - GT_LOG_ENTRY);
+        CHECK_EQ(gt__log_block_open(decoder, start, bytes, true), GT_OK);
+        gt_log_event event;
+        bool there, same = true;
+        for (unsigned k = 0; k < EVENTS; k++) {
+            same &= gt__log_block_next(decoder, &event, &there) == GT_OK && there;
+            char *line = same ? line_of(format, &event) : NULL;
+            same = same && strcmp(line, lines[k]) == 0;
+            free(line);
+            free(lines[k]);
+        }
+        CHECK(same);
+        CHECK(gt__log_block_next(decoder, &event, &there) == GT_OK && !there);
+        for (size_t cut = 0; cut < bytes; cut += bytes / 50)
+            CHECK_EQ(gt__log_block_open(decoder, start, cut, true), GT_ERR_PROTOCOL);
+        for (size_t flip = 0; flip < bytes; flip += bytes / 50) {
+            start[flip] ^= 4;
+            CHECK_EQ(gt__log_block_open(decoder, start, bytes, true), GT_ERR_PROTOCOL);
+            start[flip] ^= 4;
+        }
+    }
+    free(lines);
+    free(room);
+    for (unsigned k = 0; k < SHARED; k++)
+        free(shared[k]);
+    gt__log_format_free(format);
+    gt__log_encoder_free(encoder);
+    gt__log_decoder_free(decoder);
 }
 
 /* ---- files -------------------------------------------------------------------------------------------------- */
@@ -296,6 +435,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "/tmp/gt-test-log-%d", (int)getpid());
     check_run("lines: none is too long", test_no_line_is_too_long, NULL);
     check_run("lines: sizes", test_sizes, NULL);
+    check_run("code: blocks", test_blocks, NULL);
     check_run("files: everything arrives", test_everything_arrives, NULL);
     check_run("files: rotation", test_rotation, NULL);
     check_run("files: a full disk", test_a_full_disk, NULL);

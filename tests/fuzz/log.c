@@ -1,7 +1,25 @@
-/* fuzz/log.c: instruction logs, from the file to the picture and the Chrome trace. */
+/* fuzz/log.c: instruction logs, from the file to the picture and the Chrome trace; and the blocks of compact ones. */
 #include "fuzz.h"
 
 #include "cli/visualize/visualize.h"
+#include "dispatcher/observe/log_code.h"
+
+/* The bytes as a block, whatever its checksum is: all its events become lines. */
+static void read_block(const uint8_t *data, size_t size)
+{
+    gt_log_decoder *decoder = gt__log_decoder_new();
+    gt_log_format *format = gt__log_format_new();
+    gt_log_event event;
+    bool there = gt__log_block_open(decoder, (const char *)data, size, false) == GT_OK;
+    while (there && gt__log_block_next(decoder, &event, &there) == GT_OK && there) {
+        static char line[GT_LOG_LINE];
+        char *end = gt__log_line(format, &event, line);
+        FUZZ_EXPECT(end > line && end <= line + sizeof line && end[-1] == '\n');
+        FUZZ_EXPECT(memchr(line, '\n', sizeof line) == end - 1);
+    }
+    gt__log_format_free(format);
+    gt__log_decoder_free(decoder);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -14,5 +32,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     gt__timeline_free(&timeline);
+    read_block(data, size);
     return 0;
 }

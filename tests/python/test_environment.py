@@ -1,7 +1,10 @@
 """Environment variables: no output by default, status and debug lines on request, the choice of engine."""
 
+import os
+import re
+
 import pytest
-from support import GT_BINARY
+from support import GT_BINARY, until
 
 PROGRAM = """
     import gt
@@ -40,7 +43,7 @@ def test_lines_when_asked(programs, variable):
     process = programs.python(PROGRAM, **{variable: 1})
     assert process.wait() == 0, process.text()
     lines = process.errors.read_text().splitlines()
-    assert lines and all(line.startswith("[") for line in lines), process.text()
+    assert lines and all(re.match(r"([-\d]+ [:.\d]+ )?\[gt", line) for line in lines), process.text()
     assert shape_line(process.output.read_text()) == OUTPUT, "status lines go to standard error"
     for off in ("0", "", "00"):
         silent = programs.python(PROGRAM, **{variable: off})
@@ -75,7 +78,7 @@ def test_debug_lines_name_the_tensor(programs):
         print(x.tolist())
     """, GT_DEBUG_WORKER=1, GT_DEBUG_DISPATCHER=1, GT_DEBUG_CLIENT=1)
     assert process.wait() == 0, process.text()
-    lines = process.errors.read_text().splitlines()
+    lines = [line[line.index("["):] for line in process.errors.read_text().splitlines()]
     for part in ("[gt client] ", "[gt dispatcher] client 1: ", "[gt worker] auto_worker: "):
         mine = [line.removeprefix(part) for line in lines if line.startswith(part)]
         made = [line.split()[1] for line in mine if line.startswith(("add", "mul"))]
@@ -190,7 +193,7 @@ def test_nonsense_in_the_environment_is_named_once(programs, which):
         lines = process.errors.read_text().splitlines()
         for variable in read:
             assert sum(f"{variable}={values[variable]} " in line for line in lines) == 1, (variable, lines)
-        assert all(line.startswith("[gt error] GT_") for line in lines), lines
+        assert all("[gt error] GT_" in line for line in lines), lines
 
 
 def test_empty_settings_are_none(programs):
@@ -221,3 +224,24 @@ def test_programs_explain_themselves(programs):
         ended = process.wait()
         assert process.text(), arguments
         assert ended != 0 or arguments == [], f"{arguments} was accepted"
+
+
+@pytest.mark.parametrize("link", ["memory", "tcp"])
+def test_a_servers_lines_have_the_time_and_say_who(programs, link):
+    """Program, process and user of a client, whatever its link; where it is, if it came by the network."""
+    server = programs.server(GT_VERBOSE=1)
+    programs.worker(server.port, "--name", "first", host=f"{link}://localhost")
+    program = "import os, sys, gt; gt.connect(sys.argv[1]); gt.ones(3).sum().item(); print(os.getpid())"
+    pid = programs.run(program, f"{link}://localhost:{server.port}").strip()
+    until(lambda: " left: " in server.text(), "the client's leaving")
+    server.end()
+    lines = server.text().splitlines()
+    lines = [line for line in lines if "listening on" not in line]
+    stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[gt( warning| error)?\] "
+    assert all(re.match(stamp, line) for line in lines), lines
+    where = "this host" if link == "memory" else r"127\.0\.0\.1"
+    who = rf"client 1 \(\d+-program\.py:{pid}, uid {os.getuid()}, {where}\) "
+    for what in (f"connected by {link}", "left: the client said goodbye"):
+        assert any(re.fullmatch(stamp + who + what, line) for line in lines), lines
+    worker = rf"worker first \(cpu, uid {os.getuid()}, {where}\) joined by {link}"
+    assert any(re.fullmatch(stamp + worker, line) for line in lines), lines

@@ -6,11 +6,11 @@
  * Logs are not trusted: a malformed line is reported with its number and skipped, and bytes that are not text become
  * question marks, so that later stages need not care.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/log_file.h"
 #include "cli/visualize/visualize.h"
 
 const char *gt__event_name(gt_event event)
@@ -271,33 +271,13 @@ static const char *parse_line(gt_timeline *timeline, char *line)
     return NULL;
 }
 
-static gt_err read_all(const char *path, char **text, size_t *size)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return gt__fail(GT_ERR_VALUE, "cannot read %s: %s", path, strerror(errno));
-    size_t capacity = 0, count = 0, got;
-    *text = NULL;
-    do {
-        while (capacity < count + (1 << 16) + 1)
-            gt__array_room((void **)text, capacity, &capacity, 1);
-        got = fread(*text + count, 1, capacity - count - 1, file);
-        count += got;
-    } while (got);
-    (*text)[count] = 0;
-    bool failed = ferror(file);
-    fclose(file);
-    *size = count;
-    return failed ? gt__fail(GT_ERR_VALUE, "cannot read %s: %s", path, strerror(errno)) : GT_OK;
-}
-
 gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complaints)
 {
     if (!timeline->party_count)
         find_party(timeline, GT_PARTY_DISPATCHER, "", true);
     char *text = NULL;
     size_t size, before = timeline->malformed;
-    gt_err err = read_all(path, &text, &size);
+    gt_err err = gt__log_file_read(path, complaints, &text, &size);
     *GT_PUSH(timeline->texts, timeline->text_count, timeline->text_capacity) = text;
     GT_TRY(err);
     keep_text_only(text, size);

@@ -40,7 +40,10 @@ struct gt_file_writer {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
+    void (*seal)(void *context, char *data, size_t bytes);
     void *context;
+    char head[64]; /* head_bytes of it */
+    size_t head_bytes, buffer_bytes;
     char *text;               /* text_bytes, if it translates */
     size_t text_bytes;        /* TEXT_BYTES, or the size of a file: one write goes to one file */
     unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
@@ -126,11 +129,8 @@ static bool rotate(gt_file_writer *writer)
 
 /* ---- the thread --------------------------------------------------------------------------------------------- */
 
-static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
+static bool write_plainly(gt_file_writer *writer, const char *data, size_t bytes)
 {
-    if (writer->rotate_bytes && writer->written && writer->written + bytes > writer->rotate_bytes &&
-        !rotate(writer))
-        return false;
     while (bytes) {
         ssize_t done = write(writer->fd, data, bytes);
         if (done < 0 && errno == EINTR)
@@ -144,8 +144,21 @@ static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
     return true;
 }
 
+/* In one file, at its beginning after the head. */
+static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
+{
+    if (writer->rotate_bytes && writer->written && writer->written + bytes > writer->rotate_bytes &&
+        !rotate(writer))
+        return false;
+    if (!writer->written && !write_plainly(writer, writer->head, writer->head_bytes))
+        return false;
+    return write_plainly(writer, data, bytes);
+}
+
 static bool write_buffer(gt_file_writer *writer, const buffer *full)
 {
+    if (writer->seal)
+        writer->seal(writer->context, full->data, full->used);
     if (!writer->translate)
         return write_all(writer, full->data, full->used);
     for (const char *from = full->data, *end = from + full->used; from < end;) {
@@ -209,12 +222,12 @@ char *gt__file_next_buffer(gt_file_writer *writer)
     if (atomic_load(&writer->failed))
         return NULL;
     buffer *filling = &writer->ring[writer->filling];
-    if (!filling->data && !(filling->data = malloc(GT_FILE_BUFFER))) {
+    if (!filling->data && !(filling->data = malloc(writer->buffer_bytes))) {
         gt__log_error("the %s stops: out of memory", writer->what);
         atomic_store(&writer->failed, true);
         return NULL;
     }
-    writer->room = (gt_file_room){.at = filling->data, .end = filling->data + GT_FILE_BUFFER};
+    writer->room = (gt_file_room){.at = filling->data, .end = filling->data + writer->buffer_bytes};
     return writer->room.at;
 }
 
@@ -282,6 +295,16 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     writer->rotate_bytes = options->rotate_bytes;
     writer->keep = options->keep;
     writer->translate = options->translate;
+    writer->seal = options->seal;
+    writer->head_bytes = options->head_bytes <= sizeof writer->head ? options->head_bytes : 0;
+    if (writer->head_bytes)
+        memcpy(writer->head, options->head, writer->head_bytes);
+    writer->buffer_bytes = GT_FILE_BUFFER;
+    if (options->seal && options->rotate_bytes && options->rotate_bytes < GT_FILE_BUFFER + sizeof writer->head) {
+        size_t fits = options->rotate_bytes - sizeof writer->head; /* a buffer is in one file */
+        writer->buffer_bytes =
+            options->rotate_bytes > sizeof writer->head && fits > GT_FILE_LEAST ? fits : GT_FILE_LEAST;
+    }
     writer->context = options->context;
     writer->buffers = options->buffers ? options->buffers : BUFFERS;
     writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;

@@ -23,18 +23,24 @@ typedef struct gt_file_options {
     bool exclusive;        /* if this process has written to the file before, write to path.2, path.3, ... */
     unsigned buffers;      /* that may wait to be written, GT_FILE_BUFFER each; 0: a few */
     /*
-     * Optional: called in the thread to write, to `to`, what the file gets for the reserves from *from on. It moves *from
-     * over one reserve at least, up to `end` or until `room`, at least GT_FILE_TEXT, may not be enough. Returns the bytes
+     * Optional: called in the thread to write, to `to`, what the file gets for a buffer, which begins at *from. It is called
+     * until it moves *from to `end`; each time it writes what has room, at least GT_FILE_TEXT bytes. Returns the bytes
      * written. Such a thread starts when most buffers are full or at a flush: it does not take a processor from a burst
      * that can be translated later.
      */
     size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
+    /* Optional: called in the thread to complete a buffer before it is written as it is. */
+    void (*seal)(void *context, char *data, size_t bytes);
     void *context;
+    const void *head; /* what each file begins with: head_bytes bytes, which are copied */
+    size_t head_bytes;
 } gt_file_options;
 
 enum {
-    GT_FILE_BUFFER = 256 * 1024, /* the most that one reserve may ask for */
-    GT_FILE_TEXT = 4096,         /* the most that one reserve may become by translation */
+    GT_FILE_BUFFER =
+        256 * 1024, /* the most that one reserve may ask for; with `seal` and small files, GT_FILE_LEAST */
+    GT_FILE_LEAST = 4096 - 64,
+    GT_FILE_TEXT = 4096, /* the most that one reserve may become by translation */
 };
 
 /* Creates or empties the file; one that this process has written to before is appended to, unless exclusive. If another

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,11 +84,6 @@ typedef struct middle_text {
     char text[188];
 } middle_text;
 
-typedef struct source_text {
-    unsigned length;
-    char text[GT_LOG_SOURCE]; /* padded to its column */
-} source_text;
-
 enum { IDS = 256, MIDDLES = 64, MIDDLE_SHORT = 96 };
 
 struct gt_log_format {
@@ -97,8 +93,6 @@ struct gt_log_format {
     char elapsed[32]; /* "1.608113s" */
     number_text ids[IDS];
     middle_text middles[MIDDLES];
-    source_text *sources;
-    uint32_t source_count;
 };
 
 /* The number of a tensor, often one of a recent line. */
@@ -250,13 +244,26 @@ const char *gt__log_command(gt_opcode op, bool worker)
     return !name ? gt__op_table[op].name : worker ? name : name + sizeof "Worker" - 1;
 }
 
-unsigned gt__log_source_text(char *text, const char *kind, const char *name)
+gt_log_text *gt__log_text_new(const char *text, size_t length)
 {
-    int length = snprintf(text, GT_LOG_SOURCE, "%s %.63s", kind, name);
+    static atomic_uint serials;
+    length = length < GT_LOG_TEXT ? length : GT_LOG_TEXT;
+    gt_log_text *shared = malloc(sizeof *shared + length);
+    if (!shared)
+        return NULL;
+    *shared = (gt_log_text){.serial = atomic_fetch_add(&serials, 1), .length = (uint16_t)length};
+    memcpy(shared->text, text, length);
+    return shared;
+}
+
+gt_log_text *gt__log_source(const char *kind, const char *name)
+{
+    char text[GT_LOG_SOURCE];
+    int length = snprintf(text, sizeof text, "%s %.63s", kind, name);
     for (int k = 0; k < length; k++)
         if ((unsigned char)text[k] < ' ' || text[k] == '|' || text[k] == 127)
             text[k] = '_'; /* names come from peers */
-    return (unsigned)length;
+    return gt__log_text_new(text, (size_t)length);
 }
 
 const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1] = {
@@ -541,39 +548,21 @@ gt_log_format *gt__log_format_new(void)
 
 void gt__log_format_free(gt_log_format *format)
 {
-    if (format)
-        free(format->sources);
     free(format);
 }
 
-static void name_source(gt_log_format *format, const gt_log_event *event, const char *text)
+static void make_middle(const gt_log_event *event, middle_text *middle)
 {
-    if (event->source >= format->source_count) {
-        uint32_t count = event->source + 16;
-        source_text *sources = realloc(format->sources, count * sizeof *sources);
-        if (!sources)
-            return; /* its lines will lack a name */
-        memset(sources + format->source_count, 0, (count - format->source_count) * sizeof *sources);
-        format->sources = sources;
-        format->source_count = count;
-    }
-    source_text *source = &format->sources[event->source];
-    source->length = event->text < GT_LOG_SOURCE ? event->text : GT_LOG_SOURCE;
-    memcpy(source->text, text, source->length);
-    while (source->length < SOURCE_WIDTH)
-        source->text[source->length++] = ' ';
-    memset(format->middles, 0, sizeof format->middles); /* another peer may have had the number */
-}
-
-static void make_middle(gt_log_format *format, const gt_log_event *event, middle_text *middle)
-{
-    static const source_text unknown = {.text = "UNKNOWN                    ", .length = SOURCE_WIDTH};
-    const source_text *source = event->source < format->source_count ? &format->sources[event->source] : &unknown;
-    bool worker = source->text[0] == 'W';
+    const gt_log_text *source = event->source;
+    unsigned length = !source ? 7 : source->length < GT_LOG_SOURCE ? source->length : GT_LOG_SOURCE;
+    bool worker = source && length && source->text[0] == 'W';
     const gt_log_column *command = event->event == GT_EVENT_SIGNAL ? &signal_column : &columns[event->op][worker];
     char *at = PUT(middle->text, " | ");
     at = PUT(put(at, gt__event_columns[event->event], GT_EVENT_WIDTH), " | ");
-    at = PUT(put(at, source->text, source->length), " | ");
+    at = put(at, source ? source->text : "UNKNOWN", length);
+    for (; length < SOURCE_WIDTH; length++)
+        *at++ = ' ';
+    at = PUT(at, " | ");
     at = PUT(put(at, command->text, command->length), " | ");
     at = PUT(put_size(at, event->bytes), " | ");
     middle->length = (unsigned)(at - middle->text);
@@ -592,13 +581,14 @@ static inline char *put_head(gt_log_format *format, char *at, const gt_log_event
     memcpy(at, format->elapsed, sizeof format->elapsed);
     at = put_counter(at + format->elapsed_length, &format->sequence, event->sequence);
 
-    uint64_t key = (uint64_t)event->source << 32 | (uint64_t)event->op << 8 | event->event;
+    uint32_t source = event->source ? event->source->serial : UINT32_MAX;
+    uint64_t key = (uint64_t)source << 32 | (uint64_t)event->op << 8 | event->event;
     middle_text *middle =
-        &format->middles[(event->op * 5u + event->event + event->source * 11u + event->bytes / 64) % MIDDLES];
+        &format->middles[(event->op * 5u + event->event + source * 11u + event->bytes / 64) % MIDDLES];
     if (middle->key != key || middle->bytes != event->bytes || !middle->length) {
         middle->key = key;
         middle->bytes = event->bytes;
-        make_middle(format, event, middle);
+        make_middle(event, middle);
     }
     memcpy(at, middle->text, MIDDLE_SHORT);
     if (middle->length > MIDDLE_SHORT)
@@ -606,17 +596,19 @@ static inline char *put_head(gt_log_format *format, char *at, const gt_log_event
     return at + middle->length;
 }
 
+static inline char *put_notes(char *at, const gt_log_event *event)
+{
+    for (unsigned k = 0; k < GT_LOG_NOTES && event->notes[k]; k++)
+        at = put(at, event->notes[k]->text, event->notes[k]->length);
+    return at;
+}
+
 char *gt__log_line(gt_log_format *format, const gt_log_event *event, char *at)
 {
-    const char *payload = gt__log_event_payload(event), *text = payload + event->slots * sizeof(gt_slot);
-    if (event->event == GT_EVENT_SOURCE) {
-        name_source(format, event, text);
-        return at;
-    }
     at = put_head(format, at, event);
     switch ((gt_event)event->event) {
     case GT_EVENT_RECV:
-        at = gt__log_received(format, at, (const gt_slot *)(const void *)payload);
+        at = gt__log_received(format, at, event->record);
         break;
     case GT_EVENT_SEND:
         at = event->failed ? PUT(at, "success=False") : PUT(at, "success=True");
@@ -628,14 +620,15 @@ char *gt__log_line(gt_log_format *format, const gt_log_event *event, char *at)
         break;
     case GT_EVENT_WORKER_RECV:
         at = put_subject(format, event->failed ? PUT(at, "success=False ") : PUT(at, "success=True "), event);
-        if (event->start_ns)
-            at = put_seconds(PUT(put_seconds(PUT(at, " start="), event->start_ns), " duration="),
-                             event->duration_ns);
         break;
     default:
         break;
     }
-    at = put(at, text, event->text);
+    at = put_notes(at, event);
+    if (event->event == GT_EVENT_WORKER_RECV && event->start_ns)
+        at = put_seconds(PUT(put_seconds(PUT(at, " start="), event->start_ns), " duration="), event->duration_ns);
+    if (event->text_length)
+        at = put(at, event->text, event->text_length);
     *at++ = '\n';
     return at;
 }

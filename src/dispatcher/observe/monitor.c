@@ -214,7 +214,7 @@ gt_err gt__monitor_new(gt_peer *peer)
     monitor->next = peer->dispatcher->monitors;
     peer->dispatcher->monitors = monitor;
     peer->monitor = monitor;
-    gt__log(GT_LOG_STATUS, "a monitor (%s) connected by %s", peer->link->peer, gt__link_name(peer->link));
+    gt__peer_log(peer, GT_LOG_STATUS, "connected by %s", gt__link_name(peer->link));
     return GT_OK;
 }
 

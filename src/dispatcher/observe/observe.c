@@ -19,10 +19,11 @@
 #include "dispatcher/observe/tape_writer.h"
 
 enum {
-    CLOCK_EVERY = 64,   /* lines between two readings of the clock */
-    KEEP_LOGS = 4,      /* rotated ones */
-    LOG_BUFFERS = 128,  /* of GT_FILE_BUFFER: how many events may wait */
-    MOST_SENT = 1 << 20 /* records kept of a worker that does not send their timing */
+    CLOCK_EVERY = 64,     /* lines between two readings of the clock */
+    KEEP_LOGS = 4,        /* rotated ones */
+    TEXT_BUFFERS = 128,   /* of GT_FILE_BUFFER: how many events may wait to become text, */
+    COMPACT_BUFFERS = 32, /* or to be written as they are */
+    MOST_SENT = 1 << 20   /* records kept of a worker that does not send their timing */
 };
 
 /* A record in a worker's stream. */
@@ -35,8 +36,9 @@ typedef struct gt_sent {
 
 struct gt_observer {
     gt_file_writer *log;
-    gt_log_format *log_format; /* its thread's */
-    gt_log_format *format;     /* for lines made in this thread: console and monitors */
+    gt_log_encoder *encoder;
+    struct gt_log_writer *writer; /* its thread's, if it is text */
+    gt_log_format *format;        /* for lines made in this thread: console and monitors */
     gt_tape_writer *tape;
     bool console, traced;
     uint64_t sequence;
@@ -44,97 +46,111 @@ struct gt_observer {
     unsigned until_clock;
     bool handling;                      /* a client's record: it is the cause of records sent now */
     uint64_t session, tensor, received; /* its client, its tensor, its line */
-    uint32_t *free_sources;             /* numbers of peers that left */
-    uint32_t free_count, source_count;
-    _Alignas(gt_log_event) char spare[GT_LOG_LINE];
+    char own[GT_LOG_OWN];               /* the text of the event that is being made */
     char line[GT_LOG_LINE];
 };
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
-/* Begin an event and write its head; with the payload, until event_end, it has at most GT_LOG_LINE bytes. */
-static inline gt_log_event *event_begin(gt_dispatcher *dispatcher, gt_event kind, uint32_t source, gt_opcode op,
-                                        uint64_t bytes)
+/* Begin an event, which event_end writes. */
+static inline gt_log_event event_begin(gt_dispatcher *dispatcher, gt_event kind, gt_log_text *source, gt_opcode op,
+                                       uint64_t bytes)
 {
     gt_observer *observer = dispatcher->observer;
     if (!observer->until_clock--) {
         observer->until_clock = CLOCK_EVERY;
         observer->now_ns = gt__now_ns() - dispatcher->started_ns;
     }
-    char *room = observer->log ? gt__file_reserve(observer->log, GT_LOG_LINE) : NULL;
-    gt_log_event *event = (gt_log_event *)(void *)(room ? room : observer->spare);
-    event->sequence = observer->sequence += kind != GT_EVENT_SOURCE;
-    event->at_ns = observer->now_ns;
-    event->bytes = bytes;
-    event->source = source;
-    event->op = (uint16_t)op;
-    event->event = (uint8_t)kind;
-    event->text = 0;
-    event->slots = 0;
+    gt_log_event event; /* set field by field: clearing all of it at once takes as long as encoding it */
+    event.sequence = ++observer->sequence;
+    event.at_ns = observer->now_ns;
+    event.bytes = bytes;
+    event.op = (uint16_t)op;
+    event.event = (uint8_t)kind;
+    event.failed = false;
+    event.slots = 0;
+    event.record = NULL;
+    event.session = event.tensor = event.start_ns = event.duration_ns = 0;
+    event.source = source;
+    event.notes[0] = event.notes[1] = NULL;
+    event.text = NULL;
+    event.text_length = 0;
     return event;
 }
 
-/* `end`: of the payload. */
-static inline void event_end(gt_dispatcher *dispatcher, gt_log_event *event, const void *end)
+static inline void event_end(gt_dispatcher *dispatcher, const gt_log_event *event)
 {
     gt_observer *observer = dispatcher->observer;
-    event->length = (uint16_t)(((size_t)((const char *)end - (char *)event) + 7) & ~(size_t)7);
     if (observer->console || observer->traced) {
         size_t length = (size_t)(gt__log_line(observer->format, event, observer->line) - observer->line);
         if (observer->console)
             fwrite(observer->line, 1, length, stdout);
-        if (observer->traced && length)
+        if (observer->traced)
             gt__monitors_line(dispatcher, observer->line, length);
     }
-    if ((char *)event != observer->spare)
-        gt__file_commit(observer->log, event->length);
+    char *room = observer->log ? gt__file_reserve(observer->log, GT_LOG_ENTRY) : NULL;
+    if (room)
+        gt__file_commit(observer->log, (size_t)(gt__log_encode(observer->encoder, event, room) - room));
 }
 
-/* The same for an event that ends with text. */
-static inline void event_end_text(gt_dispatcher *dispatcher, gt_log_event *event, const char *end)
+/* The same for an event with a text of its own, which was written to observer->own. */
+static void event_end_text(gt_dispatcher *dispatcher, gt_log_event *event, const char *end)
 {
-    event->text = (uint16_t)((size_t)(end - gt__log_event_payload(event)) - event->slots * sizeof(gt_slot));
-    event_end(dispatcher, event, end);
+    event->text = dispatcher->observer->own;
+    event->text_length = (size_t)(end - dispatcher->observer->own);
+    event_end(dispatcher, event);
 }
 
-/* The log's thread: events into text. Returns the bytes of text; *from moves to the first event that had no room. */
+/* What the log's thread needs to turn events into text. */
+typedef struct gt_log_writer {
+    gt_log_decoder *decoder;
+    gt_log_format *format;
+    const char *end; /* of the block that it is in the middle of; NULL: none */
+} gt_log_writer;
+
+static void writer_free(gt_log_writer *writer)
+{
+    if (!writer)
+        return;
+    gt__log_decoder_free(writer->decoder);
+    gt__log_format_free(writer->format);
+    free(writer);
+}
+
+static gt_err writer_new(gt_log_writer **out)
+{
+    gt_log_writer *writer = *out = calloc(1, sizeof *writer);
+    if (writer) {
+        writer->decoder = gt__log_decoder_new();
+        writer->format = gt__log_format_new();
+    }
+    return writer && writer->decoder && writer->format ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+/* The log's thread: a block of events into text. Returns the bytes of text; *from moves to the end of the block once all of it
+ * has been written. */
 static size_t write_lines(void *argument, const char **from, const char *end, char *to, size_t room)
 {
+    gt_log_writer *writer = argument;
     char *at = to;
-    for (const char *stop = to + room - GT_LOG_LINE; *from < end && at <= stop;) {
-        const gt_log_event *event = (const gt_log_event *)(const void *)*from;
-        at = gt__log_line(argument, event, at);
-        *from += event->length;
+    if (!writer->end) {
+        writer->end = end;
+        if (gt__log_block_open(writer->decoder, *from, (size_t)(end - *from), false) != GT_OK)
+            gt__log_error("lines of the instruction log are missing: %s", gt_error_text());
+    }
+    bool there = true;
+    for (const char *stop = to + room - GT_LOG_LINE; there && at <= stop;) {
+        gt_log_event event;
+        if (gt__log_block_next(writer->decoder, &event, &there) != GT_OK)
+            gt__log_error("lines of the instruction log are missing: %s", gt_error_text());
+        else if (there)
+            at = gt__log_line(writer->format, &event, at);
+    }
+    if (!there) {
+        writer->end = NULL;
+        *from = end;
     }
     return (size_t)(at - to);
-}
-
-/* ---- sources: peers have numbers, which the events name them by ---------------------------------------------- */
-
-static uint32_t source_new(gt_dispatcher *dispatcher, const char *kind, const char *name)
-{
-    gt_observer *observer = dispatcher->observer;
-    uint32_t number =
-        observer->free_count ? observer->free_sources[--observer->free_count] : observer->source_count++;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SOURCE, number, GT_OP_INVALID, 0);
-    char *text = gt__log_event_payload(event);
-    unsigned length = gt__log_source_text(text, kind, name);
-    event_end_text(dispatcher, event, text + length);
-    if (!observer->console && !observer->traced) /* a trace may begin later */
-        gt__log_line(observer->format, event, observer->line);
-    return number;
-}
-
-static void source_free(gt_observer *observer, uint32_t number)
-{
-    if (!(observer->free_count & (observer->free_count + 1))) { /* full: 0, 1, 3, 7, ... */
-        uint32_t *numbers =
-            realloc(observer->free_sources, 2 * ((size_t)observer->free_count + 1) * sizeof *numbers);
-        if (!numbers)
-            return; /* it is not used again */
-        observer->free_sources = numbers;
-    }
-    observer->free_sources[observer->free_count++] = number;
 }
 
 static uint64_t record_bytes(const gt_instruction *ins)
@@ -165,63 +181,75 @@ static void log_signal(gt_session *session, uint32_t scope, bool mark, bool back
         snprintf(gradient, sizeof gradient, *other ? "%s" : "%s (backward)", *other ? other : name);
         name = gradient;
     }
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->watched.source, GT_OP_INVALID, 0);
-    char *at = gt__log_event_payload(event);
+    gt_log_event event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->watched.source, GT_OP_INVALID, 0);
+    char *at = dispatcher->observer->own;
     if (!mark)
         at = gt__log_scope(gt__log_word(at, "enters"), entered);
-    event_end_text(dispatcher, event, gt__log_quoted(at, mark ? "name=" : " name=", name, strlen(name)));
+    event_end_text(dispatcher, &event, gt__log_quoted(at, mark ? "name=" : " name=", name, strlen(name)));
 }
 
-/* " at=train.py:12". Copied at a fixed length, which takes no call. */
-static inline char *put_place(gt_session *session, char *at, uint32_t site)
+/* " scope=layer1 at=train.py:12" of a record; NULL: neither is known. */
+static gt_log_text *place_new(const gt_session *session, uint32_t scope, uint32_t site)
+{
+    char text[GT_LOG_TEXT], *at = text;
+    const char *signal = gt__spread_scope_name(session, scope), *place = gt__session_site(session, site);
+    if (signal)
+        at = gt__log_scope(at, signal);
+    if (place)
+        at = gt__log_place(at, place);
+    return at > text ? gt__log_text_new(text, (size_t)(at - text)) : NULL;
+}
+
+static inline gt_log_text *place_of(gt_session *session, uint32_t scope, uint32_t site)
 {
     gt_watched_client *watched = &session->watched;
-    if (site != watched->site) {
-        const char *name = gt__session_site(session, site);
-        if (!name)
-            return at;
-        if (strlen(name) + sizeof " at=" > sizeof watched->place)
-            return gt__log_place(at, name);
-        watched->site = site;
-        watched->place_length = (unsigned)(gt__log_place(watched->place, name) - watched->place);
-    }
-    if (!site)
-        return at;
-    memcpy(at, watched->place, sizeof watched->place);
-    return at + watched->place_length;
+    if (!scope && !site)
+        return NULL;
+    if (!watched->places && !(watched->places = calloc(GT_WATCHED_PLACES, sizeof *watched->places)))
+        return NULL;
+    struct gt_watched_place *place = &watched->places[(site + scope * 37u) % GT_WATCHED_PLACES];
+    if (place->text && place->scope == scope && place->site == site)
+        return place->text;
+    free(place->text);
+    *place = (struct gt_watched_place){.scope = scope, .site = site, .text = place_new(session, scope, site)};
+    return place->text;
 }
 
-static char *put_path(gt_session *session, char *at, const gt_path *path)
+static void forget_places(gt_watched_client *watched)
+{
+    for (unsigned k = 0; watched->places && k < GT_WATCHED_PLACES; k++)
+        free(watched->places[k].text);
+    free(watched->places);
+    watched->places = NULL;
+}
+
+static gt_log_text *path_of(gt_session *session, const gt_path *path)
 {
     gt_watched_client *watched = &session->watched;
     if (path->serial != watched->path) {
+        char text[GT_LOG_TEXT];
+        free(watched->path_text);
         watched->path = path->serial;
-        watched->path_length = (unsigned)(gt__log_path(watched->path_text, path) - watched->path_text);
+        watched->path_text = gt__log_text_new(text, (size_t)(gt__log_path(text, path) - text));
     }
-    memcpy(at, watched->path_text, watched->path_length);
-    return at + watched->path_length;
+    return watched->path_text;
 }
 
 static void log_received(gt_session *session, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
     gt_observer *observer = dispatcher->observer;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->watched.source,
-                                      (gt_opcode)record->ins.op, record_bytes(&record->ins));
+    gt_log_event event = event_begin(dispatcher, GT_EVENT_RECV, session->watched.source, (gt_opcode)record->ins.op,
+                                     record_bytes(&record->ins));
     observer->received = observer->sequence;
-    event->slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
-    char *at = gt__log_event_payload(event);
-    memcpy(at, record, sizeof *record);
-    if (event->slots > 1)
-        memcpy(at + sizeof *record, record + 1, (event->slots - 1u) * sizeof *record);
-    at += event->slots * sizeof *record;
+    event.record = record;
+    event.slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
     const gt_path *path = record->ins.op == GT_OP_repeat ? gt__paths_find(session, record) : NULL;
-    if (path)
-        at = put_path(session, at, path);
-    const char *scope = gt__spread_scope_name(session, record->ins.scope);
-    if (scope)
-        at = gt__log_scope(at, scope);
-    event_end_text(dispatcher, event, put_place(session, at, record->ins.site));
+    gt_log_text *ops = path ? path_of(session, path) : NULL,
+                *place = place_of(session, record->ins.scope, record->ins.site);
+    event.notes[0] = ops ? ops : place;
+    event.notes[1] = ops ? place : NULL;
+    event_end(dispatcher, &event);
 }
 
 void gt__observe_received(gt_session *session, const gt_slot *record)
@@ -276,10 +304,10 @@ void gt__observe_handled(gt_dispatcher *dispatcher)
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->watched.source, op, bytes);
-    event->failed = failed;
-    event->tensor = tensor;
-    event_end(dispatcher, event, &event->start_ns);
+    gt_log_event event = event_begin(dispatcher, GT_EVENT_SEND, session->watched.source, op, bytes);
+    event.failed = failed;
+    event.tensor = tensor;
+    event_end(dispatcher, &event);
 }
 
 void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
@@ -287,27 +315,27 @@ void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
     gt_dispatcher *dispatcher = session->dispatcher;
     if (!dispatcher->watching)
         return;
-    gt_log_event *event =
+    gt_log_event event =
         event_begin(dispatcher, GT_EVENT_ERROR, session->watched.source, GT_OP_INVALID, strlen(text));
-    char *at = gt__log_number(gt__log_event_payload(event), "ticket=", ticket);
-    event_end_text(dispatcher, event, gt__log_quoted(at, " error=", text, strlen(text)));
+    char *at = gt__log_number(dispatcher->observer->own, "ticket=", ticket);
+    event_end_text(dispatcher, &event, gt__log_quoted(at, " error=", text, strlen(text)));
 }
 
 /* A peer joined or left; of one that joined, its link and `key` with its value. */
-static void log_presence(gt_dispatcher *dispatcher, uint32_t source, const char *left, const char *link,
+static void log_presence(gt_dispatcher *dispatcher, gt_log_text *source, const char *left, const char *link,
                          const char *key, const char *text)
 {
     uint64_t slots = 1u + (left ? (unsigned)GT_GOODBYE_TAIL : (unsigned)GT_HELLO_TAIL);
-    gt_log_event *event = event_begin(dispatcher, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, source,
-                                      left ? GT_OP_goodbye : GT_OP_hello, slots * sizeof(gt_slot));
-    char *at = gt__log_event_payload(event);
+    gt_log_event event = event_begin(dispatcher, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, source,
+                                     left ? GT_OP_goodbye : GT_OP_hello, slots * sizeof(gt_slot));
+    char *at = dispatcher->observer->own;
     if (left)
         at = gt__log_quoted(at, "reason=", left, strlen(left));
     else
         at = gt__log_word(gt__log_word(at, "link="), link);
     if (!left && key)
         at = gt__log_quoted(at, key, text, strlen(text));
-    event_end_text(dispatcher, event, at);
+    event_end_text(dispatcher, &event, at);
 }
 
 void gt__observe_client(gt_session *session, const char *left)
@@ -316,7 +344,7 @@ void gt__observe_client(gt_session *session, const char *left)
     if (!left) {
         char number[24];
         snprintf(number, sizeof number, "%llu", (unsigned long long)session->number);
-        session->watched.source = source_new(dispatcher, "CLIENT", number);
+        session->watched.source = gt__log_source("CLIENT", number);
     } else
         dispatcher->observer->handling = false;
     if (dispatcher->observer->tape)
@@ -324,8 +352,12 @@ void gt__observe_client(gt_session *session, const char *left)
     if (dispatcher->watching)
         log_presence(dispatcher, session->watched.source, left, gt__link_name(session->link),
                      session->name[0] ? " name=" : NULL, session->name);
-    if (left)
-        source_free(dispatcher->observer, session->watched.source);
+    if (left) {
+        forget_places(&session->watched);
+        free(session->watched.path_text);
+        free(session->watched.source);
+        memset(&session->watched, 0, sizeof session->watched);
+    }
 }
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
@@ -391,11 +423,11 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     } else
         sent.tensor = gt__record_subject(&record->ins);
     remember_sent(&worker->watched, &sent);
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
-                                      (gt_opcode)record->ins.op, travelling(record));
-    event->session = sent.session;
-    event->tensor = sent.tensor;
-    event_end(dispatcher, event, &event->start_ns);
+    gt_log_event event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
+                                     (gt_opcode)record->ins.op, travelling(record));
+    event.session = sent.session;
+    event.tensor = sent.tensor;
+    event_end(dispatcher, &event);
 }
 
 /* From the worker's clock to the time since the dispatcher started. */
@@ -410,14 +442,14 @@ static void worker_received(gt_dispatch_worker *worker, const gt_sent *sent, uin
                             uint64_t start_ns, uint64_t duration_ns)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
-    gt_log_event *event =
+    gt_log_event event =
         event_begin(dispatcher, GT_EVENT_WORKER_RECV, worker->watched.source, (gt_opcode)sent->op, bytes);
-    event->failed = failed;
-    event->session = sent->session;
-    event->tensor = sent->tensor;
-    event->start_ns = start_ns ? since_start(worker, start_ns) : 0;
-    event->duration_ns = duration_ns;
-    event_end(dispatcher, event, event + 1);
+    event.failed = failed;
+    event.session = sent->session;
+    event.tensor = sent->tensor;
+    event.start_ns = start_ns ? since_start(worker, start_ns) : 0;
+    event.duration_ns = duration_ns;
+    event_end(dispatcher, &event);
 }
 
 void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
@@ -476,11 +508,10 @@ void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
         watched->failures[watched->failure_next++ % GT_WATCHED_FAILURES] = watched->last_failed;
         number = watched->last_failed.sequence;
     }
-    gt_log_event *event =
-        event_begin(dispatcher, GT_EVENT_ERROR, worker->watched.source,
-                    op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
-    char *at = gt__log_line_number(gt__log_event_payload(event), "instruction=", number);
-    event_end_text(dispatcher, event,
+    gt_log_event event = event_begin(dispatcher, GT_EVENT_ERROR, worker->watched.source,
+                                     op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
+    char *at = gt__log_line_number(dispatcher->observer->own, "instruction=", number);
+    event_end_text(dispatcher, &event,
                    gt__log_quoted(at, " error=", (const char *)record[1].bytes, record->ins.imm[1].u));
 }
 
@@ -498,11 +529,11 @@ void gt__observe_worker(gt_dispatch_worker *worker, const char *left)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     gt_watched *watched = &worker->watched;
     if (!left)
-        watched->source = source_new(dispatcher, "WORKER", worker->name);
+        watched->source = gt__log_source("WORKER", worker->name);
     if (dispatcher->watching)
         log_presence(dispatcher, watched->source, left, gt__link_name(worker->link), " engine=", worker->engine);
     if (left) {
-        source_free(dispatcher->observer, watched->source);
+        free(watched->source);
         free(watched->sent);
         memset(watched, 0, sizeof *watched);
         worker->observed = false;
@@ -552,6 +583,26 @@ void gt__observer_flush(gt_dispatcher *dispatcher)
     decide(dispatcher);
 }
 
+static gt_err open_log(gt_observer *observer, const char *path, uint64_t rotate_bytes)
+{
+    bool compact = gt__log_is_compact(path);
+    gt_log_head head = gt__log_head_now();
+    gt_file_options log = {
+        .path = path, .what = "instruction log", .keep = KEEP_LOGS, .rotate_bytes = rotate_bytes};
+    log.buffers = compact ? COMPACT_BUFFERS : TEXT_BUFFERS;
+    if (compact) {
+        log.seal = gt__log_seal;
+        log.head = &head;
+        log.head_bytes = sizeof head;
+    } else {
+        GT_TRY(writer_new(&observer->writer));
+        log.translate = write_lines;
+        log.context = observer->writer;
+    }
+    observer->encoder = gt__log_encoder_new();
+    return observer->encoder ? gt__file_open(&log, &observer->log) : gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
 gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *options)
 {
     gt_observer *observer = calloc(1, sizeof *observer);
@@ -560,20 +611,13 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
     dispatcher->observer = observer;
     observer->console = options->console;
     observer->format = gt__log_format_new();
-    observer->log_format = gt__log_format_new();
-    if (!observer->format || !observer->log_format)
+    if (!observer->format)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");
-    gt_file_options log = {.path = path,
-                           .what = "instruction log",
-                           .keep = KEEP_LOGS,
-                           .buffers = LOG_BUFFERS,
-                           .translate = write_lines,
-                           .context = observer->log_format};
-    log.rotate_bytes =
+    uint64_t rotate_bytes =
         options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
     if (path && *path)
-        GT_TRY(gt__file_open(&log, &observer->log));
+        GT_TRY(open_log(observer, path, rotate_bytes));
     const char *tape = options->tape ? options->tape : getenv("GT_TAPE");
     if (tape && *tape)
         GT_TRY(gt__tape_writer_new(tape, &observer->tape));
@@ -588,9 +632,9 @@ void gt__observer_free(gt_dispatcher *dispatcher)
     gt_observer *observer = dispatcher->observer;
     gt__file_close(&observer->log);
     gt__tape_writer_free(&observer->tape);
-    gt__log_format_free(observer->log_format);
+    writer_free(observer->writer);
+    gt__log_encoder_free(observer->encoder);
     gt__log_format_free(observer->format);
-    free(observer->free_sources);
     free(observer);
     dispatcher->observer = NULL;
 }

@@ -8,14 +8,14 @@
  * send how long each record took (the worker's timing.h), and the observer keeps, for each worker, the records sent whose
  * timing has not come yet, to put the two together. A record is known by its number in that worker's stream.
  *
- * A line begins as an event (log_text.h) of a hundred bytes; the log's own thread turns events into text when the
- * dispatcher is idle, or when 28 MiB of them wait: a burst of 100,000 small instructions does not share its processors
- * with its log.
+ * A line begins as an event (log_text.h), which is encoded in about ten bytes (log_code.h). A file whose name ends in .gtlog gets
+ * these as they are. For other names the log's own thread turns them into text when the dispatcher is idle, or when
+ * 28 MiB of them wait: a burst of a million small instructions does not share its processors with its log.
  */
 #ifndef GT_DISPATCHER_OBSERVE_OBSERVE_H
 #define GT_DISPATCHER_OBSERVE_OBSERVE_H
 
-#include "dispatcher/observe/log_text.h"
+#include "dispatcher/observe/log_code.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
@@ -23,7 +23,8 @@ typedef struct gt_session gt_session;
 typedef struct gt_observer gt_observer;
 
 typedef struct gt_observer_options {
-    const char *log;    /* path of the instruction log; NULL: GT_INSTRUCTION_LOG; none: no log */
+    const char *
+        log; /* path of the instruction log, compact if it ends in .gtlog; NULL: GT_INSTRUCTION_LOG; none: no log */
     uint64_t log_bytes; /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
     const char *tape;   /* path of the tape; NULL: GT_TAPE; none: no tape */
     bool console;       /* the same lines on standard output */
@@ -31,22 +32,22 @@ typedef struct gt_observer_options {
 
 /* The observer's state of a client. */
 typedef struct gt_watched_client {
-    uint32_t source;     /* its number in the log's events */
+    gt_log_text *source; /* "CLIENT 1" */
     uint32_t last_scope; /* of the last record in the log; and whether it was a gradient */
     bool last_backward;
-    uint32_t site; /* whose text this is, 0: none: successive records mostly have the same */
-    unsigned place_length;
-    char place[64]; /* " at=train.py:12" */
-    uint64_t path;  /* serial of the path whose text this is; 0: none */
-    unsigned path_length;
-    char path_text[GT_LOG_PATH]; /* " instructions=3 ops=mul,add,relu" */
+    struct gt_watched_place {
+        uint32_t scope, site;
+        gt_log_text *text;  /* " scope=layer1 at=train.py:12"; NULL: not known yet */
+    } * places;             /* GT_WATCHED_PLACES of them, by a hash; NULL: none yet */
+    uint64_t path;          /* serial of the path whose text this is; 0: none */
+    gt_log_text *path_text; /* " instructions=3 ops=mul,add,relu" */
 } gt_watched_client;
 
-enum { GT_WATCHED_FAILURES = 64 };
+enum { GT_WATCHED_FAILURES = 64, GT_WATCHED_PLACES = 256 };
 
 /* The observer's state of a worker. */
 typedef struct gt_watched {
-    uint32_t source;      /* its number in the log's events */
+    gt_log_text *source;  /* "WORKER auto_worker" */
     struct gt_sent *sent; /* ring: records in its stream whose timing has not come yet */
     uint32_t sent_first, sent_count, sent_capacity;
     int64_t clock_offset_ns; /* the worker's clock minus ours */

@@ -102,8 +102,7 @@ void gt__recovery_free(gt_session *session)
 /* The session is not recoverable from now on. */
 static void give_up(gt_session *session, const char *why)
 {
-    gt__log_warning("client %llu cannot be recovered from now on if a worker is lost: %s",
-                    (unsigned long long)session->number, why);
+    gt__peer_log(session->peer, GT_LOG_WARNING, "cannot be recovered from now on if a worker is lost: %s", why);
     gt__recovery_free(session);
 }
 

@@ -179,7 +179,7 @@ static void abandon(gt_session *session)
     bool intact = recovery->phase == GT_RECOVER_WAIT && recovery->intact;
     session->peer->blocked = false;
     gt__peer_wake(session->peer);
-    gt__log_warning("client %llu is not recovered: %s", (unsigned long long)session->number, recovery->reason);
+    gt__peer_log(session->peer, GT_LOG_WARNING, "is not recovered: %s", recovery->reason);
     for (uint32_t k = 0; k < recovery->owed_count; k++)
         if (!recovery->owed[k].placed)
             gt__answer_failure(session, recovery->owed[k].ticket, GT_ERR_CONNECTION, recovery->reason);
@@ -296,7 +296,7 @@ static gt_err clear(gt_session *session)
     gt_recovery *recovery = session->recovery;
     if (!take_waiting(session))
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt__log(GT_LOG_STATUS, "client %llu is recovered: %s", (unsigned long long)session->number, recovery->reason);
+    gt__peer_log(session->peer, GT_LOG_STATUS, "is recovered: %s", recovery->reason);
     recovery->intact = false;
     gt__output_free(&session->output);
     gt__output_init(&session->output);
@@ -440,7 +440,7 @@ static gt_err replay(gt_session *session, size_t *left)
                 recovery->needed[k] = recovery->needed[k] && k < session->dispatcher->worker_count &&
                                       session->dispatcher->workers[k]->stand_in.present;
             session->dispatcher->recovery.count++;
-            gt__log(GT_LOG_STATUS, "client %llu goes on", (unsigned long long)session->number);
+            gt__peer_log(session->peer, GT_LOG_STATUS, "goes on");
             return GT_OK;
         }
         size_t slots = 1u + record->ins.tail;

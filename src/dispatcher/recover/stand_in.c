@@ -65,7 +65,7 @@ bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index)
     gt__worker_put(host, 2);
     *state =
         (gt_stand_in_state){.host = host->index, .host_life = host->life, .asked_by = gt__deadline_ns(JOIN_MS)};
-    gt__log(GT_LOG_STATUS, "worker %s stands in for %s, which was not replaced", host->name, dead->name);
+    gt__peer_log(host->peer, GT_LOG_STATUS, "stands in for worker %s, which was not replaced", dead->name);
     return true;
 }
 

@@ -90,8 +90,9 @@ static const gt_signal_config *find_shard(const gt_session *session, uint32_t nu
         }
         if (signal && signal->flags & GT_CONFIG_SHARD)
             return signal;
-        if (!signal)
-            gt__config_use(&session->dispatcher->config, scope->name);
+        char warning[GT_CONFIG_WARNING];
+        if (!signal && gt__config_misses(&session->dispatcher->config, scope->name, warning, sizeof warning))
+            gt__peer_log(session->peer, GT_LOG_WARNING, "is warned: %s", warning);
     }
     return NULL;
 }
