@@ -182,6 +182,40 @@ for step in range(3):
     assert len(lines) == 7 and "99" in lines[0]
 
 
+def test_what_a_limit_refused_is_refused_again(programs):
+    """Also an upload whose data a snapshot could have without the worker, and what was within the limits before it."""
+    source = """
+def read(t):
+    try:
+        say(t.sum().item())
+    except gt.OutOfMemoryError as error:
+        say(type(error).__name__, str(error).split(", issued")[0])
+x = gt.from_numpy(np.full((300, 400), 2, np.float32))
+large = gt.from_numpy(np.ones((600, 700), np.float32))
+doubled = gt.cat([x, x]) + gt.cat([x, x])
+read(large)
+read(doubled)
+kill(0)
+read(large)
+for turn in range(30):
+    h = gt.zeros(30)
+    for step in range(100):
+        h = gt.tanh(h + turn)
+    h.sum().item()
+read(x)
+kill(0)
+read(large)
+read(doubled)
+del large, doubled
+read(gt.from_numpy(np.ones((200, 300), np.float32)) + 1)
+kill(0)
+read(x)
+"""
+    lines, _ = both(programs, source, options=(*SOON, "--max-memory", "1M"))
+    assert lines[0] == lines[2] == lines[4] and "--max-memory" in lines[0], lines
+    assert lines[1] == lines[5] and "--max-memory" in lines[1], lines
+
+
 def test_clients_beside_each_other(programs):
     """All clients of a dead worker go on, each with its own tensors."""
     cluster = Cluster(programs, 1)

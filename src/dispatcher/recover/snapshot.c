@@ -122,18 +122,12 @@ static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
     return NULL;
 }
 
-/* Ask the worker for a part. */
-static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
-                  uint32_t slot)
+/* Have the worker answer with the tensor in this slot, which goes into `part`. */
+static gt_err fetch(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                    uint32_t slot)
 {
     gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
-    size_t bytes = gt__meta_bytes(&part->meta);
-    if (!bytes || part->hold)
-        return GT_OK;
-    if (session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
-        return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
-    part->data = malloc(bytes);
-    gt_slot *out = part->data ? gt__worker_reserve(worker, 1) : NULL;
+    gt_slot *out = gt__worker_reserve(worker, 1);
     if (!out)
         return no_memory();
     gt_pending pending = {.session = session, .op = GT_OP_fetch, .tensor = saved->id, .save = part};
@@ -141,8 +135,46 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     out->ins = (gt_instruction){.op = GT_OP_fetch, .operand = {slot}};
     out->ins.flags = snapshot->strided ? 0 : GT_FLAG_INNER;
     gt__worker_put(worker, 1);
-    gt__share_bytes(session, worker, bytes);
     snapshot->outstanding++;
+    return GT_OK;
+}
+
+/* The data of an upload is held. Whether the worker has taken it is not known: its first element says so. */
+static gt_err confirm(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                      uint32_t slot)
+{
+    enum { SLICE = 4 };
+    gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
+    uint32_t first = gt__slot_number_new(&worker->slots);
+    gt_slot *out = first ? gt__worker_reserve(worker, SLICE) : NULL;
+    if (!out)
+        return no_memory();
+    memset(out, 0, SLICE * sizeof *out);
+    out->ins = (gt_instruction){.op = GT_OP_slice, .tail = SLICE - 1, .result = first, .operand = {slot}};
+    for (unsigned axis = 0; axis < part->meta.rank; axis++)
+        out[2].i64[axis] = out[3].i64[axis] = 1; /* from 0, in steps of 1, one element */
+    gt__worker_put(worker, SLICE);
+    gt_err err = fetch(session, snapshot, saved, part, first);
+    gt__worker_tell(worker, &(gt_instruction){.op = GT_OP_free, .result = first});
+    return err;
+}
+
+/* Ask the worker for a part. */
+static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                  uint32_t slot)
+{
+    gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
+    size_t bytes = gt__meta_bytes(&part->meta);
+    if (!bytes)
+        return GT_OK;
+    if (part->hold)
+        return confirm(session, snapshot, saved, part, slot);
+    if (session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
+        return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
+    if (!(part->data = malloc(bytes)))
+        return no_memory();
+    GT_TRY(fetch(session, snapshot, saved, part, slot));
+    gt__share_bytes(session, worker, bytes);
     snapshot->asked_bytes += bytes;
     return GT_OK;
 }
@@ -208,7 +240,7 @@ void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slo
     size_t bytes = gt__meta_bytes(&part->meta);
     bool fits = ins->op == GT_OP_reply && ins->imm[0].u <= bytes && ins->imm[1].u <= bytes - ins->imm[0].u &&
                 ins->imm[1].u <= ins->tail * sizeof *record;
-    if (fits)
+    if (fits && !part->hold)
         memcpy(part->data + ins->imm[0].u, record + 1, ins->imm[1].u);
     snapshot->failed |= !fits;
     if (ins->op == GT_OP_failure || ins->flags & GT_FLAG_LAST)

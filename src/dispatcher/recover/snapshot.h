@@ -40,6 +40,7 @@ typedef struct gt_snapshot {
     gt_journal_position position; /* of the first record behind it */
     uint64_t epoch;               /* of the session: later ones are behind it */
     uint32_t held;                /* of the session's holds, those before it */
+    uint32_t refused;             /* of its refusals, the same */
     size_t state;                 /* of the session's state records, those before it (recover.c) */
     gt_saved **tensor;            /* by id */
     uint32_t count;
