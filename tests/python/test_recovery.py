@@ -392,6 +392,53 @@ def test_an_mlp_is_trained_on_workers_that_die(programs, hot):
     both(programs, MLP, options=SOON, **options)
 
 
+def test_snapshots_on_disk(programs):
+    """They are read back from there, and the server's memory stays small. The files have no names, and go with the server."""
+    folder = programs.directory / "snapshots"
+    folder.mkdir()
+    source = """
+server = int(os.environ["SERVER"])
+def memory():
+    status = pathlib.Path(f"/proc/{server}/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) >> 10
+gt.manual_seed(7)
+x = gt.rand(4, 1_000_000, dtype=gt.float64)
+parts = [row * 2 for row in x]
+while gt.debug.dispatcher_stats()["snapshots"] < 1:
+    gt.tanh(parts[0][:1000]).sum().item()
+while memory() >= 40:   # until the snapshot is written
+    pass
+kill(0)
+say(*(part.sum().item() for part in parts))
+kill(0)
+say(parts[3].numpy().tobytes().hex()[:1000], x.sum().item())
+"""
+    ask = programs.directory / "kills"
+    cluster = Cluster(programs, 1, (*SOON, "--recover-snapshots", folder))
+    calm, _ = cluster.run(source, ask, SERVER=cluster.server.pid)
+    ask.mkdir()
+    assert cluster.run(source, ask, SERVER=cluster.server.pid) == (calm, 2)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("most", [None, "1M"], ids=["disk", "full"])
+def test_training_with_snapshots_on_disk(programs, most):
+    """With --recover-disk too small for one, the program is not recoverable, and computes all the same."""
+    options = (*SOON, "--recover-snapshots", programs.directory)
+    if most is None:
+        both(programs, MLP, options=options, STEPS=400, AT="2 60 61 200 390")
+        return
+    cluster = Cluster(programs, 1, (*options, "--recover-disk", most))
+    lines, _ = cluster.run("""
+x = gt.ones(1000, 1000) + 1
+for step in range(2000):
+    x = gt.tanh(x)
+say(x.sum().item() > 0)
+""", programs.directory / "none")
+    assert lines == ["True"]
+    assert cluster.server.text().count("--recover-disk") == 1, cluster.server.text()
+
+
 SHARDED = """
 gt.register_config("data", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1, 2])))
 while len(gt.debug.get_worker_stats()) < 3:

@@ -308,8 +308,8 @@ static void finish(gt_session *session)
     gt_snapshot *saving = recovery->saving;
     recovery->saving = NULL;
     if (saving->failed) { /* a tensor is poison, perhaps: the journal makes it again */
+        recovery->failures += !saving->behind;
         gt__snapshot_free(&saving);
-        recovery->failures++;
     } else {
         recovery->failures = saving->strided ? STRICT : 0;
         gt__snapshot_free(&recovery->saved);
@@ -327,8 +327,8 @@ static void finish(gt_session *session)
 
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record)
 {
-    gt_snapshot *saving = session->recovery->saving;
-    gt__snapshot_piece(saving, part, record);
+    const gt_snapshot *saving = session->recovery->saving;
+    gt__snapshot_piece(session, part, record);
     if (!saving->outstanding)
         finish(session);
 }

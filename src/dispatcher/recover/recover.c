@@ -343,7 +343,7 @@ static gt_err restore(gt_session *session, size_t *left)
         if (!is_defined(session, recovery->state.slots + recovery->state_at))
             GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
     while (saved && (recovery->fills.count || recovery->tensor_at < saved->count)) {
-        if (!*left || !has_room(session)) {
+        if (!*left || !has_room(session) || !gt__saved_fill_is_ready(session)) {
             session->output.retry = session->dispatcher->retry = true;
             return GT_OK;
         }
