@@ -13,7 +13,8 @@ typedef struct server_arguments {
     gt_observer_options observer;
     int port;
     double max_weight, recover_wait, recover_stand_in, recover_every, max_op_seconds;
-    uint64_t recover_memory;
+    uint64_t recover_memory, recover_disk;
+    const char *recover_snapshots;
     bool insecure, quiet, recover;
     gt_limits limits;
 } server_arguments;
@@ -104,6 +105,10 @@ static int parse(int argc, char **argv, server_arguments *arguments)
                       "seconds of work between two snapshots of a program's tensors (default %)"),
         bytes_option("recover-memory", &arguments->recover_memory, 1 << 20,
                      "memory for that, of all programs together (default 4G)"),
+        text_option("recover-snapshots", &arguments->recover_snapshots, "DIR",
+                    "keep snapshots on disk, in files without a name in DIR, instead of in memory"),
+        bytes_option("recover-disk", &arguments->recover_disk, 1 << 20,
+                     "disk space for --recover-snapshots, of all programs together (default 64G)"),
         number_option("max-op-seconds", &arguments->max_op_seconds, 0.001, 1e9, "S",
                       "workers cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS)"),
         text_option("port-file", &arguments->port_file, "F", "write the port to file F once the server is ready"),
@@ -166,6 +171,8 @@ int gt__command_server(int argc, char **argv)
     options.recover_stand_in_s = arguments.recover_stand_in;
     options.recover_every_s = arguments.recover_every;
     options.recover_bytes = arguments.recover_memory;
+    options.recover_snapshots = arguments.recover_snapshots;
+    options.recover_disk = arguments.recover_disk;
     options.max_op_seconds = arguments.max_op_seconds;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {

@@ -164,6 +164,7 @@ enum {
  *                                has left; or the records that follow are of the session imm[0] (0: not known, or of none)
  *            client -> disp.     imm[0] its weight
  *   stand_in disp. -> worker     join once more, as the worker of number imm[0], which is dead; tail: a slot with its name
+ *            worker -> disp.     it cannot: imm[0] the number
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

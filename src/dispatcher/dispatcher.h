@@ -19,6 +19,7 @@ enum { GT_RECOVER_WAIT_S = 10 };
 #define GT_RECOVER_STAND_IN_S 2.0
 #define GT_RECOVER_EVERY_S 0.5
 #define GT_RECOVER_BYTES ((uint64_t)4 << 30)
+#define GT_RECOVER_DISK ((uint64_t)64 << 30)
 
 typedef struct gt_dispatcher_options {
     const char *host; /* NULL: "localhost" */
@@ -36,9 +37,11 @@ typedef struct gt_dispatcher_options {
     gt_limits limits;       /* of clients and users; those of the config where these say nothing */
     bool recover;           /* sessions outlive their workers (recover/recover.h) */
     double recover_wait_s;  /* for the replacement of a worker; 0: GT_RECOVER_WAIT_S */
-    double recover_stand_in_s; /* the same, before another worker stands in for it; 0: GT_RECOVER_STAND_IN_S */
-    double recover_every_s;    /* of a program's work, a snapshot; 0: GT_RECOVER_EVERY_S */
-    uint64_t recover_bytes;    /* of memory for that; 0: GT_RECOVER_BYTES */
+    double recover_stand_in_s;     /* the same, before another worker stands in for it; 0: GT_RECOVER_STAND_IN_S */
+    double recover_every_s;        /* of a program's work, a snapshot; 0: GT_RECOVER_EVERY_S */
+    uint64_t recover_bytes;        /* of memory for that; 0: GT_RECOVER_BYTES */
+    const char *recover_snapshots; /* a directory: snapshots are there instead of in memory; NULL: none */
+    uint64_t recover_disk;         /* bytes of it; 0: GT_RECOVER_DISK */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);

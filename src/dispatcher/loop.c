@@ -560,6 +560,15 @@ static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_opti
     return add_acceptor(dispatcher, acceptor);
 }
 
+static gt_err open_spool(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
+{
+    if (!options->recover)
+        return gt__fail(GT_ERR_VALUE, "--recover-snapshots has no effect without --recover");
+    return gt__spool_new(options->recover_snapshots,
+                         options->recover_disk ? options->recover_disk : GT_RECOVER_DISK,
+                         &dispatcher->recovery.spool);
+}
+
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **out)
 {
     gt__log_init();
@@ -589,6 +598,8 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0
                      ? gt__fail(GT_ERR_INTERNAL, "the dispatcher cannot open descriptors: %s", strerror(errno))
                      : watch(dispatcher, dispatcher->stop_fd, &stop_marker);
+    if (err == GT_OK && options->recover_snapshots)
+        err = open_spool(dispatcher, options);
     if (err == GT_OK)
         err = gt__chain_check(dispatcher->modifiers);
     if (err == GT_OK)
@@ -655,6 +666,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt__workers_free(dispatcher);
     gt__quota_users_free(dispatcher);
     gt__journal_pool_free(&dispatcher->recovery.pool);
+    gt__spool_free(&dispatcher->recovery.spool);
     gt__config_free(&dispatcher->config);
     free(dispatcher->config_file);
     free(dispatcher->allowed_file);

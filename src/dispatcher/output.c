@@ -48,7 +48,14 @@ static bool has_room(gt_session *session, const gt_instruction *ins)
     if (!home)
         return true;
     slots += home->owner != session->number; /* room for saying so */
-    return gt__worker_room(home, slots) && gt__worker_own(home, session->number);
+    return gt__worker_room(home, slots);
+}
+
+/* There is room for the record: tell the worker whose it is. False: out of memory. */
+static bool claim_home(gt_session *session, const gt_instruction *ins)
+{
+    return !needs_worker(ins) || session->holding || !session->home ||
+           gt__worker_own(session->home, session->number);
 }
 
 /* Whether a record can be placed now: there is room, and the worker knows the segment that the record names. */
@@ -59,7 +66,8 @@ static gt_err is_ready(gt_session *session, const gt_instruction *ins, bool *rea
     if (segment)
         GT_TRY(gt__relay_share(session, segment, &shared));
     session->output.retry = !shared;
-    *ready = shared && has_room(session, ins); /* room last: sharing may find that the link is lost */
+    /* Room last: sharing may find that the link is lost. */
+    *ready = shared && has_room(session, ins) && claim_home(session, ins);
     return GT_OK;
 }
 

@@ -220,8 +220,6 @@ static gt_limit passed_limit(const gt_session *session, uint64_t tensors, uint64
         {GT_LIMIT_USER_MEMORY, user->bytes - freed, bytes},
     };
     *used = 0;
-    if (gt__recover_active(session)) /* what is made again was within the limits before */
-        return GT_LIMIT_COUNT;
     for (unsigned k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         uint64_t limit = most[rows[k].limit];
         *used = rows[k].used;
@@ -234,6 +232,9 @@ static gt_limit passed_limit(const gt_session *session, uint64_t tensors, uint64
 bool gt__quota_admits(const gt_session *session, uint64_t tensors, uint64_t bytes, uint64_t freed)
 {
     uint64_t used;
+    if (gt__recover_active(
+            session)) /* what was within the limits is so again; if something was not, each record is asked for */
+        return !gt__recover_refuses(session);
     return passed_limit(session, tensors, bytes, freed, session->handles.count, &used) == GT_LIMIT_COUNT;
 }
 
@@ -262,6 +263,21 @@ static gt_err fail(const gt_session *session, gt_limit limit, uint64_t used, uin
                     gt__limit_amount(limit, more, wanted));
 }
 
+/* The limit that refuses a record; GT_LIMIT_COUNT: none. In a recovery, the one that refused it before. */
+static gt_limit refusing_limit(gt_session *session, uint64_t id, uint64_t *bytes, uint64_t freed, uint64_t *used)
+{
+    if (gt__recover_active(session)) {
+        const gt_refusal *refusal = gt__recover_refusal(session, id);
+        *used = refusal ? refusal->used : 0;
+        *bytes = refusal ? refusal->more : *bytes;
+        return refusal ? refusal->limit : GT_LIMIT_COUNT;
+    }
+    gt_limit limit = passed_limit(session, 1, *bytes, freed, session->handles.count - 1u, used);
+    if (limit != GT_LIMIT_COUNT && session->recovery)
+        gt__recover_note_refusal(session, &(gt_refusal){.id = id, .limit = limit, .used = *used, .more = *bytes});
+    return limit;
+}
+
 gt_err gt__quota_charge(gt_session *session, const gt_slot *record, gt_handle *handle, bool *refused)
 {
     gt_quota *quota = session->quota;
@@ -274,14 +290,14 @@ gt_err gt__quota_charge(gt_session *session, const gt_slot *record, gt_handle *h
     bool whole =
         !from || (holding_of(session, from)->whole && gt__op_table[record->ins.op].form == GT_FORM_RESHAPE);
     uint64_t freed = consumed ? gt__quota_frees(session, consumed) : 0;
-    gt_limit limit = passed_limit(session, 1, bytes, freed, session->handles.count - 1u, &used);
+    gt_limit limit = refusing_limit(session, record->ins.result, &bytes, freed, &used);
     GT_TRY(make_room(quota, index));
     *refused = limit != GT_LIMIT_COUNT;
     if (*refused) {
         uint64_t most = quota->limits.most[limit];
         quota->refusals++;
         hold(quota, index, 0, false);
-        if (!gt__limit_is_bytes(limit) && session->handles.count > most &&
+        if (!gt__recover_active(session) && !gt__limit_is_bytes(limit) && session->handles.count > most &&
             session->handles.count - most > most + MOST_REFUSED)
             return gt__fail(GT_ERR_MEMORY, "the client goes on making tensors beyond its limit");
         fail(session, limit, used, bytes); /* its text is for gt__quota_refuse */

@@ -8,8 +8,8 @@
  * What counts: the bytes of a tensor's elements, at once when its record is placed, until the client frees it. Tensors that
  * share memory count once, as far as the dispatcher can tell: views (slices, permutations, expansions, reshapes of whole
  * tensors) count with what they were taken from. A replicated tensor counts once, and what a hot path needs between its
- * inputs and outputs does not count. Tensors that a recovery restored do not count either: which of them were views is not
- * known, and records that were within the limits must not be refused when they are placed again.
+ * inputs and outputs does not count. In a recovery, records that were refused before are refused again, and no others: which of the
+ * restored tensors were views is not known.
  */
 #ifndef GT_DISPATCHER_QUOTA_H
 #define GT_DISPATCHER_QUOTA_H

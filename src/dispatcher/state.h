@@ -10,6 +10,7 @@
 #include "dispatcher/peer.h"
 #include "dispatcher/quota.h"
 #include "dispatcher/recover/journal.h"
+#include "dispatcher/recover/spool.h"
 #include "link/keys.h"
 
 struct gt_dispatcher {
@@ -76,6 +77,7 @@ struct gt_dispatcher {
         uint64_t snapshots;  /* that were taken */
         uint32_t holds;      /* segments of clients that are held, of all sessions */
         gt_journal_pool pool;
+        gt_spool *spool; /* NULL: snapshots are in memory */
     } recovery;
 
     /* observe/ */

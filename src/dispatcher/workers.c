@@ -10,6 +10,7 @@
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/recover/stand_in.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
@@ -45,6 +46,10 @@ static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
 {
     if (record->ins.op == GT_OP_path) {
         gt__paths_news(worker, record);
+        return true;
+    }
+    if (record->ins.op == GT_OP_stand_in) {
+        gt__stand_in_refused(worker, record->ins.imm[0].u);
         return true;
     }
     bool failure = record->ins.op == GT_OP_failure && record->ins.flags & GT_FLAG_UNASKED;
@@ -161,7 +166,7 @@ static void replace_worker(gt_dispatch_worker *worker)
     gt__goodbye_send(peer->link, reason);
     gt__worker_leave(worker, reason);
     gt__link_kill(peer->link, "%s", reason);
-    peer->active = true;
+    gt__peer_wake(peer);
 }
 
 /* The entry of a worker of that name: one that is there, else one that was. */
@@ -224,6 +229,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->peer = peer;
     worker->stand_in.present = hello->ins.operand[0] & GT_HELLO_STAND_IN;
     worker->stand_in.asked_by = 0;
+    worker->cannot_host = false;
     worker->life = ++dispatcher->lives;
     dispatcher->worker_changes++;
     worker->link = peer->link;
@@ -340,7 +346,7 @@ void gt__workers_look(gt_dispatcher *dispatcher)
 }
 
 /* What is left to do for one worker at the end: it gets the records that wait for room, then a goodbye, and is heard out meanwhile,
- * since it may have no room for its answers. False: it has left. */
+ * since it may have no room for its answers. Stand-ins end with their host, so they leave before it. False: it has left. */
 static bool finish(gt_dispatch_worker *worker, bool *told, bool *progress)
 {
     enum { BUDGET = 1024 };
@@ -348,7 +354,7 @@ static bool finish(gt_dispatch_worker *worker, bool *told, bool *progress)
         return false;
     if (worker->backlog.behind && !worker->link->gone)
         gt__worker_catch_up(worker);
-    if (!worker->backlog.behind && !*told) {
+    if (!worker->backlog.behind && !*told && !gt__stand_ins_of(worker)) {
         gt__goodbye_send(worker->link, "the server is stopping");
         *told = true;
     }

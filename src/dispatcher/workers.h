@@ -53,7 +53,8 @@ struct gt_dispatch_worker {
     gt_pendings pendings;
     bool paths[GT_WORKER_PATHS]; /* by number: the worker knows a path of this number */
     gt_stand_in_state stand_in;
-    uint64_t life; /* its generation: no worker before it, of any index, had this number */
+    bool cannot_host; /* a stand-in that it was asked for did not come */
+    uint64_t life;    /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
     uint64_t memory;  /* which memory it draws on */
     uint64_t group;   /* of its engine's collectives; 0: none */

@@ -10,8 +10,10 @@
 
 #include "worker/worker.h"
 
-/* The record says which number and name it gets. Failures are logged: the dispatcher waits for it with a limit. */
+/* The record says which number and name it gets. Failures are logged, and told to the dispatcher. */
 void gt__stand_in_start(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* Now and then: free those that have ended. Returns for how long, of wait_ms (-1: no limit), the worker may sleep until the next call. */
+int gt__stand_ins_check(gt_worker *worker, int wait_ms);
 /* End all of them, and wait for that. */
 void gt__stand_ins_end(gt_worker *worker);
 

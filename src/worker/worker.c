@@ -100,6 +100,7 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_mark:
         gt__worker_answer_mark(worker, ins);
         gt__trim_look(worker);
+        gt__stand_ins_check(worker, 0);
         return true;
     case GT_OP_share:
         take_share(worker, ins);
@@ -200,6 +201,7 @@ static void await_records(gt_worker *worker, uint64_t *quiet_ns)
     uint64_t began_ns = gt__timing_wait_begin(worker);
     *quiet_ns = *quiet_ns ? *quiet_ns : began_ns;
     int wait_ms = gt__trim_patience_ms(worker, *quiet_ns, gt__worker_patience_ms(worker));
+    wait_ms = gt__stand_ins_check(worker, wait_ms);
     gt_err err = gt__link_wait(worker->link, GT_WAIT_READ, wait_ms);
     gt__timing_wait_end(worker, began_ns);
     if (err == GT_ERR_TIMEOUT)

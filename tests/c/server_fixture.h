@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "dispatcher/dispatcher.h"
@@ -29,12 +30,15 @@ typedef struct server {
     pthread_t thread;
     server_worker worker[MAX_WORKERS];
     int workers;
-    const char *backend; /* of workers that are added; NULL: cpu */
+    const char *backend;     /* of workers that are added; NULL: cpu */
+    _Atomic pid_t thread_id; /* of the dispatcher's thread, once it runs */
 } server;
 
 static inline void *server_thread(void *argument)
 {
-    CHECK_EQ(gt__dispatcher_run(argument), GT_OK);
+    server *s = argument;
+    s->thread_id = gettid();
+    CHECK_EQ(gt__dispatcher_run(s->dispatcher), GT_OK);
     return NULL;
 }
 
@@ -82,7 +86,7 @@ static inline void server_new(server *s, bool listening)
 
 static inline void server_start(server *s)
 {
-    CHECK_EQ(pthread_create(&s->thread, NULL, server_thread, s->dispatcher), 0);
+    CHECK_EQ(pthread_create(&s->thread, NULL, server_thread, s), 0);
 }
 
 static inline void server_stop(server *s)

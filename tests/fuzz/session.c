@@ -4,11 +4,14 @@
  */
 #include "server_fixture.h"
 #include "gt.h"
+#include "patience.h"
 #include "records.h"
 
 enum {
     EVERY = 32,      /* inputs between looks at the other client */
     ANSWER_MS = 200, /* a session may wait for ever for what it never sends: the rest of an upload */
+    ATTEMPT_MS = 2000,
+    ADMISSION_MS = 10000, /* that the server may take for a new client, while it is run */
 };
 
 static server the_server;
@@ -20,6 +23,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argv;
     char address[64];
     setenv("GT_WORKER_MEMORY", "32M", 1);
+    setenv("GT_CONNECT_TIMEOUT", "600", 1); /* of the workers and the other client, on a busy machine */
     server_new_with(&the_server, true, NULL);
     server_start(&the_server);
     server_add_worker(&the_server, true);
@@ -47,6 +51,24 @@ static void expect_other_is_well(void)
     gt_tensor_release(b);
 }
 
+/* The next client. Inputs before it must not keep the server from admitting it. */
+static gt_link *admit(void)
+{
+    char address[64];
+    gt_link *link = NULL;
+    gt_welcome welcome = {0};
+    patience p = patience_begin(the_server.thread_id);
+    snprintf(address, sizeof address, "memory://localhost:%d", gt__dispatcher_port(the_server.dispatcher));
+    gt_err err;
+    while ((err = gt__address_connect(address, NULL, ATTEMPT_MS, &link)) != GT_OK)
+        FUZZ_EXPECT(err == GT_ERR_TIMEOUT && !patience_is_over(&p, ADMISSION_MS));
+    FUZZ_EXPECT(gt__hello_send(link, GT_ROLE_CLIENT, "raw", "") == GT_OK);
+    while (!welcome.workers)
+        if ((err = gt__hello_wait(link, ATTEMPT_MS, &welcome)) != GT_OK)
+            FUZZ_EXPECT(err == GT_ERR_TIMEOUT && !patience_is_over(&p, ADMISSION_MS));
+    return link;
+}
+
 /* Read what comes until the answer to our last question, or until the server has ended the session. */
 static void read_to_the_end(gt_link *link, uint64_t ticket)
 {
@@ -71,8 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned length;
     gt_slot *slots = malloc((count + 1) * sizeof *slots);
     memcpy(slots, data, count * sizeof *slots);
-    gt_link *link = server_connect(&the_server, "memory");
-    FUZZ_EXPECT(join_client(link));
+    gt_link *link = admit();
     bool alive = true;
     for (; alive && records_next(slots, count, &at, &length); at += length) {
         records_number(slots + at, &next);

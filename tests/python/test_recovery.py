@@ -182,6 +182,40 @@ for step in range(3):
     assert len(lines) == 7 and "99" in lines[0]
 
 
+def test_what_a_limit_refused_is_refused_again(programs):
+    """Also an upload whose data a snapshot could have without the worker, and what was within the limits before it."""
+    source = """
+def read(t):
+    try:
+        say(t.sum().item())
+    except gt.OutOfMemoryError as error:
+        say(type(error).__name__, str(error).split(", issued")[0])
+x = gt.from_numpy(np.full((300, 400), 2, np.float32))
+large = gt.from_numpy(np.ones((600, 700), np.float32))
+doubled = gt.cat([x, x]) + gt.cat([x, x])
+read(large)
+read(doubled)
+kill(0)
+read(large)
+for turn in range(30):
+    h = gt.zeros(30)
+    for step in range(100):
+        h = gt.tanh(h + turn)
+    h.sum().item()
+read(x)
+kill(0)
+read(large)
+read(doubled)
+del large, doubled
+read(gt.from_numpy(np.ones((200, 300), np.float32)) + 1)
+kill(0)
+read(x)
+"""
+    lines, _ = both(programs, source, options=(*SOON, "--max-memory", "1M"))
+    assert lines[0] == lines[2] == lines[4] and "--max-memory" in lines[0], lines
+    assert lines[1] == lines[5] and "--max-memory" in lines[1], lines
+
+
 def test_clients_beside_each_other(programs):
     """All clients of a dead worker go on, each with its own tensors."""
     cluster = Cluster(programs, 1)
@@ -356,6 +390,53 @@ SOON = ("--recover", "--recover-every", 0.002)  # snapshots, also in a short pro
 def test_an_mlp_is_trained_on_workers_that_die(programs, hot):
     options = {"STEPS": 400, "AT": "2 60 61 200 390"} if hot else {"STEPS": 120, "AT": "2 60 61 100", "GT_AUTO_COMPILE": 0}
     both(programs, MLP, options=SOON, **options)
+
+
+def test_snapshots_on_disk(programs):
+    """They are read back from there, and the server's memory stays small. The files have no names, and go with the server."""
+    folder = programs.directory / "snapshots"
+    folder.mkdir()
+    source = """
+server = int(os.environ["SERVER"])
+def memory():
+    status = pathlib.Path(f"/proc/{server}/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) >> 10
+gt.manual_seed(7)
+x = gt.rand(4, 1_000_000, dtype=gt.float64)
+parts = [row * 2 for row in x]
+while gt.debug.dispatcher_stats()["snapshots"] < 1:
+    gt.tanh(parts[0][:1000]).sum().item()
+while memory() >= 40:   # until the snapshot is written
+    pass
+kill(0)
+say(*(part.sum().item() for part in parts))
+kill(0)
+say(parts[3].numpy().tobytes().hex()[:1000], x.sum().item())
+"""
+    ask = programs.directory / "kills"
+    cluster = Cluster(programs, 1, (*SOON, "--recover-snapshots", folder))
+    calm, _ = cluster.run(source, ask, SERVER=cluster.server.pid)
+    ask.mkdir()
+    assert cluster.run(source, ask, SERVER=cluster.server.pid) == (calm, 2)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("most", [None, "1M"], ids=["disk", "full"])
+def test_training_with_snapshots_on_disk(programs, most):
+    """With --recover-disk too small for one, the program is not recoverable, and computes all the same."""
+    options = (*SOON, "--recover-snapshots", programs.directory)
+    if most is None:
+        both(programs, MLP, options=options, STEPS=400, AT="2 60 61 200 390")
+        return
+    cluster = Cluster(programs, 1, (*options, "--recover-disk", most))
+    lines, _ = cluster.run("""
+x = gt.ones(1000, 1000) + 1
+for step in range(2000):
+    x = gt.tanh(x)
+say(x.sum().item() > 0)
+""", programs.directory / "none")
+    assert lines == ["True"]
+    assert cluster.server.text().count("--recover-disk") == 1, cluster.server.text()
 
 
 SHARDED = """

@@ -55,6 +55,7 @@ static void charge(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
     uint64_t bytes = recovery->journal.bytes + recovery->state.capacity * sizeof(gt_slot);
+    bytes += recovery->refusal_capacity * sizeof *recovery->refusals;
     bytes += recovery->saved ? recovery->saved->bytes : 0;
     bytes += recovery->saving ? recovery->saving->bytes : 0;
     bytes += recovery->holds.bytes;
@@ -93,6 +94,7 @@ void gt__recovery_free(gt_session *session)
     gt__holds_free(&recovery->holds);
     free(recovery->fills.fill);
     free(recovery->filling);
+    free(recovery->refusals);
     free(recovery->needed);
     free(recovery->owed);
     free(recovery);
@@ -239,6 +241,31 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
     }
 }
 
+void gt__recover_note_refusal(gt_session *session, const gt_refusal *refusal)
+{
+    gt_recovery *recovery = session->recovery;
+    if (recovery->refusal_count == recovery->refusal_capacity) {
+        uint32_t capacity = recovery->refusal_capacity ? 2 * recovery->refusal_capacity : 8;
+        gt_refusal *grown = realloc(recovery->refusals, capacity * sizeof *grown);
+        if (!grown) {
+            recovery->hopeless = true;
+            recovery->look_ns = 0;
+            return;
+        }
+        recovery->refusals = grown;
+        recovery->refusal_capacity = capacity;
+    }
+    recovery->refusals[recovery->refusal_count++] = *refusal;
+}
+
+static void drop_refusals(gt_recovery *recovery, uint32_t count)
+{
+    recovery->refusal_count -= count;
+    if (recovery->refusal_count)
+        memmove(recovery->refusals, recovery->refusals + count,
+                recovery->refusal_count * sizeof *recovery->refusals);
+}
+
 /* ---- snapshots ---------------------------------------------------------------------------------------------- */
 
 /* Path definitions of these state records that later ones among them replace are dropped. Returns how many slots are left. */
@@ -280,14 +307,15 @@ static void finish(gt_session *session)
     gt_snapshot *saving = recovery->saving;
     recovery->saving = NULL;
     if (saving->failed) { /* a tensor is poison, perhaps: the journal makes it again */
+        recovery->failures += !saving->behind;
         gt__snapshot_free(&saving);
-        recovery->failures++;
     } else {
         recovery->failures = saving->strided ? STRICT : 0;
         gt__snapshot_free(&recovery->saved);
         recovery->saved = saving;
         gt__journal_drop(&recovery->journal, saving->position);
         gt__holds_drop(&recovery->holds, saving->held);
+        drop_refusals(recovery, saving->refused);
         saving->state = compact_state(&recovery->state, saving->state);
         recovery->attempts = 0;
         session->dispatcher->recovery.snapshots++;
@@ -298,8 +326,8 @@ static void finish(gt_session *session)
 
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record)
 {
-    gt_snapshot *saving = session->recovery->saving;
-    gt__snapshot_piece(saving, part, record);
+    const gt_snapshot *saving = session->recovery->saving;
+    gt__snapshot_piece(session, part, record);
     if (!saving->outstanding)
         finish(session);
 }
@@ -315,6 +343,7 @@ static void begin(gt_session *session)
     recovery->saving->position = gt__journal_end(&recovery->journal);
     recovery->saving->state = recovery->state.end;
     recovery->saving->held = recovery->holds.count;
+    recovery->saving->refused = recovery->refusal_count;
     recovery->saving->epoch = session->epoch++;
     charge(session);
     if (!recovery->saving->outstanding)
@@ -376,7 +405,7 @@ void gt__recover_weigh(gt_session *session)
         gt__output_waits(&session->output))
         return;
     if (recovery->hopeless) {
-        give_up(session, "it has defined too many signals and paths");
+        give_up(session, "it has defined too many signals and paths, or memory is short");
         return;
     }
     charge(session);

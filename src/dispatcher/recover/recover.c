@@ -309,7 +309,7 @@ static gt_err clear(gt_session *session)
     gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
     recovery->state_at = recovery->tensor_at = recovery->hold_at = 0;
-    recovery->hold_offset = recovery->fills.count = 0;
+    recovery->hold_offset = recovery->fills.count = recovery->refusal_at = 0;
     recovery->journal_at = gt__journal_start(&recovery->journal);
     return GT_OK;
 }
@@ -343,7 +343,7 @@ static gt_err restore(gt_session *session, size_t *left)
         if (!is_defined(session, recovery->state.slots + recovery->state_at))
             GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
     while (saved && (recovery->fills.count || recovery->tensor_at < saved->count)) {
-        if (!*left || !has_room(session)) {
+        if (!*left || !has_room(session) || !gt__saved_fill_is_ready(session)) {
             session->output.retry = session->dispatcher->retry = true;
             return GT_OK;
         }
@@ -361,6 +361,16 @@ static gt_err restore(gt_session *session, size_t *left)
 }
 
 /* ---- replaying ---------------------------------------------------------------------------------------------- */
+
+const gt_refusal *gt__recover_refusal(gt_session *session, uint64_t id)
+{
+    gt_recovery *recovery = session->recovery;
+    const gt_refusal *next = recovery->refusals + recovery->refusal_at;
+    if (!gt__recover_refuses(session) || next->id != id)
+        return NULL;
+    recovery->refusal_at++;
+    return next;
+}
 
 /* The checks of session.c and paths.c: the journal has what came, before they refused anything. */
 static gt_err place_again(gt_session *session, const gt_slot *record)

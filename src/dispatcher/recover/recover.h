@@ -38,8 +38,18 @@ typedef struct gt_filling {
     uint64_t id, bytes;
 } gt_filling;
 
+/* A record of the journal that a limit of the session refused: it is refused again when it is placed again. */
+typedef struct gt_refusal {
+    uint64_t id; /* of its result */
+    gt_limit limit;
+    uint64_t used, more; /* as in the text */
+} gt_refusal;
+
 typedef struct gt_recovery {
     gt_journal journal;
+    gt_refusal *refusals; /* in the order of the journal */
+    uint32_t refusal_count, refusal_capacity;
+    uint32_t refusal_at; /* the next one, while the journal is placed again */
     gt_holds holds;      /* those of its uploads whose data stays in the client's segments, in order */
     gt_slot_queue state; /* the records that change what later ones mean: scopes, configs, paths */
     gt_snapshot *saved;  /* NULL: the beginning */
@@ -95,6 +105,8 @@ gt_slot *gt__recover_reserve(gt_session *session, const gt_instruction *ins);
 void gt__recover_note(gt_session *session, const gt_slot *record);
 /* A part of the snapshot under way. */
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
+/* A record was refused, while nothing is recovered. */
+void gt__recover_note_refusal(gt_session *session, const gt_refusal *refusal);
 /* See gt__recover_consider. */
 void gt__recover_weigh(gt_session *session);
 /* The session's work so far: the workers' time and, since large uploads take them none, the client's time for these. */
@@ -124,6 +136,13 @@ static inline bool gt__recover_active(const gt_session *session)
 static inline bool gt__recover_waits(const gt_session *session)
 {
     return session->recovery && session->recovery->phase == GT_RECOVER_WAIT;
+}
+/* While the journal is placed again: the refusal of the record with this result; NULL: it was not refused. */
+const gt_refusal *gt__recover_refusal(gt_session *session, uint64_t id);
+/* Whether a record of the journal that is still to be placed was refused. */
+static inline bool gt__recover_refuses(const gt_session *session)
+{
+    return session->recovery->refusal_at < session->recovery->refusal_count;
 }
 /* Whether the workers that it waits for are there. */
 bool gt__recover_ready(const gt_session *session);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/state.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/worker_stream.h"
 
@@ -19,6 +20,7 @@ static void saved_release(gt_saved *saved)
         return;
     for (unsigned k = 0; k < saved->part_count; k++) {
         free(saved->part[k].data);
+        gt__spooled_release(saved->part[k].spooled);
         gt__hold_release(saved->part[k].hold);
     }
     gt__layout_release(saved->layout);
@@ -122,18 +124,12 @@ static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
     return NULL;
 }
 
-/* Ask the worker for a part. */
-static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
-                  uint32_t slot)
+/* Have the worker answer with the tensor in this slot, which goes into `part`. */
+static gt_err fetch(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                    uint32_t slot)
 {
     gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
-    size_t bytes = gt__meta_bytes(&part->meta);
-    if (!bytes || part->hold)
-        return GT_OK;
-    if (session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
-        return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
-    part->data = malloc(bytes);
-    gt_slot *out = part->data ? gt__worker_reserve(worker, 1) : NULL;
+    gt_slot *out = gt__worker_reserve(worker, 1);
     if (!out)
         return no_memory();
     gt_pending pending = {.session = session, .op = GT_OP_fetch, .tensor = saved->id, .save = part};
@@ -141,8 +137,50 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     out->ins = (gt_instruction){.op = GT_OP_fetch, .operand = {slot}};
     out->ins.flags = snapshot->strided ? 0 : GT_FLAG_INNER;
     gt__worker_put(worker, 1);
-    gt__share_bytes(session, worker, bytes);
     snapshot->outstanding++;
+    return GT_OK;
+}
+
+/* The data of an upload is held. Whether the worker has taken it is not known: its first element says so. */
+static gt_err confirm(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                      uint32_t slot)
+{
+    enum { SLICE = 4 };
+    gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
+    uint32_t first = gt__slot_number_new(&worker->slots);
+    gt_slot *out = first ? gt__worker_reserve(worker, SLICE) : NULL;
+    if (!out)
+        return no_memory();
+    memset(out, 0, SLICE * sizeof *out);
+    out->ins = (gt_instruction){.op = GT_OP_slice, .tail = SLICE - 1, .result = first, .operand = {slot}};
+    for (unsigned axis = 0; axis < part->meta.rank; axis++)
+        out[2].i64[axis] = out[3].i64[axis] = 1; /* from 0, in steps of 1, one element */
+    gt__worker_put(worker, SLICE);
+    gt_err err = fetch(session, snapshot, saved, part, first);
+    gt__worker_tell(worker, &(gt_instruction){.op = GT_OP_free, .result = first});
+    return err;
+}
+
+/* Ask the worker for a part. */
+static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                  uint32_t slot)
+{
+    gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
+    size_t bytes = gt__meta_bytes(&part->meta);
+    if (!bytes)
+        return GT_OK;
+    if (part->hold)
+        return confirm(session, snapshot, saved, part, slot);
+    gt_spool *spool = session->dispatcher->recovery.spool;
+    if (spool && !gt__spool_has_room(spool, snapshot->asked_bytes + bytes))
+        return gt__fail(GT_ERR_MEMORY, "its tensors take more of the disk than --recover-disk allows");
+    if (!spool &&
+        session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
+        return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
+    if (!spool && !(part->data = malloc(bytes)))
+        return no_memory();
+    GT_TRY(fetch(session, snapshot, saved, part, slot));
+    gt__share_bytes(session, worker, bytes);
     snapshot->asked_bytes += bytes;
     return GT_OK;
 }
@@ -169,7 +207,8 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
     snapshot->tensor[snapshot->count++] = saved;
     snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
     for (unsigned k = 0; k < saved->part_count; k++)
-        snapshot->bytes += saved->part[k].hold ? 0 : gt__meta_bytes(&saved->part[k].meta);
+        if (!saved->part[k].hold && !session->dispatcher->recovery.spool)
+            snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
     return err;
 }
 
@@ -202,17 +241,47 @@ gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool str
     return err;
 }
 
-void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record)
+/* Memory for a part that goes to the disk, while it comes. False: there is too much that was not written yet. */
+static bool make_room(const gt_session *session, gt_snapshot *snapshot, gt_saved_part *part, size_t bytes)
 {
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    if (part->data)
+        return true;
+    snapshot->behind |= dispatcher->recovery.used + gt__spool_memory(dispatcher->recovery.spool) + bytes >
+                        dispatcher->recovery.most;
+    part->data = snapshot->behind ? NULL : malloc(bytes);
+    return part->data;
+}
+
+/* All of a part has come. */
+static void spool(const gt_session *session, gt_snapshot *snapshot, gt_saved_part *part, size_t bytes)
+{
+    if (!snapshot->failed)
+        part->spooled = gt__spool_put(session->dispatcher->recovery.spool, part->data, bytes);
+    if (!part->spooled)
+        free(part->data);
+    snapshot->failed |= !part->spooled;
+    part->data = NULL;
+}
+
+void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record)
+{
+    gt_snapshot *snapshot = session->recovery->saving;
     const gt_instruction *ins = &record->ins;
     size_t bytes = gt__meta_bytes(&part->meta);
+    bool to_disk = session->dispatcher->recovery.spool && !part->hold;
     bool fits = ins->op == GT_OP_reply && ins->imm[0].u <= bytes && ins->imm[1].u <= bytes - ins->imm[0].u &&
                 ins->imm[1].u <= ins->tail * sizeof *record;
-    if (fits)
+    if (fits && to_disk)
+        fits = !snapshot->failed && make_room(session, snapshot, part, bytes);
+    if (fits && !part->hold)
         memcpy(part->data + ins->imm[0].u, record + 1, ins->imm[1].u);
     snapshot->failed |= !fits;
-    if (ins->op == GT_OP_failure || ins->flags & GT_FLAG_LAST)
-        snapshot->outstanding--;
+    if (ins->op != GT_OP_failure && !(ins->flags & GT_FLAG_LAST))
+        return;
+    snapshot->outstanding--;
+    if (to_disk)
+        spool(session, snapshot, part, bytes);
 }
 
 /* ---- bringing it back --------------------------------------------------------------------------------------- */
@@ -225,13 +294,26 @@ static gt_err reserve(gt_session *session, gt_dispatch_worker *worker, unsigned 
     return *out ? GT_OK : no_memory();
 }
 
+/* Bytes of the next piece. */
+static size_t next_piece(const gt_fill *fill)
+{
+    size_t left = gt__meta_bytes(&fill->part->meta) - fill->offset;
+    return left < GT_MAX_CHUNK ? left : GT_MAX_CHUNK;
+}
+
+bool gt__saved_fill_is_ready(const gt_session *session)
+{
+    const gt_fills *fills = &session->recovery->fills;
+    const gt_fill *fill = fills->count ? &fills->fill[fills->count - 1] : NULL;
+    return !fill || !fill->part->spooled || gt__spooled_ready(fill->part->spooled, fill->offset, next_piece(fill));
+}
+
 /* The next piece of a part, from *offset on: an upload, or more data for it. */
 static gt_err send_piece(gt_session *session, gt_fill *fill)
 {
     gt_dispatch_worker *worker = session->dispatcher->workers[fill->worker];
     const gt_saved_part *part = fill->part;
-    size_t bytes = gt__meta_bytes(&part->meta), left = bytes - fill->offset;
-    size_t piece = left < GT_MAX_CHUNK ? left : GT_MAX_CHUNK;
+    size_t bytes = gt__meta_bytes(&part->meta), piece = next_piece(fill);
     unsigned head = fill->offset ? 1 : 2, length = head + gt__slots_for(piece);
     gt_slot *out;
     GT_TRY(reserve(session, worker, length, &out));
@@ -250,7 +332,9 @@ static gt_err send_piece(gt_session *session, gt_fill *fill)
     out->ins.tail = (uint16_t)(length - 1);
     if (part->hold && !gt__segment_read(part->hold->segment, fill->offset, out + head, piece))
         return gt__fail(GT_ERR_CONNECTION, "a shared segment of the client cannot be read");
-    if (piece && !part->hold)
+    if (part->spooled && !gt__spooled_read(part->spooled, fill->offset, out + head, piece))
+        return gt__fail(GT_ERR_CONNECTION, "a snapshot cannot be read from the disk");
+    if (piece && part->data)
         memcpy(out + head, part->data + fill->offset, piece);
     gt__slots_pad(out + head, piece);
     gt__worker_put(worker, length);
@@ -272,7 +356,7 @@ gt_err gt__saved_fill(gt_session *session)
     return GT_OK;
 }
 
-/* The first piece at once; the others by gt__saved_fill. */
+/* The first piece at once, unless the disk has it; the others by gt__saved_fill. */
 static gt_err upload(gt_session *session, const gt_saved_part *part, int32_t worker, uint32_t slot)
 {
     gt_fills *fills = &session->recovery->fills;
@@ -285,7 +369,7 @@ static gt_err upload(gt_session *session, const gt_saved_part *part, int32_t wor
         fills->capacity = capacity;
     }
     fills->fill[fills->count++] = (gt_fill){.part = part, .worker = worker, .slot = slot};
-    return gt__saved_fill(session);
+    return part->spooled ? GT_OK : gt__saved_fill(session);
 }
 
 static gt_err restore_part(gt_session *session, const gt_saved_part *part, int32_t index, uint32_t *slot)

@@ -3,7 +3,7 @@
  *
  * To take one, the dispatcher asks the workers for the parts of each tensor, by ordinary fetches in the stream: tensors do not
  * change, so the stream goes on meanwhile. A tensor that the snapshot before has, with the same layout, is not asked
- * for again. The values lie in the server's memory. Layouts are kept with them: a tensor that is restored has its
+ * for again. The values lie in the server's memory, or on disk (spool.h). Layouts are kept with them: a tensor that is restored has its
  * parts on the same workers, so that what follows is computed in the same way, bit for bit.
  */
 #ifndef GT_DISPATCHER_RECOVER_SNAPSHOT_H
@@ -11,6 +11,7 @@
 
 #include "dispatcher/recover/hold.h"
 #include "dispatcher/recover/journal.h"
+#include "dispatcher/recover/spool.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/layout.h"
 
@@ -18,8 +19,9 @@
 typedef struct gt_saved_part {
     int32_t worker;
     gt_meta meta;
-    uint8_t *data; /* NULL: empty, or in `hold` */
-    gt_hold *hold; /* NULL: in `data` */
+    uint8_t *data; /* NULL: empty, not here yet, or in one of the following */
+    gt_hold *hold;
+    gt_spooled *spooled;
 } gt_saved_part;
 
 /* A tensor. Consecutive snapshots share it. */
@@ -40,12 +42,14 @@ typedef struct gt_snapshot {
     gt_journal_position position; /* of the first record behind it */
     uint64_t epoch;               /* of the session: later ones are behind it */
     uint32_t held;                /* of the session's holds, those before it */
+    uint32_t refused;             /* of its refusals, the same */
     size_t state;                 /* of the session's state records, those before it (recover.c) */
     gt_saved **tensor;            /* by id */
     uint32_t count;
     uint32_t outstanding; /* parts that have not come yet */
     bool strided;         /* views that are not contiguous are taken, too */
     bool failed;          /* one of them cannot be had */
+    bool behind;          /* because the disk is too slow */
     uint64_t bytes;       /* of memory */
     uint64_t asked_bytes; /* of the parts that were asked for */
 } gt_snapshot;
@@ -67,10 +71,12 @@ typedef struct gt_fills {
  * `strided`, a view that is not contiguous: restored, it would be, and what is computed from it may round in another way. */
 gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool strided, gt_snapshot **snapshot);
 /* A piece of a part, or a failure. */
-void gt__snapshot_piece(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record);
+void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. Those of
  * its parts that take more than one record are in the session's fills. */
 gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home);
+/* Whether the next piece of the fills, if there are any, can be sent without waiting for the disk. */
+bool gt__saved_fill_is_ready(const gt_session *session);
 /* Send the next piece of one of the fills; there is one. */
 gt_err gt__saved_fill(gt_session *session);
 /* No worker may owe it a part any more. */

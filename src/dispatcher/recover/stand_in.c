@@ -25,14 +25,14 @@ static unsigned hosted_by(const gt_dispatcher *dispatcher, const gt_dispatch_wor
     return count;
 }
 
-/* One with the engine of the dead worker, if there is one, and with few stand-ins. NULL: there is none. */
+/* One with the engine of the dead worker, if there is one, and with few stand-ins. NULL: there is none, or all have failed. */
 static gt_dispatch_worker *choose_host(const gt_dispatcher *dispatcher, const gt_dispatch_worker *dead)
 {
     gt_dispatch_worker *best = NULL;
     unsigned best_rank = 0;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!worker->peer || worker->link->gone || worker->stand_in.present)
+        if (!worker->peer || worker->link->gone || worker->stand_in.present || worker->cannot_host)
             continue;
         unsigned other = strcmp(worker->engine, dead->engine) ? GT_MAX_PARTIES : 0;
         unsigned rank = other + hosted_by(dispatcher, worker);
@@ -44,20 +44,30 @@ static gt_dispatch_worker *choose_host(const gt_dispatcher *dispatcher, const gt
     return best;
 }
 
+/* The worker that was asked for this stand-in, which has not come; NULL: none was, or it is gone. */
+static gt_dispatch_worker *asked_host(const gt_dispatcher *dispatcher, const gt_stand_in_state *state)
+{
+    gt_dispatch_worker *host = state->asked_by ? dispatcher->workers[state->host] : NULL;
+    return host && host->peer && host->life == state->host_life ? host : NULL;
+}
+
 bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index)
 {
     gt_dispatch_worker *dead = dispatcher->workers[index];
     gt_stand_in_state *state = &dead->stand_in;
-    if (state->asked_by && dispatcher->workers[state->host]->life == state->host_life &&
-        dispatcher->workers[state->host]->peer) {
-        bool in_time = gt__remaining_ms(state->asked_by) > 0;
-        state->asked_by = in_time ? state->asked_by : 0; /* the next session may ask again */
-        return in_time;
-    }
+    gt_dispatch_worker *asked = asked_host(dispatcher, state);
+    if (asked && gt__remaining_ms(state->asked_by) > 0)
+        return true;
+    if (asked)
+        asked->cannot_host = true;
+    state->asked_by = 0;
     gt_dispatch_worker *host = choose_host(dispatcher, dead);
     gt_slot *out = host ? gt__worker_reserve(host, 2) : NULL;
-    if (!out)
+    if (!out) {
+        for (int32_t k = 0; k < dispatcher->worker_count; k++)
+            dispatcher->workers[k]->cannot_host = false; /* the next session may ask again */
         return false;
+    }
     out->ins = (gt_instruction){.op = GT_OP_stand_in, .tail = 1};
     out->ins.imm[0].u = (uint64_t)index;
     memset(out + 1, 0, sizeof *out);
@@ -67,6 +77,28 @@ bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index)
         (gt_stand_in_state){.host = host->index, .host_life = host->life, .asked_by = gt__deadline_ns(JOIN_MS)};
     gt__peer_log(host->peer, GT_LOG_STATUS, "stands in for worker %s, which was not replaced", dead->name);
     return true;
+}
+
+void gt__stand_in_refused(gt_dispatch_worker *host, uint64_t index)
+{
+    const gt_dispatcher *dispatcher = host->peer->dispatcher;
+    gt_stand_in_state *state =
+        index < (uint64_t)dispatcher->worker_count ? &dispatcher->workers[index]->stand_in : NULL;
+    if (!state || asked_host(dispatcher, state) != host)
+        return;
+    state->asked_by = gt__now_ns(); /* it is too late: the next look asks another worker */
+    gt__log(GT_LOG_STATUS, "worker %s cannot stand in for %s", host->name, dispatcher->workers[index]->name);
+}
+
+unsigned gt__stand_ins_of(const gt_dispatch_worker *host)
+{
+    const gt_dispatcher *dispatcher = host->peer->dispatcher;
+    unsigned count = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_stand_in_state *state = &dispatcher->workers[index]->stand_in;
+        count += state->present && state->host == host->index && state->host_life == host->life;
+    }
+    return count;
 }
 
 /* ---- leaving ------------------------------------------------------------------------------------------------ */
@@ -119,5 +151,6 @@ void gt__stand_ins_look(gt_dispatcher *dispatcher)
 {
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->stand_in.present && !is_used(dispatcher, index))
-            dismiss(dispatcher->workers[index]);
+            /* At once: with a goodbye in its stream only, tensors could be placed behind it. */
+            gt__peer_end(dispatcher->workers[index]->peer, "no program needs this stand-in");
 }

@@ -13,9 +13,13 @@
 
 #include "dispatcher/workers.h"
 
-/* Ask for one with this number, unless that was done a moment ago. False: there is no worker that could run it, or it has not
- * come in time. */
+/* Ask for one with this number, unless that was done a moment ago; a worker whose stand-in did not come in time is followed by
+ * another. False: there is no worker left that could run it. */
 bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index);
+/* A worker answers that it cannot run the stand-in with this number. */
+void gt__stand_in_refused(gt_dispatch_worker *host, uint64_t index);
+/* How many there are in the process of this worker. They end with it. */
+unsigned gt__stand_ins_of(const gt_dispatch_worker *host);
 /* A worker says hello. True: it must wait until a stand-in, which was told to leave, has made room. */
 bool gt__stand_in_makes_room(gt_dispatcher *dispatcher, const gt_slot *hello);
 /* Now and then: dismiss those that no session uses. */
