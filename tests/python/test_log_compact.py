@@ -24,6 +24,9 @@ PROGRAM = """
 """
 
 
+HEAD_BYTES = 32  # of a file; blocks follow, whose second four bytes are their length
+
+
 def gt_log(*arguments, status=0):
     done = subprocess.run([GT_BINARY, "log", *map(str, arguments)], capture_output=True, text=True, timeout=60)
     assert done.returncode == status, done.stderr
@@ -71,14 +74,17 @@ def test_lines_are_chosen(programs):
 
 
 def test_a_log_that_was_cut_or_damaged_is_read_up_to_there(programs):
-    log = run(programs, "run.gtlog", count=1000)
+    log = run(programs, "run.gtlog", count=4000)  # more than a block has room for
     whole, _ = gt_log(log)
     data = log.read_bytes()
     log.write_bytes(data[:-7])
     cut, errors = gt_log(log)
     assert whole.startswith(cut) and 0 < len(cut) < len(whole) and "the end is cut off" in errors
-    middle = len(data) // 2
-    log.write_bytes(data[:middle] + bytes([data[middle] ^ 64]) + data[middle + 1 :])
+    last = position = HEAD_BYTES
+    while position < len(data):
+        last, position = position, position + int.from_bytes(data[position + 4 : position + 8], "little")
+    assert position == len(data) and last > HEAD_BYTES
+    log.write_bytes(data[: last + 40] + bytes([data[last + 40] ^ 64]) + data[last + 41 :])
     damaged, errors = gt_log(log, status=1)
     assert whole.startswith(damaged) and 0 < len(damaged) < len(whole)
     assert f"the log is damaged after line #{damaged.count(chr(10)):04}" in errors
