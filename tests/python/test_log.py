@@ -416,7 +416,7 @@ def test_signals_are_in_the_log_and_in_errors(programs):
     assert re.search(r"issued at .*0-program.py:5 in signal 'look up', instruction #\d+ of the log\n$", output), output
     signals = [number for number, line in enumerate(lines) if line["event"] == "SIGNAL"]
     assert [lines[number]["details"] for number in signals] == ['enters scope=look_up name="look up"']
-    scoped = [details(line)["op"] for line in lines if details(line).get("scope") == "look_up"]
+    scoped = [details(line)["op"] for line in lines if line["event"] == "RECV" and details(line).get("scope") == "look_up"]
     assert scoped == ["upload", "neg", "neg", "wrap_index", "take"]
     assert "op=sum" in "".join(line["details"] for line in lines[signals[0] :])
 
