@@ -106,6 +106,7 @@ struct gt_link {
     void (*arrived)(gt_link *link);
     gt_trust trust; /* how far we know the peer */
     char user[48];  /* the accepting side: "uid 1000", or the name that goes with the peer's key */
+    char host[46];  /* the accepting side: the peer's address; empty: it is on this host */
     char key[41];   /* the accepting side: the peer's public key (keys.h), if it has shown one */
     int port;       /* the connecting side: of a server on this host; 0: elsewhere */
 };

@@ -216,6 +216,8 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     link->ops = &router_link_ops;
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
     gt__door_user(frame, link);
+    if (!local)
+        snprintf(link->host, sizeof link->host, "%s", strncmp(address, "::ffff:", 7) ? address : address + 7);
     /* Never the identity: those of later peers follow from it. */
     snprintf(link->peer, sizeof link->peer, "%s peer %u%s%s", link->transport->name, ++r->peers_ever,
              *link->user ? " of " : "", link->user);
