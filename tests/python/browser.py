@@ -1,15 +1,17 @@
 """A headless Chromium, driven through its pipe: for tests of the dashboard."""
 
 import base64
+import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
 
 from support import PATIENCE_S
 
-CHROMIUM = os.environ.get("GT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Browser:
@@ -18,15 +20,17 @@ class Browser:
     def __init__(self, directory, width=1280, height=900, dark=False):
         from_browser, ours_out = os.pipe()
         ours_in, to_browser = os.pipe()
-        # Its descriptors are 3 (commands) and 4 (answers); by a shell, so that Python need not run code between fork and exec.
+        closed = [ours_in, ours_out]
+        # Its descriptors are 3 (commands) and 4 (answers); ours get out of the way first.
+        ours_in, ours_out = (fcntl.fcntl(each, fcntl.F_DUPFD, 50) for each in closed)
         command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                    "--remote-debugging-pipe", f"--user-data-dir={directory}/chromium", f"--window-size={width},{height}",
                    "about:blank"]
         self.process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{ours_in} 4>&{ours_out}', "sh", *command], pass_fds=[ours_in, ours_out],
+            ["bash", "-c", f'exec "$@" 3<&{ours_in} 4>&{ours_out}', "bash", *command], pass_fds=[ours_in, ours_out],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(ours_in)
-        os.close(ours_out)
+        for each in (ours_in, ours_out, *closed):
+            os.close(each)
         self.commands, self.answers = os.fdopen(to_browser, "wb", 0), from_browser
         self.unread, self.number, self.session, self.said = b"", 0, None, []
         [target] = [each for each in self.call("Target.getTargets")["targetInfos"] if each["type"] == "page"]
@@ -39,7 +43,8 @@ class Browser:
 
     def message(self, deadline):
         while b"\0" not in self.unread:
-            assert time.monotonic() < deadline, "Chromium does not answer"
+            ready, _, _ = select.select([self.answers], [], [], max(0, deadline - time.monotonic()))
+            assert ready, "Chromium does not answer"
             more = os.read(self.answers, 1 << 20)
             assert more, "Chromium has ended"
             self.unread += more
@@ -60,12 +65,6 @@ class Browser:
                 return message["result"]
             if message.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
                 self.said.append(message["params"])
-            if message.get("method") == "Page.javascriptDialogOpening":  # confirm(): yes. Its answer comes in its turn
-                self.number += 1
-                self.commands.write(json.dumps({"id": self.number, "sessionId": self.session, "params": {"accept": True},
-                                                "method": "Page.handleJavaScriptDialog"}).encode() + b"\0")
-                self.number -= 1  # the call that waits is still the last one
-                self.number = request["id"]
 
     def open(self, address):
         self.call("Page.navigate", url=address)
