@@ -11,7 +11,7 @@
 #include "core/settings.h"
 
 enum {
-    MOST_OPTIONS = 30,
+    MOST_OPTIONS = 40,
     HELP_COLUMN = 22,
     FIRST_ROW = 256
 }; /* FIRST_ROW: getopt's code of the first row, above all letters */
@@ -67,6 +67,8 @@ static int take(const gt_usage *usage, const gt_option *option, const char *text
         return -1;
     case GT_OPTION_PORT:
         return take_port(usage, option, text);
+    case GT_OPTION_MAYBE_PORT:
+        return take_port(usage, option, text ? text : "0");
     case GT_OPTION_OWN:
         not_this = option->take(option->target, text);
         return not_this ? gt__options_wrong(usage, "--%s: '%s' is not %s", option->name, text, not_this) : -1;
@@ -84,6 +86,7 @@ static void print_default(const gt_option *option)
         fputs(*(const char **)option->target, stdout);
         break;
     case GT_OPTION_PORT:
+    case GT_OPTION_MAYBE_PORT:
         printf("%d", *(int *)option->target);
         break;
     case GT_OPTION_NUMBER:
@@ -129,9 +132,9 @@ static void tell_getopt(const gt_usage *usage, struct option long_options[MOST_O
     for (const gt_option *option = usage->options; option->name; option++, count++) {
         assert(count < MOST_OPTIONS);
         bool has_value = option->kind != GT_OPTION_FLAG;
-        long_options[count] = (struct option){.name = option->name,
-                                              .has_arg = has_value ? required_argument : no_argument,
-                                              .val = FIRST_ROW + count};
+        int value = option->kind == GT_OPTION_MAYBE_PORT ? optional_argument : required_argument;
+        long_options[count] = (struct option){
+            .name = option->name, .has_arg = has_value ? value : no_argument, .val = FIRST_ROW + count};
         if (option->letter)
             *letters++ = option->letter;
         if (option->letter && has_value)
@@ -153,13 +156,26 @@ static const gt_option *find_option(const gt_usage *usage, int chosen)
     return NULL;
 }
 
+/* getopt, but for a value that may be missing and is the next argument: getopt knows only --http=8080. */
+static int next_option(const gt_usage *usage, int argc, char **argv, const struct option *long_options,
+                       const char *letters)
+{
+    int chosen = getopt_long(argc, argv, letters, long_options, NULL);
+    const gt_option *option = chosen >= FIRST_ROW ? find_option(usage, chosen) : NULL;
+    if (option && option->kind == GT_OPTION_MAYBE_PORT && !optarg && optind < argc && *argv[optind] >= '0' &&
+        *argv[optind] <= '9')
+        optarg = argv[optind++];
+    return chosen;
+}
+
 /* Checked before options are parsed, while the targets hold their defaults. */
-static bool asks_for_help(int argc, char **argv, const struct option *long_options, const char *letters)
+static bool asks_for_help(const gt_usage *usage, int argc, char **argv, const struct option *long_options,
+                          const char *letters)
 {
     int chosen;
     optind = opterr = 0; /* glibc: reset, since this may run more than once in a process */
     do
-        chosen = getopt_long(argc, argv, letters, long_options, NULL);
+        chosen = next_option(usage, argc, argv, long_options, letters);
     while (chosen != -1 && chosen != '?' && chosen != 'h');
     optind = 0;
     opterr = 1;
@@ -171,11 +187,11 @@ int gt__options_parse(const gt_usage *usage, int argc, char **argv)
     struct option long_options[MOST_OPTIONS + 2];
     char letters[2 * MOST_OPTIONS + 2];
     tell_getopt(usage, long_options, letters);
-    if (asks_for_help(argc, argv, long_options, letters)) {
+    if (asks_for_help(usage, argc, argv, long_options, letters)) {
         print_help(usage);
         return 0;
     }
-    for (int chosen; (chosen = getopt_long(argc, argv, letters, long_options, NULL)) != -1;) {
+    for (int chosen; (chosen = next_option(usage, argc, argv, long_options, letters)) != -1;) {
         const gt_option *option = find_option(usage, chosen);
         if (!option) { /* getopt has printed the error */
             fprintf(stderr, "try `%s --help`\n", usage->command);

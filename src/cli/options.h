@@ -22,13 +22,14 @@
 #include <stdint.h>
 
 typedef enum gt_option_kind {
-    GT_OPTION_FLAG,   /* bool; takes no value */
-    GT_OPTION_TEXT,   /* const char *: borrowed from argv */
-    GT_OPTION_PORT,   /* int, 0 to 65535 */
-    GT_OPTION_NUMBER, /* double, least to most */
-    GT_OPTION_COUNT,  /* uint64_t, a whole number */
-    GT_OPTION_BYTES,  /* uint64_t, also as 64M */
-    GT_OPTION_OWN,    /* parsed by `take` */
+    GT_OPTION_FLAG,       /* bool; takes no value */
+    GT_OPTION_TEXT,       /* const char *: borrowed from argv */
+    GT_OPTION_PORT,       /* int, 0 to 65535 */
+    GT_OPTION_MAYBE_PORT, /* the same, or no value: 0 */
+    GT_OPTION_NUMBER,     /* double, least to most */
+    GT_OPTION_COUNT,      /* uint64_t, a whole number */
+    GT_OPTION_BYTES,      /* uint64_t, also as 64M */
+    GT_OPTION_OWN,        /* parsed by `take` */
 } gt_option_kind;
 
 typedef struct gt_option {

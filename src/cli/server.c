@@ -4,12 +4,16 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/dashboard.h"
 #include "dispatcher/dispatcher.h"
 #include "cli/options.h"
 #include "core/log.h"
 
+enum { NO_HTTP = -1 }; /* as its port */
+
 typedef struct server_arguments {
     const char *host, *port_file, *config, *key_file, *allow_keys;
+    gt_dashboard_options http;
     gt_observer_options observer;
     int port;
     double max_weight, recover_wait, recover_stand_in, recover_every, max_op_seconds;
@@ -111,6 +115,15 @@ static int parse(int argc, char **argv, server_arguments *arguments)
                      "disk space for --recover-snapshots, of all programs together (default 64G)"),
         number_option("max-op-seconds", &arguments->max_op_seconds, 0.001, 1e9, "S",
                       "workers cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS)"),
+        {.name = "http",
+         .kind = GT_OPTION_MAYBE_PORT,
+         .target = &arguments->http.port,
+         .value = "[PORT]",
+         .help = "serve a dashboard, /metrics and /healthz by http (without PORT: any free one)"},
+        text_option("http-host", &arguments->http.host, "HOST",
+                    "address for that (default %); others need a token"),
+        text_option("http-token-file", &arguments->http.token_file, "F",
+                    "file with a token: its holders may look and disconnect clients; mode 0600"),
         text_option("port-file", &arguments->port_file, "F", "write the port to file F once the server is ready"),
         {.name = "quiet", .letter = 'q', .target = &arguments->quiet, .help = "do not print the address"},
         {0},
@@ -147,9 +160,29 @@ static void reload(void *dispatcher)
     gt__dispatcher_reload(dispatcher);
 }
 
+const gt_dashboard_ops *gt__dashboard;
+
+/* Start what --http asks for, if it does: *dashboard is NULL otherwise. */
+static gt_err start_dashboard(const server_arguments *arguments, gt_dispatcher *dispatcher,
+                              gt_dashboard **dashboard)
+{
+    *dashboard = NULL;
+    if (arguments->http.port == NO_HTTP)
+        return GT_OK;
+    if (!gt__dashboard)
+        return gt__fail(GT_ERR_VALUE,
+                        "--http: this program was built without the dashboard; build with libmicrohttpd "
+                        "and use the gt command");
+    GT_TRY(gt__dashboard->start(dispatcher, &arguments->http, dashboard));
+    if (!arguments->quiet)
+        printf("gt server dashboard at http://%s:%d/\n", arguments->http.host, gt__dashboard->port(*dashboard));
+    return GT_OK;
+}
+
 int gt__command_server(int argc, char **argv)
 {
     server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
+    arguments.http = (gt_dashboard_options){.host = "localhost", .port = NO_HTTP};
     arguments.recover_wait = GT_RECOVER_WAIT_S;
     arguments.recover_stand_in = GT_RECOVER_STAND_IN_S;
     arguments.recover_every = GT_RECOVER_EVERY_S;
@@ -179,6 +212,13 @@ int gt__command_server(int argc, char **argv)
         fprintf(stderr, "gt server: %s\n", gt_error_text());
         return 1;
     }
+    status = 0;
+    gt_dashboard *dashboard;
+    if (start_dashboard(&arguments, dispatcher, &dashboard) != GT_OK) {
+        fprintf(stderr, "gt server: %s\n", gt_error_text());
+        gt__dispatcher_free(&dispatcher);
+        return 1;
+    }
     gt__signals_catch(stop, reload, dispatcher);
     if (!arguments.quiet) {
         printf("gt server listening on %s:%d\n", arguments.host, gt__dispatcher_port(dispatcher));
@@ -187,9 +227,13 @@ int gt__command_server(int argc, char **argv)
     if (arguments.port_file && !write_port_file(arguments.port_file, gt__dispatcher_port(dispatcher))) {
         fprintf(stderr, "gt server: cannot write %s\n", arguments.port_file);
         status = 1;
-    } else
-        status = gt__dispatcher_run(dispatcher) == GT_OK ? 0 : 1;
+        gt__dispatcher_stop(dispatcher); /* it runs to say goodbye */
+    }
+    if (gt__dispatcher_run(dispatcher) != GT_OK)
+        status = 1;
     gt__signals_restore();
+    if (dashboard)
+        gt__dashboard->stop(&dashboard);
     gt__dispatcher_free(&dispatcher);
     return status;
 }

@@ -72,6 +72,16 @@ gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, un
     return err;
 }
 
+gt_err gt__watcher_adopt(gt_watcher *watcher, gt_link *link, uint64_t topics, int interval_ms)
+{
+    gt__watcher_close(watcher);
+    watcher->link = link;
+    gt_err err = greet_and_ask(watcher, topics, interval_ms);
+    if (err != GT_OK)
+        gt__watcher_close(watcher);
+    return err;
+}
+
 void gt__watcher_close(gt_watcher *watcher)
 {
     if (watcher->link) {

@@ -31,6 +31,8 @@ typedef struct gt_watcher {
 /* Connect and subscribe to topics (GT_TOPIC_*). `which`: the index among several dispatchers here, if no port is given. */
 gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, unsigned which, uint64_t topics,
                         int interval_ms);
+/* The same by a link to a dispatcher of this process, which has adopted its other end; takes it. */
+gt_err gt__watcher_adopt(gt_watcher *watcher, gt_link *link, uint64_t topics, int interval_ms);
 void gt__watcher_close(gt_watcher *watcher);
 
 /* Ask for other topics. `client`: the number of the one that GT_TOPIC_CLIENT tells of. */

@@ -56,6 +56,8 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher);
 void gt__dispatcher_stop(gt_dispatcher *dispatcher);
 /* Have it read its config and its list of keys again. From any thread or signal handler. */
 void gt__dispatcher_reload(gt_dispatcher *dispatcher);
+/* Have its loop look at what its owner wants (orders.h). From any thread. */
+void gt__dispatcher_wake(gt_dispatcher *dispatcher);
 void gt__dispatcher_free(gt_dispatcher **dispatcher);
 
 #endif

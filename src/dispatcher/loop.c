@@ -203,7 +203,8 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
 {
     GT_TRY(check_key(peer));
     if (hello->ins.flags == GT_ROLE_MONITOR) {
-        GT_TRY(gt__quota_connect(peer));
+        if (peer->stranger) /* the server's own dashboard takes no connection of others */
+            GT_TRY(gt__quota_connect(peer));
         GT_TRY(gt__monitor_new(peer));
         send_welcome(peer, 0);
         return GT_OK;
@@ -396,6 +397,7 @@ static bool take_order(gt_dispatcher *dispatcher)
         return false;
     if (atomic_exchange(&dispatcher->reloading, false))
         gt__reload(dispatcher);
+    gt__orders_take(dispatcher);
     return true;
 }
 
@@ -581,6 +583,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->next_session = dispatcher->next_segment = dispatcher->next_tag = 1;
     dispatcher->started_ns = gt__now_ns();
     dispatcher->secrets_file.lock = -1;
+    gt__orders_init(&dispatcher->orders);
     dispatcher->limits = options->limits;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
     dispatcher->recovery.on = options->recover;
@@ -632,22 +635,23 @@ int gt__dispatcher_port(const gt_dispatcher *dispatcher)
     return dispatcher->port;
 }
 
-static void ring(gt_dispatcher *dispatcher, atomic_bool *order)
+void gt__dispatcher_wake(gt_dispatcher *dispatcher)
 {
     uint64_t one = 1;
-    atomic_store(order, true);
     ssize_t written = write(dispatcher->stop_fd, &one, sizeof one);
     (void)written; /* it can only fail when it rings already */
 }
 
 void gt__dispatcher_stop(gt_dispatcher *dispatcher)
 {
-    ring(dispatcher, &dispatcher->stopping);
+    atomic_store(&dispatcher->stopping, true);
+    gt__dispatcher_wake(dispatcher);
 }
 
 void gt__dispatcher_reload(gt_dispatcher *dispatcher)
 {
-    ring(dispatcher, &dispatcher->reloading);
+    atomic_store(&dispatcher->reloading, true);
+    gt__dispatcher_wake(dispatcher);
 }
 
 void gt__dispatcher_free(gt_dispatcher **where)
@@ -667,6 +671,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt__quota_users_free(dispatcher);
     gt__journal_pool_free(&dispatcher->recovery.pool);
     gt__spool_free(&dispatcher->recovery.spool);
+    gt__orders_free(&dispatcher->orders);
     gt__config_free(&dispatcher->config);
     free(dispatcher->config_file);
     free(dispatcher->allowed_file);

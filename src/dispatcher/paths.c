@@ -15,6 +15,7 @@ enum {
     VARIANTS = 4,
     SLICE_NS = 2000000, /* of a run on a worker that others use: they are served between two slices */
     MOST_SLICES = 64,
+    MOST_SHOWN = 1000, /* ops of a path, to monitors */
 };
 
 /* What the outputs look like for inputs that look like this. */
@@ -512,6 +513,35 @@ void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record)
     memcpy(copy, news, bytes);
     free(known->news);
     known->news = copy;
+}
+
+/* The ops of each path, and for those that were compiled which group each op runs in. */
+void gt__paths_inspect(const gt_session *session, FILE *json)
+{
+    const char *separator = "";
+    fputc('[', json);
+    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
+        const known_path *known = &session->paths->known[k];
+        uint32_t ops = 0;
+        if (!known->path)
+            continue;
+        fprintf(json, "%s{\"number\": %u, \"ops\": [", separator, k);
+        for (uint32_t at = 0; at < known->path->slots && ops < MOST_SHOWN;
+             at += 1u + known->path->records[at].ins.tail)
+            if (known->path->records[at].ins.op < GT_OP_FIRST_CONTROL)
+                fprintf(json, "%s\"%s\"", ops++ ? ", " : "", gt__op_table[known->path->records[at].ins.op].name);
+        fprintf(json, "], \"instructions\": %u, \"compiled\": %s, \"seconds\": %.9f, \"group\": [",
+                known->path->count,
+                !known->news              ? "null"
+                : known->news->compile_ns ? "true"
+                                          : "false",
+                known->news ? (double)known->news->compile_ns * 1e-9 : 0);
+        for (uint32_t group = 0; known->news && group < known->news->count && group < ops; group++)
+            fprintf(json, group ? ", %u" : "%u", known->news->group[group]);
+        fputs("]}", json);
+        separator = ", ";
+    }
+    fputc(']', json);
 }
 
 void gt__paths_stats(const gt_session *session, FILE *json)

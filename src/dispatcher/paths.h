@@ -34,6 +34,8 @@ void gt__paths_rollback(gt_session *session, uint64_t epoch);
 void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record);
 /* What is known of the session's paths, as a JSON object: by number, "seconds" to compile, and "groups" by instruction. */
 void gt__paths_stats(const gt_session *session, FILE *json);
+/* The session's paths with their ops, as a JSON array: for inspect.c. */
+void gt__paths_inspect(const gt_session *session, FILE *json);
 
 /* A number for a path on the worker that no other has; GT_WORKER_PATHS: there is none. */
 uint32_t gt__worker_path_number(const gt_dispatch_worker *worker);

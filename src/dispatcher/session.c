@@ -283,7 +283,11 @@ void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker)
 /* Give a session without a worker one, if there is one, and tell the client. */
 static void find_home(gt_session *session)
 {
-    gt__session_give_home(session, gt__worker_choose(session->dispatcher));
+    gt_dispatch_worker *worker = gt__worker_choose(session->dispatcher);
+    if (!worker && !session->home && gt__worker_present_count(session->dispatcher))
+        snprintf(session->lost, sizeof session->lost,
+                 "no worker takes new clients: all of them are being drained");
+    gt__session_give_home(session, worker);
 }
 
 void gt__session_new_worker(gt_session *session)

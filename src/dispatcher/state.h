@@ -7,6 +7,7 @@
 #include "core/config.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/observe/failures.h"
+#include "dispatcher/orders.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/quota.h"
 #include "dispatcher/recover/journal.h"
@@ -20,6 +21,7 @@ struct gt_dispatcher {
     int port;
     int epoll, stop_fd;
     atomic_bool stopping, reloading; /* asked for: stop_fd rings */
+    gt_orders orders;                /* the same */
     gt_peer *peers;
     gt_peer *active_first, *active_last; /* those that the next turn serves, in this order */
     gt_secrets secrets;                  /* of peers on this host */

@@ -2,14 +2,14 @@
  * stats.c: the dispatcher's statistics as JSON, for gt.debug and monitors (monitor.h). Counters only grow.
  *
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
- *   workers[]  name, engine, index, link                    the worker
+ *   workers[]  name, engine, index, link, draining          the worker; draining: it gets no new clients
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; records sent and not executed yet
  *              doing{}                                      the op that it executes, for how long, the client and its line
  *                                                           and scope, as far as they are known; null: none is known
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
  *              paths{}                                      the first. Hot paths, the same
- *   clients[]  number, name, link, user, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
+ *   clients[]  number, name, link, user, host, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known
  *   errors[]   the last failures that clients were told of (observe/failures.c)
@@ -122,12 +122,13 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
     fprintf(json,
             "\", \"index\": %d, \"instructions\": %llu, \"records\": %llu, \"sessions\": %llu, \"tensors\": %u, "
             "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
-            "\"bytes_moved\": %llu, \"link\": \"%s\", ",
+            "\"bytes_moved\": %llu, \"link\": \"%s\", \"draining\": %s, ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
             (unsigned long long)worker->sessions, gt__slot_numbers_used(&worker->slots), worker->pendings.count,
             (unsigned long long)worker->reported.queue, (unsigned long long)worker->traffic.moves,
             (unsigned long long)worker->traffic.collectives, (unsigned long long)worker->traffic.gathers,
-            (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link));
+            (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link),
+            worker->draining ? "true" : "false");
     write_doing(json, worker, viewer);
     write_report(json, worker);
     fputc('}', json);
@@ -164,6 +165,8 @@ static void write_client(FILE *json, gt_session *session)
     gt__stats_name(json, session->name);
     fputs("\", \"user\": \"", json);
     gt__stats_name(json, session->link->user);
+    fputs("\", \"host\": \"", json);
+    gt__stats_name(json, *session->link->host ? session->link->host : "localhost");
     fputs("\", \"worker\": \"", json);
     if (session->home)
         gt__stats_name(json, session->home->name);

@@ -233,6 +233,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->life = ++dispatcher->lives;
     dispatcher->worker_changes++;
     worker->link = peer->link;
+    worker->draining = false;
     worker->instructions = worker->sessions = worker->records = 0;
     gt__share_reset(worker);
     gt__runs_reset(&worker->runs);
@@ -389,7 +390,8 @@ gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)
     gt_dispatch_worker *best = NULL;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (worker->peer && !worker->stand_in.present && (!best || worker->sessions < best->sessions))
+        if (worker->peer && !worker->stand_in.present && !worker->draining &&
+            (!best || worker->sessions < best->sessions))
             best = worker;
     }
     return best;

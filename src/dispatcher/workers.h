@@ -46,6 +46,7 @@ struct gt_dispatch_worker {
         owner; /* the session whose records its stream has now; 0: not known, or of none: worker_stream.h. The same */
     gt_peer *peer; /* NULL: gone; the entry may be reused */
     gt_link *link;
+    bool draining; /* it gets no new sessions: orders.h */
     uint64_t instructions, sessions;
     uint64_t records; /* in its stream since it joined: the number of the last one */
     gt_backlog backlog;
@@ -78,7 +79,7 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
 /* The session is leaving: answers that it is owed are dropped when they come. */
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
 
-/* The worker with the fewest sessions; NULL: none. */
+/* The worker with the fewest sessions, of those that take new ones; NULL: none. */
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
 int gt__worker_present_count(const gt_dispatcher *dispatcher);
 /* Called now and then: a worker that does not respond is lost after GT_TIMEOUT. Clients may be stopped for any time. */

@@ -27,6 +27,9 @@ ENGINE = ["core", "engines/engine.h", "engines/host_memory.h", "engines/loop.h",
 # cli/top, cli/replay, ...
 TOOL = ["cli", "core", "dispatcher/handles.h", "dispatcher/observe", "link", "worker"]
 
+# cli/http: the dashboard runs inside the server, and shows what `gt top` shows.
+DASHBOARD = [*TOOL, "cli/top", "dispatcher/dispatcher.h", "dispatcher/orders.h"]
+
 # The embedded server is a dispatcher and workers inside the client's process.
 EXCEPTIONS = {
     ("client/embedded.c", "dispatcher/dispatcher.h"),
@@ -37,6 +40,8 @@ EXCEPTIONS = {
 def allowed(folder):
     if folder.startswith("engines/"):
         return ENGINE
+    if folder == "cli/http":
+        return DASHBOARD
     if folder.startswith("cli/"):
         return TOOL
     return ALLOWED[folder]

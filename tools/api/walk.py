@@ -90,7 +90,8 @@ def all_modules():
     for found in pkgutil.walk_packages(package.__path__, 'gt.'):
         parts = found.name.split('.')
         program = parts[1] in ('scripts', 'server', 'worker', 'dispatcher', '_documents') or parts[-1] == '__main__'
-        if not program and '-' not in found.name:
+        lacks_torch = found.name.startswith('gt.engines.torch_') and not importlib.util.find_spec('torch')
+        if not program and not lacks_torch and '-' not in found.name:
             names.append(found.name)
     return names
 

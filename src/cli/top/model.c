@@ -202,13 +202,10 @@ static void add_histories(gt_top *top)
     gt__history_add(&top->used, used);
 }
 
-bool gt__top_update(gt_top *top, const char *text)
+bool gt__top_take(gt_top *top, const gt_json *json)
 {
-    gt_json *json = gt__json_parse(text);
-    if (!json || !gt__json_member(json, "workers")) {
-        gt__json_free(json);
+    if (!gt__json_member(json, "workers"))
         return false;
-    }
     double seconds = gt__json_number(json, "seconds"), cpu = gt__json_number(json, "cpu_seconds");
     double instructions = gt__json_number(json, "instructions");
     if (seconds < top->seconds)
@@ -235,8 +232,15 @@ bool gt__top_update(gt_top *top, const char *text)
     top->cpu_seconds = cpu;
     top->instructions = instructions;
     top->samples++;
-    gt__json_free(json);
     return true;
+}
+
+bool gt__top_update(gt_top *top, const char *text)
+{
+    gt_json *json = gt__json_parse(text);
+    bool taken = gt__top_take(top, json);
+    gt__json_free(json);
+    return taken;
 }
 
 bool gt__top_measured(const gt_top *top)

@@ -39,14 +39,20 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
     fflush(out);
 }
 
-static void print_worker(const gt_top_worker *worker, FILE *out)
+/* ---- JSON: members without the braces around them, as others show more of them (http/state.c) ------------------ */
+
+static void write_text(const char *key, const char *text, FILE *out)
 {
-    fputs("{\"name\": ", out);
+    fprintf(out, ", \"%s\": ", key);
+    gt__json_string(out, text);
+}
+
+void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
+{
+    fputs("\"name\": ", out);
     gt__json_string(out, worker->name);
-    fputs(", \"engine\": ", out);
-    gt__json_string(out, worker->engine);
-    fputs(", \"link\": ", out);
-    gt__json_string(out, worker->link);
+    write_text("engine", worker->engine, out);
+    write_text("link", worker->link, out);
     fprintf(out,
             ", \"index\": %.0f, \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
             "%.1f, "
@@ -66,41 +72,49 @@ static void print_worker(const gt_top_worker *worker, FILE *out)
         fprintf(out, ", \"seconds\": %.6f, \"client\": %.0f, \"line\": ", worker->doing_seconds,
                 worker->doing_client);
         gt__json_string(out, worker->doing_line);
-        fputs("}}", out);
+        fputc('}', out);
     } else
-        fputs("null}", out);
+        fputs("null", out);
+}
+
+void gt__top_write_client(const gt_top_client *client, FILE *out)
+{
+    fprintf(out, "\"number\": %.0f", client->number);
+    write_text("name", client->name, out);
+    write_text("link", client->link, out);
+    write_text("user", client->user, out);
+    write_text("worker", client->worker, out);
+    write_text("line", client->line, out);
+    write_text("scope", client->scope, out);
+    fprintf(out,
+            ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
+            "\"instructions_per_second\": %.1f",
+            client->share, client->tensors, client->bytes, client->rate);
+}
+
+void gt__top_write_summary(const gt_top *top, FILE *out)
+{
+    fprintf(out, "\"seconds\": %.3f, \"instructions_per_second\": %.1f, \"dispatcher_cpu\": %.4f", top->seconds,
+            top->rate, top->cpu);
 }
 
 void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
 {
     fputs("{\"address\": ", out);
     gt__json_string(out, view->address);
-    fprintf(out,
-            ", \"seconds\": %.3f, \"instructions_per_second\": %.1f, \"dispatcher_cpu\": %.4f, \"workers\": [",
-            top->seconds, top->rate, top->cpu);
+    fputs(", ", out);
+    gt__top_write_summary(top, out);
+    fputs(", \"workers\": [", out);
     for (size_t k = 0; k < top->worker_count; k++) {
-        fputs(k ? ", " : "", out);
-        print_worker(&top->workers[k], out);
+        fputs(k ? ", {" : "{", out);
+        gt__top_write_worker(&top->workers[k], out);
+        fputc('}', out);
     }
     fputs("], \"clients\": [", out);
     for (size_t k = 0; k < top->client_count; k++) {
-        const gt_top_client *client = &top->clients[k];
-        fprintf(out, "%s{\"number\": %.0f, \"name\": ", k ? ", " : "", client->number);
-        gt__json_string(out, client->name);
-        fputs(", \"link\": ", out);
-        gt__json_string(out, client->link);
-        fputs(", \"user\": ", out);
-        gt__json_string(out, client->user);
-        fputs(", \"worker\": ", out);
-        gt__json_string(out, client->worker);
-        fputs(", \"line\": ", out);
-        gt__json_string(out, client->line);
-        fputs(", \"scope\": ", out);
-        gt__json_string(out, client->scope);
-        fprintf(out,
-                ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
-                "\"instructions_per_second\": %.1f}",
-                client->share, client->tensors, client->bytes, client->rate);
+        fputs(k ? ", {" : "{", out);
+        gt__top_write_client(&top->clients[k], out);
+        fputc('}', out);
     }
     fputs("]}\n", out);
     fflush(out);

@@ -19,6 +19,8 @@
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
 
+struct gt_json;
+
 /* The last measurements of something, one for each look. */
 enum { GT_HISTORY = 2400 };
 typedef struct gt_history {
@@ -81,7 +83,9 @@ typedef struct gt_top {
     gt_history *busy, *used;   /* of all workers: their mean share, all bytes */
 } gt_top;
 
-/* Take the dispatcher's statistics (JSON); false: malformed. */
+/* Take the dispatcher's statistics; false: malformed. */
+bool gt__top_take(gt_top *top, const struct gt_json *stats);
+/* The same from their text. */
 bool gt__top_update(gt_top *top, const char *json);
 /* Whether rates are known: every worker has reported twice. */
 bool gt__top_measured(const gt_top *top);
@@ -169,6 +173,10 @@ bool gt__top_passes(const gt_top_view *view, const gt_top_client *client);
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out);
 void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out);
 void gt__detail_print(const gt_top_detail *detail, FILE *out);
+/* Members of its objects, without the braces. */
+void gt__top_write_summary(const gt_top *top, FILE *out);
+void gt__top_write_worker(const gt_top_worker *worker, FILE *out);
+void gt__top_write_client(const gt_top_client *client, FILE *out);
 
 typedef enum gt_top_action { GT_TOP_NOTHING, GT_TOP_REDRAW, GT_TOP_NEXT_SERVER, GT_TOP_QUIT } gt_top_action;
 

@@ -10,6 +10,9 @@
  *              tensors, bytes                 count is its runs), and that made its tensors, in the order of seconds and bytes.
  *                                             Seconds are measured or sampled by the workers, as far as their links have a
  *                                             page (core/report.h)
+ *   paths[]    number, instructions, ops[],   its hot paths; ops: the first of their operations. group: by op, where the path was
+ *              compiled, seconds, group[]     compiled: those of one group run as one. seconds: that compiling took. compiled: null if the
+ *                                             worker has not said
  *
  * Tensors that share memory count each by itself, as in the statistics.
  */
@@ -189,7 +192,8 @@ static gt_err write_client(FILE *json, gt_session *session)
     }
     fputs("], \"lines\": [", json);
     write_lines(json, &seen);
-    fputc(']', json);
+    fputs("], \"paths\": ", json);
+    gt__paths_inspect(session, json);
     free(seen.line);
     return GT_OK;
 }

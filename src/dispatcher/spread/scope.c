@@ -97,10 +97,11 @@ static const gt_signal_config *find_shard(const gt_session *session, uint32_t nu
     return NULL;
 }
 
+/* But for those that get nothing new. */
 static void all_workers(const gt_dispatcher *dispatcher, gt_target *target)
 {
     for (int32_t index = 0; index < dispatcher->worker_count && target->count < GT_MAX_PARTIES; index++)
-        if (dispatcher->workers[index]->peer)
+        if (dispatcher->workers[index]->peer && !dispatcher->workers[index]->draining)
             target->worker[target->count++] = index;
 }
 
