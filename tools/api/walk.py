@@ -1,7 +1,7 @@
 """The public names of the package: what its users see, and what the stubs, the docstrings and the tests cover."""
 
 import functools
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 
