@@ -16,6 +16,7 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,8 @@ struct gt_dashboard {
     gt_inspector *inspector;
     struct MHD_Daemon *daemon;
     gt_access access;
+    atomic_bool
+        ready; /* the collector and the inspector run; its thread listens before that, so that a port in use is known */
 };
 
 /* A connection, for as long as it lives. */
@@ -292,6 +295,8 @@ static enum MHD_Result serve(void *argument, struct MHD_Connection *connection, 
                          MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
         return answer_line(connection, MHD_HTTP_MISDIRECTED_REQUEST,
                            "the Host header names another server: use localhost, or an address\n");
+    if (!atomic_load(&dashboard->ready))
+        return answer_line(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is starting\n");
     if (!strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD))
         return serve_get(dashboard, connection, path);
     if (!strcmp(method, MHD_HTTP_METHOD_POST))
@@ -396,6 +401,8 @@ static gt_err start(gt_dispatcher *dispatcher, const gt_dashboard_options *optio
         err = gt__collector_start(dispatcher, &dashboard->collector);
     if (err != GT_OK)
         stop(&dashboard);
+    else
+        atomic_store(&dashboard->ready, true);
     *out = dashboard;
     return err;
 }
