@@ -463,9 +463,32 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
     return due_ms >= 0 && (asleep_ms < 0 || due_ms < asleep_ms) ? due_ms : asleep_ms;
 }
 
+/* Whether a client has sent what is not placed yet. */
+static bool is_behind(const gt_peer *peer)
+{
+    size_t available;
+    return peer->session && (gt__output_waits(&peer->session->output) || gt__link_peek(peer->link, &available));
+}
+
+/* Take what clients had sent before the order to stop came. Those that go on sending are not waited for. */
+static void take_last_records(gt_dispatcher *dispatcher)
+{
+    enum { PATIENCE_MS = 2000 };
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    for (bool behind = true; behind && gt__remaining_ms(deadline);) {
+        poll_events(dispatcher, 0);
+        behind = serve_peers(dispatcher);
+        for (const gt_peer *peer = dispatcher->peers; peer && !behind; peer = peer->next)
+            behind = is_behind(peer);
+        sched_yield(); /* workers make room */
+    }
+}
+
 /* The loop has ended. For a log the workers are heard out, after the clients' last records. */
 static void finish(gt_dispatcher *dispatcher)
 {
+    if (dispatcher->watching)
+        take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
         next = peer->next;
         if (!peer->worker)
