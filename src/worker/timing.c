@@ -198,7 +198,7 @@ void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_
 {
     gt_timing *timing = &worker->timing;
     gt__tick_clock_set(&timing->clock);
-    tell_span(timing, start_ticks, timing->clock.ticks, start_ns, duration_ns);
+    tell_span(timing, start_ticks ? start_ticks : timing->clock.ticks, timing->clock.ticks, start_ns, duration_ns);
 }
 
 /* The entry of a record; NULL if it was sent or was not recorded. */

@@ -61,7 +61,7 @@ _Static_assert((int)GT_STATEMENT_BYTES <= (int)GT_LINK_PAGE, "a statement fits i
 void gt__timing_init(gt_worker *worker);
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled);
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
-/* The start and the duration until now of a record that began at `start_ticks`. */
+/* The start and the duration until now of a record that began at `start_ticks`; 0: it was not timed, and counts as if it began now. */
 void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_ns, uint64_t *duration_ns);
 /* The engine has queued work of the current record, to be reported with its times: they count for `op` when the flight
  * settles. `follows`: and so does the time that the record took on the host; otherwise that was enqueueing. */

@@ -265,8 +265,6 @@ static void write_slice(const trace *t, const slice *s)
     char name[128];
     if (!event)
         snprintf(name, sizeof name, "%s", t->timeline->scopes[t->spans[s->event].scope].name);
-    else if (event->instructions)
-        snprintf(name, sizeof name, "hot path of %u", event->instructions);
     else
         snprintf(name, sizeof name, "%s%s", s->kind == SLICE_WAIT || s->kind == SLICE_ANSWER ? "wait: " : "",
                  event->label);
