@@ -139,7 +139,7 @@ void gt__store_set_owner(gt_store *store, uint64_t owner)
     store->owner = owner;
 }
 
-/* The owner that a buffer keeps. 0, for memory that no session used: whoever gets it next, it is cleared. */
+/* The owner that a buffer keeps. 0: the worker's own memory, which is cleared before any session gets it. */
 static uint64_t owner_to_keep(const gt_store *store)
 {
     return store->owner == GT_STORE_NOBODY ? 0 : store->owner;

@@ -5,25 +5,10 @@ import shlex
 import sys
 
 import pytest
-from support import until
+from support import HELD, until
 from terminal import Terminal
 
 import gt
-
-# A matrix product begins, and lasts until a file appears.
-HELD = """
-import os, pathlib, time
-import numpy as np
-import gt
-
-class Engine(gt.engines.Engine):
-    def matmul(self, out, a, b):
-        folder = pathlib.Path(os.environ["HELD"])
-        (folder / "began").touch()
-        while not (folder / "go").exists():
-            time.sleep(0.001)
-        return np.matmul(a, b)
-"""
 
 WAITS = """
 import os, pathlib, sys

@@ -5,24 +5,9 @@ import pathlib
 import subprocess
 
 import pytest
-from support import GT_BINARY, PATIENCE_S, clean_environment, until
+from support import GT_BINARY, HELD, PATIENCE_S, clean_environment, until
 
 import gt
-
-# A matrix product begins, and lasts until a file appears.
-HELD = """
-import os, pathlib, time
-import numpy as np
-import gt
-
-class Engine(gt.engines.Engine):
-    def matmul(self, out, a, b):
-        folder = pathlib.Path(os.environ["HELD"])
-        (folder / "began").touch()
-        while not (folder / "go").exists():
-            time.sleep(0.001)
-        return np.matmul(a, b)
-"""
 
 # More than fits between the client and the worker: a question in the stream would wait behind all of it.
 QUEUED = 5000

@@ -38,7 +38,7 @@ struct gt_nonfinite {
     uint64_t state_count;
     bad_result *results;
     size_t count, capacity;
-    int32_t first_infinity; /* that nobody asked for; -1: none */
+    int32_t first_infinity; /* that is no constant of the program; -1: none */
 };
 
 gt_nonfinite *gt__nonfinite_new(void)

@@ -2,8 +2,8 @@
  * spool.h: values of snapshots on disk, so that the server's memory stays small: `gt server --recover-snapshots DIR`.
  *
  * A thread of the server writes them. The dispatcher never waits for the disk: a value lies in memory until it is written, and
- * is read back in pieces, each only when the system has it in memory. The files have no names: nobody else can open them, and
- * the system removes them when the server ends, by SIGKILL, too. What cannot be written (a full disk) stays in memory.
+ * is read back in pieces, each only when the system has it in memory. The files have no names: no other process can open
+ * them, and the system removes them when the server ends, by SIGKILL, too. What cannot be written (a full disk) stays in memory.
  */
 #ifndef GT_DISPATCHER_RECOVER_SPOOL_H
 #define GT_DISPATCHER_RECOVER_SPOOL_H
