@@ -99,6 +99,64 @@ static void test_another_worker_is_asked_to_stand_in(const void *argument)
     server_stop(&s);
 }
 
+/* ---- doubt ------------------------------------------------------------------------------------------------------ */
+
+/* For so long, have the worker answer each sync that another is gone. How often it did. */
+static int doubt_for(gt_link *worker, int ms)
+{
+    static const char text[] = "worker raw_1 is gone: pid 1 closed the connection";
+    static gt_slot record[1 + GT_MAX_TAIL];
+    uint64_t deadline = gt__deadline_ns(ms);
+    int doubts = 0;
+    size_t available;
+    for (int left; (left = gt__remaining_ms(deadline)) > 0;) {
+        if (!gt__link_peek(worker, &available)) {
+            gt__link_wait(worker, GT_WAIT_READ, left);
+            continue;
+        }
+        if (!CHECK(receive_any(worker, record)))
+            break;
+        if (record->ins.op == GT_OP_mark)
+            answer_mark(worker);
+        if (record->ins.op != GT_OP_sync)
+            continue;
+        gt_slot failure[1 + sizeof text / sizeof(gt_slot) + 1] = {
+            {.ins = {.op = GT_OP_failure, .tail = sizeof text / sizeof(gt_slot) + 1}}};
+        failure->ins.imm[0].i = GT_ERR_CONNECTION;
+        failure->ins.imm[1].u = sizeof text - 1;
+        memcpy(failure + 1, text, sizeof text);
+        send_slots(worker, failure, 1u + failure->ins.tail);
+        gt__link_flush(worker);
+        doubts++;
+    }
+    return doubts;
+}
+
+/* Its peers notice that a worker ends, and its own connection ends later: the client hears of none of that. */
+static void test_a_worker_may_take_its_time_to_end(const void *argument)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_link *workers[WORKERS], *client;
+    server s;
+    (void)argument;
+    start(&s, workers, &client);
+    CHECK(doubt_for(workers[0], 400) > 0);
+    gt__link_close(workers[1]);
+    CHECK(await_op(workers[0], GT_OP_stand_in, record));
+    CHECK_EQ(record->ins.imm[0].u, 1);
+    size_t available;
+    const gt_slot *slots;
+    while ((slots = gt__link_peek(client, &available))) {
+        CHECK(slots->ins.op != GT_OP_failure);
+        gt__link_consume(client, 1u + slots->ins.tail);
+    }
+    CHECK(!client->gone);
+    gt__link_close(client);
+    gt__link_close(workers[0]);
+    gt__link_close(workers[2]);
+    server_stop(&s);
+}
+
 /* ---- replacements ---------------------------------------------------------------------------------------------- */
 
 static bool join_named(gt_link *link, const char *name)
@@ -139,6 +197,7 @@ int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("another worker is asked to stand in", test_another_worker_is_asked_to_stand_in, NULL);
+    check_run("a worker may take its time to end", test_a_worker_may_take_its_time_to_end, NULL);
     check_run("a replaced worker is disconnected", test_a_replaced_worker_is_disconnected, NULL);
     return check_end();
 }

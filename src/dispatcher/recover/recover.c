@@ -24,6 +24,8 @@
 
 /* An instruction that kills its worker kills the next one, too. */
 enum { MOST_ATTEMPTS = 5 };
+/* How long the first doubt about a worker lasts, if its end is not noticed meanwhile; each later one lasts four times as long. */
+enum { DOUBT_MS = 50 };
 #define FORGIVEN_NS                                                                                               \
     60000000000u /* a worker that dies so long after a recovery was not killed by what was repeated */
 
@@ -177,7 +179,7 @@ static void abandon(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
     bool intact = recovery->phase == GT_RECOVER_WAIT && recovery->intact;
-    session->peer->blocked = false;
+    session->peer->blocked = session->output.retry = false;
     gt__peer_wake(session->peer);
     gt__peer_log(session->peer, GT_LOG_WARNING, "is not recovered: %s", recovery->reason);
     for (uint32_t k = 0; k < recovery->owed_count; k++)
@@ -215,6 +217,7 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
     possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && !recovery->hopeless;
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
+    recovery->doubt_ns = 0;
     recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
     recovery->stand_in_ns = gt__deadline_ns(session->dispatcher->recovery.stand_in_ms);
     gt__peer_wake(session->peer);
@@ -245,6 +248,8 @@ void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_sl
         gt__peer_wake(worker->peer);
     }
     roll_back(session, reason, owed);
+    if (session->recovery)
+        session->recovery->doubt_ns = gt__deadline_ns(DOUBT_MS << 2 * (session->recovery->attempts - 1));
 }
 
 static bool is_there(const gt_dispatch_worker *worker)
@@ -475,6 +480,10 @@ gt_err gt__recover_serve(gt_session *session, size_t *left)
         session->peer->blocked = !gt__recover_ready(session);
         if (session->peer->blocked)
             return GT_OK;
+        if (gt__remaining_ms(recovery->doubt_ns)) {
+            session->output.retry = session->dispatcher->retry = true;
+            return GT_OK;
+        }
         GT_TRY(clear(session));
     }
     if (recovery->phase == GT_RECOVER_RESTORE)

@@ -70,6 +70,7 @@ typedef struct gt_recovery {
     gt_recover_phase phase;
     uint64_t deadline_ns; /* of the wait */
     uint64_t stand_in_ns; /* when other workers are asked to stand in */
+    uint64_t doubt_ns;    /* until then a worker may be dead although it is still there */
     bool *needed;         /* by worker: the session used it */
     int32_t needed_count;
     int32_t home;      /* the index of its home worker */
@@ -126,8 +127,9 @@ static inline void gt__recover_consider(gt_session *session)
 bool gt__recover_uses(const gt_session *session, int32_t worker);
 /* `worker` is gone: before anything else is told so. */
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason);
-/* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: the
- * client must not have this answer. */
+/* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: a
+ * process that ends closes its connections one after the other, and has memory to give back between them. The client must not
+ * have this answer. */
 void gt__recover_doubt(gt_session *session, const gt_pending *asked, const gt_slot *failure);
 static inline bool gt__recover_active(const gt_session *session)
 {
