@@ -480,7 +480,7 @@ gt_err gt__recover_serve(gt_session *session, size_t *left)
         session->peer->blocked = !gt__recover_ready(session);
         if (session->peer->blocked)
             return GT_OK;
-        if (gt__remaining_ms(recovery->doubt_ns)) {
+        if (recovery->doubt_ns && gt__remaining_ms(recovery->doubt_ns)) {
             session->output.retry = session->dispatcher->retry = true;
             return GT_OK;
         }

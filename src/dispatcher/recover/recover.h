@@ -70,7 +70,7 @@ typedef struct gt_recovery {
     gt_recover_phase phase;
     uint64_t deadline_ns; /* of the wait */
     uint64_t stand_in_ns; /* when other workers are asked to stand in */
-    uint64_t doubt_ns;    /* until then a worker may be dead although it is still there */
+    uint64_t doubt_ns;    /* until then a worker may be dead although it is still there; 0: there is no doubt */
     bool *needed;         /* by worker: the session used it */
     int32_t needed_count;
     int32_t home;      /* the index of its home worker */
