@@ -82,28 +82,28 @@ def test_a_golden_log(programs):
     assert of("WORKER_SEND").startswith(
         textwrap.dedent(
             """\
-            WORKER_SEND WORKER auto_worker WorkerCreateTensor 128B op=full result=1_1
-            WORKER_SEND WORKER auto_worker WorkerCreateTensor 128B op=arange result=1_2
-            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=mul result=1_3
-            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=add result=1_4
-            WORKER_SEND WORKER auto_worker WorkerUnaryOp 64B op=relu result=1_5
-            WORKER_SEND WORKER auto_worker WorkerUnaryOp 64B op=sum result=1_6
-            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=gt result=1_7
-            WORKER_SEND WORKER auto_worker WorkerTernaryOp 64B op=where result=1_8
-            WORKER_SEND WORKER auto_worker WorkerGetData 64B tensor_id=1_8"""
+            WORKER_SEND WORKER auto_worker WorkerCreateTensor 128B op=full result=1_1 shape=(2,3)
+            WORKER_SEND WORKER auto_worker WorkerCreateTensor 128B op=arange result=1_2 shape=(3,)
+            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=mul result=1_3 shape=(2,3)
+            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=add result=1_4 shape=(2,3)
+            WORKER_SEND WORKER auto_worker WorkerUnaryOp 64B op=relu result=1_5 shape=(2,3)
+            WORKER_SEND WORKER auto_worker WorkerUnaryOp 64B op=sum result=1_6 shape=(2,)
+            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=gt result=1_7 shape=(2,)
+            WORKER_SEND WORKER auto_worker WorkerTernaryOp 64B op=where result=1_8 shape=(2,)
+            WORKER_SEND WORKER auto_worker WorkerGetData 64B tensor_id=1_8 shape=(2,)"""
         )
     )
     assert of("WORKER_RECV").startswith(
         textwrap.dedent(
             """\
-            WORKER_RECV WORKER auto_worker WorkerCreateTensor 16B success=True op=full result=1_1
-            WORKER_RECV WORKER auto_worker WorkerCreateTensor 16B success=True op=arange result=1_2
-            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=mul result=1_3
-            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=add result=1_4
-            WORKER_RECV WORKER auto_worker WorkerUnaryOp 16B success=True op=relu result=1_5
-            WORKER_RECV WORKER auto_worker WorkerUnaryOp 16B success=True op=sum result=1_6
-            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=gt result=1_7
-            WORKER_RECV WORKER auto_worker WorkerTernaryOp 16B success=True op=where result=1_8
+            WORKER_RECV WORKER auto_worker WorkerCreateTensor 16B success=True op=full result=1_1 shape=(2,3)
+            WORKER_RECV WORKER auto_worker WorkerCreateTensor 16B success=True op=arange result=1_2 shape=(3,)
+            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=mul result=1_3 shape=(2,3)
+            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=add result=1_4 shape=(2,3)
+            WORKER_RECV WORKER auto_worker WorkerUnaryOp 16B success=True op=relu result=1_5 shape=(2,3)
+            WORKER_RECV WORKER auto_worker WorkerUnaryOp 16B success=True op=sum result=1_6 shape=(2,)
+            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=gt result=1_7 shape=(2,)
+            WORKER_RECV WORKER auto_worker WorkerTernaryOp 16B success=True op=where result=1_8 shape=(2,)
             WORKER_RECV WORKER auto_worker WorkerGetData 8B success=True tensor_id=1_8"""
         )
     )
@@ -649,3 +649,95 @@ def test_every_line_has_its_columns_at_the_same_place(programs):
     lines = (programs.directory / "instructions.log").read_text().splitlines()
     columns = {tuple(at for at, mark in enumerate(line) if mark == "|")[:6] for line in lines}
     assert any("WorkerCreateTensor" in line for line in lines) and len(columns) == 1, columns
+
+
+def lines_of(lines, event, op):
+    """The details of the lines of an op, by worker."""
+    found = {}
+    for line in lines:
+        if line["event"] == event and f"op={op} " in line["details"] + " ":
+            found.setdefault(line["source"], []).append(details(line))
+    return found
+
+
+WORKERS = ["WORKER auto_worker", "WORKER auto_worker_1", "WORKER auto_worker_2", "WORKER auto_worker_3"]
+
+
+def test_lines_of_workers_say_which_part_of_what_they_make(programs):
+    """66 rows on four workers: parts of 17, 17, 16 and 16 rows, and what is made of them."""
+    config = programs.directory / "rows.yaml"
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 1, 2, 3]}}")
+    lines, _ = logged(
+        programs,
+        """
+        import numpy, gt
+        gt.gpu_workers(4)
+        w = gt.ones(5, 3)
+        with gt.signal.context('rows'):
+            x = gt.from_numpy(numpy.ones((66, 5), "f"))
+            y = (x @ w).relu()
+            z = y.sum(0)
+        print(z.tolist(), y.tolist()[0])
+        """,
+        GT_CONFIG=config,
+        GT_AUTO_COMPILE=0,
+    )
+    rows = [17, 17, 16, 16]
+    for event in ("WORKER_SEND", "WORKER_RECV"):
+        for op in ("matmul", "relu"):
+            found = lines_of(lines, event, op)
+            for part, worker in enumerate(WORKERS):
+                [line] = found[worker]
+                assert (line["shape"], line["shard"], line["axis"]) == (f"({rows[part]},3)", f"{part + 1}/4", "0")
+        sums = lines_of(lines, event, "sum")
+        assert [[line["shape"] for line in sums[worker]] for worker in WORKERS] == 4 * [["(3,)"]]
+        added = lines_of(lines, event, "all_reduce")
+        assert [[line["shape"] for line in added[worker]] for worker in WORKERS] == 4 * [["(3,)"]]
+    arrived = lines_of(lines, "WORKER_SEND", "recv")
+    assert [arrived[worker][0]["shape"] for worker in WORKERS[1:]] == ["(17,5)", "(16,5)", "(16,5)"]
+    assert [arrived[worker][0]["shard"] for worker in WORKERS[1:]] == ["2/4", "3/4", "4/4"]
+    assert not [line for line in lines if "shard=" in line["details"] and line["event"] not in ("WORKER_SEND", "WORKER_RECV")]
+
+
+def test_shapes_of_workers_where_records_wait_for_room(programs):
+    """The workers' queues are full for most of the time: each line still has its shape and its part."""
+    config = programs.directory / "rows.yaml"
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 1, 2, 3]}}")
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        gt.gpu_workers(4)
+        with gt.signal.context('rows'):
+            x, slow = gt.ones(64, 5), gt.ones(2048, 512)
+            for _ in range(30):
+                slow = (slow @ slow.sum(0).expand(512, 512)) * 0.001
+            for _ in range(20000):
+                x = x.exp()
+        gt.synchronize()
+        """,
+        GT_CONFIG=config,
+        GT_AUTO_COMPILE=0,
+    )
+    for event in ("WORKER_SEND", "WORKER_RECV"):
+        found = lines_of(lines, event, "exp")
+        for part, worker in enumerate(WORKERS):
+            assert len(found[worker]) == 20000
+            assert {(line["shape"], line["shard"]) for line in found[worker]} == {("(16,5)", f"{part + 1}/4")}
+
+
+def test_shapes_of_many_kinds(programs):
+    """More shapes than are remembered at a time: those of new tensors are right all the same."""
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        for size in range(1, 5001):
+            x = gt.ones(size, 2)
+            y = x.exp()
+        gt.synchronize()
+        """,
+        GT_AUTO_COMPILE=0,
+    )
+    found = lines_of(lines, "WORKER_SEND", "exp")["WORKER auto_worker"]
+    assert [line["shape"] for line in found] == [f"({size},2)" for size in range(1, 5001)]

@@ -155,3 +155,28 @@ def test_mistakes_and_help(programs):
         assert option in text
     programs.server()
     assert "cannot create" in trace(programs, "-s", 1, "--dir", "/no/such/place", status=1).stderr
+
+
+def test_a_trace_in_the_middle_has_no_wrong_shapes(programs, tmp_path):
+    """Nobody followed the stream before: tensors of then have no shape in its lines, and what is made of them has none."""
+    server = programs.server()
+    programs.worker(server.port)
+    client = programs.python(
+        """
+        import sys, gt
+        gt.connect(sys.argv[1])
+        x = gt.ones(3, 4)
+        x.sum().item()
+        print("before", flush=True)
+        while True:
+            y = gt.ones(7)
+            (x.exp().sum() + y.tanh().sum()).item()
+        """,
+        f"localhost:{server.port}",
+    )
+    until(lambda: "before" in client.text(), "the tensor")
+    ended = trace(programs, "-s", 60, "-n", 200, "--port", server.port, "--dir", tmp_path)
+    lines = [line for line in saved(ended.stdout).read_text().splitlines() if "WORKER_SEND" in line]
+    old, new = ({re.search(r"shape=\S+|$", line)[0] for line in lines if op in line} for op in ("op=exp", "op=tanh"))
+    assert old == {""} and new == {"shape=(7,)"}
+    client.kill()

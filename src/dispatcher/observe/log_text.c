@@ -121,7 +121,7 @@ static inline char *put_text(char *at, const char *text)
     return put(at, text, strlen(text));
 }
 
-static char *put_shape(char *at, unsigned rank, const int64_t *shape)
+char *gt__log_shape(char *at, unsigned rank, const int64_t *shape)
 {
     at = PUT(at, " shape=(");
     for (unsigned axis = 0; axis < rank && axis < GT_MAX_RANK; axis++) {
@@ -445,13 +445,13 @@ static char *put_form(gt_log_format *format, char *at, const gt_slot *record, co
         return put_text(PUT(at, " dtype="), gt__dtype_name((gt_dtype)ins->dtype));
     case GT_FORM_RESHAPE:
     case GT_FORM_EXPAND:
-        return put_shape(at, ins->rank, record[1].i64);
+        return gt__log_shape(at, ins->rank, record[1].i64);
     case GT_FORM_FULL:
     case GT_FORM_ARANGE:
     case GT_FORM_EYE:
     case GT_FORM_RANDOM:
     case GT_FORM_UPLOAD:
-        at = put_shape(at, ins->rank, record[1].i64);
+        at = gt__log_shape(at, ins->rank, record[1].i64);
         return put_text(PUT(at, " dtype="), gt__dtype_name((gt_dtype)ins->dtype));
     default:
         return at;

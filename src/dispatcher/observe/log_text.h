@@ -8,6 +8,8 @@
  * WORKER_SEND, WORKER_RECV, CONNECT, DISCONNECT, SIGNAL, ERROR. command: the kind of instruction, with Worker before
  * it for records to workers. size: bytes sent. details: key=value, space-separated; text in quotes comes last. Tensor 5
  * of client 1 is 5 in lines of that client and 1_5 in lines of workers.
+ * Lines of workers have the shape of what is made or sent there, and which part of a spread tensor it is: shard=2/4 axis=0 is the
+ * second of four parts, copy=2/4 a whole copy of it, summand=2/4 one of four whose sum it is.
  * WORKER_RECV has start= and duration= in seconds: when the worker began, on this log's clock, and how long it took.
  */
 #ifndef GT_DISPATCHER_OBSERVE_LOG_TEXT_H
@@ -94,6 +96,8 @@ void gt__log_place_make(const char *place, char *name, size_t size);
 char *gt__log_place(char *at, const char *name);
 /* " instructions=3 ops=mul,add,relu": what a path does; less than GT_LOG_TEXT bytes. */
 char *gt__log_path(char *at, const gt_path *path);
+/* " shape=(32,64)" */
+char *gt__log_shape(char *at, unsigned rank, const int64_t *shape);
 /* " scope=layer1" */
 char *gt__log_scope(char *at, const char *name);
 char *gt__log_word(char *at, const char *text);

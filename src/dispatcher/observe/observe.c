@@ -31,6 +31,7 @@ typedef struct gt_sent {
     uint64_t number;   /* in that stream */
     uint64_t sequence; /* of the line of its arrival; 0: it did not come from a client */
     uint64_t session, tensor;
+    uint32_t shape, generation; /* shapes.h */
     uint16_t op;
 } gt_sent;
 
@@ -40,6 +41,7 @@ struct gt_observer {
     struct gt_log_writer *writer; /* its thread's, if it is text */
     gt_log_format *format;        /* for lines made in this thread: console and monitors */
     gt_tape_writer *tape;
+    gt_shapes *shapes;
     bool console, traced;
     uint64_t sequence;
     uint64_t now_ns; /* since the start */
@@ -408,6 +410,16 @@ static uint64_t travelling(const gt_slot *record)
     return arrives ? gt__meta_bytes(&meta) : record_bytes(ins);
 }
 
+void gt__observe_part(gt_dispatch_worker *worker, uint32_t slot, const gt_layout *layout, unsigned member,
+                      const gt_meta *whole)
+{
+    gt_meta part;
+    gt__layout_part(layout, member, whole, &part);
+    const gt_shape_part which = {
+        .member = (uint16_t)member, .members = layout->count, .kind = layout->kind, .axis = layout->axis};
+    gt__shapes_announce(worker->peer->dispatcher->observer->shapes, &worker->watched.shapes, slot, &part, &which);
+}
+
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
@@ -422,11 +434,14 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
         sent.tensor = observer->tensor;
     } else
         sent.tensor = gt__record_subject(&record->ins);
+    sent.shape = gt__shapes_follow(observer->shapes, &worker->watched.shapes, record);
+    sent.generation = gt__shapes_generation(observer->shapes);
     remember_sent(&worker->watched, &sent);
     gt_log_event event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
                                      (gt_opcode)record->ins.op, travelling(record));
     event.session = sent.session;
     event.tensor = sent.tensor;
+    event.notes[0] = gt__shapes_text(observer->shapes, sent.shape, sent.generation);
     event_end(dispatcher, &event);
 }
 
@@ -447,6 +462,7 @@ static void worker_received(gt_dispatch_worker *worker, const gt_sent *sent, uin
     event.failed = failed;
     event.session = sent->session;
     event.tensor = sent->tensor;
+    event.notes[0] = gt__shapes_text(dispatcher->observer->shapes, sent->shape, sent->generation);
     event.start_ns = start_ns ? since_start(worker, start_ns) : 0;
     event.duration_ns = duration_ns;
     event_end(dispatcher, &event);
@@ -518,6 +534,7 @@ void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
 static void set_watching(gt_dispatch_worker *worker, bool watching)
 {
     worker->watched.sent_count = 0;
+    gt__slot_shapes_free(&worker->watched.shapes); /* it was not followed before */
     gt_instruction watch = {.op = GT_OP_watch};
     watch.imm[0].u = watching;
     gt__worker_tell(worker, &watch);
@@ -535,6 +552,7 @@ void gt__observe_worker(gt_dispatch_worker *worker, const char *left)
     if (left) {
         free(watched->source);
         free(watched->sent);
+        gt__slot_shapes_free(&watched->shapes);
         memset(watched, 0, sizeof *watched);
         worker->observed = false;
     } else if (dispatcher->watching)
@@ -611,7 +629,8 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
     dispatcher->observer = observer;
     observer->console = options->console;
     observer->format = gt__log_format_new();
-    if (!observer->format)
+    observer->shapes = gt__shapes_new();
+    if (!observer->format || !observer->shapes)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");
     uint64_t rotate_bytes =
@@ -635,6 +654,7 @@ void gt__observer_free(gt_dispatcher *dispatcher)
     writer_free(observer->writer);
     gt__log_encoder_free(observer->encoder);
     gt__log_format_free(observer->format);
+    gt__shapes_free(observer->shapes);
     free(observer);
     dispatcher->observer = NULL;
 }

@@ -16,11 +16,13 @@
 #define GT_DISPATCHER_OBSERVE_OBSERVE_H
 
 #include "dispatcher/observe/log_code.h"
+#include "dispatcher/observe/shapes.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
 typedef struct gt_session gt_session;
 typedef struct gt_observer gt_observer;
+typedef struct gt_layout gt_layout;
 
 typedef struct gt_observer_options {
     const char *
@@ -50,6 +52,7 @@ typedef struct gt_watched {
     gt_log_text *source;  /* "WORKER auto_worker" */
     struct gt_sent *sent; /* ring: records in its stream whose timing has not come yet */
     uint32_t sent_first, sent_count, sent_capacity;
+    gt_slot_shapes shapes;
     int64_t clock_offset_ns; /* the worker's clock minus ours */
     struct gt_failed {
         uint64_t number, sequence; /* of a record that failed: in its stream, in the log */
@@ -75,6 +78,10 @@ void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t
 void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor);
 /* Records sent from now on are not caused by a client's record. */
 void gt__observe_handled(gt_dispatcher *dispatcher);
+/* The record that makes this slot of the worker is going to be sent: it makes a member's part of a tensor like `whole`. Call it
+ * while the worker is observed. */
+void gt__observe_part(gt_dispatch_worker *worker, uint32_t slot, const gt_layout *layout, unsigned member,
+                      const gt_meta *whole);
 /* A record that was just committed to a worker's link. */
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record);
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed);

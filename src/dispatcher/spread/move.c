@@ -84,9 +84,23 @@ static gt_instruction caused(const gt_session *session, gt_opcode op)
     return (gt_instruction){.op = op, .scope = session->spreading->scope, .site = session->spreading->site};
 }
 
+/* What the last of several records makes: a member's part of a tensor. For the log. */
+typedef struct aim {
+    const gt_layout *layout;
+    unsigned member;
+    const gt_meta *whole;
+} aim;
+
+/* The next record makes this slot; NULL: of no tensor's layout. */
+static void announce(const gt_session *session, int32_t worker, uint32_t slot, const aim *made)
+{
+    if (made && gt__spread_worker(session, worker)->observed)
+        gt__observe_part(gt__spread_worker(session, worker), slot, made->layout, made->member, made->whole);
+}
+
 /* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
 static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
-                    int64_t start, int64_t count, uint32_t *slot)
+                    int64_t start, int64_t count, const aim *made, uint32_t *slot)
 {
     gt_slot *out;
     GT_TRY(gt__spread_slot(session, worker, slot));
@@ -102,6 +116,7 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
         out[2].i64[d] = 1;
         out[3].i64[d] = d == axis ? count : meta->shape[d];
     }
+    announce(session, worker, *slot, made);
     gt__worker_put(gt__spread_worker(session, worker), 4);
     return GT_OK;
 }
@@ -109,7 +124,7 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
 /* A tensor like `meta` from one worker to another; the new slot is the caller's. Both records are reserved
  * before one of them is written: a send without its recv would leave its data in memory. */
 static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
-                   uint32_t *slot)
+                   const aim *made, uint32_t *slot)
 {
     gt_slot *send, *recv;
     uint64_t tag = session->dispatcher->next_tag++;
@@ -131,6 +146,7 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
     recv->ins.imm[1].u = tag;
     recv[1] = (gt_slot){0};
     memcpy(recv[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+    announce(session, to, *slot, made);
     gt__worker_put(receiver, 2);
     receiver->traffic.moves++;
     receiver->traffic.bytes += gt__meta_bytes(meta);
@@ -138,7 +154,7 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
 }
 
 static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, unsigned count, unsigned axis,
-                  uint32_t *slot)
+                  const aim *made, uint32_t *slot)
 {
     gt_slot *out;
     unsigned tail = (count + 7) / 8;
@@ -154,6 +170,7 @@ static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, un
     uint64_t *ids = gt__record_operands(&out->ins, out + 1).id;
     for (unsigned k = 0; k < count; k++)
         ids[k] = slots[k];
+    announce(session, worker, *slot, made);
     gt__worker_put(gt__spread_worker(session, worker), 1 + tail);
     return GT_OK;
 }
@@ -237,6 +254,9 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         record[1] = (gt_slot){0};
         memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
         memcpy(record + 2, parties, (tail - 1) * sizeof *record);
+        int after = gt__layout_find(to, worker->index);
+        if (after >= 0)
+            announce(session, worker->index, out[k], &(aim){.layout = to, .member = (unsigned)after, .whole = meta});
         gt__worker_put(worker, 1 + tail);
         worker->traffic.collectives++;
         worker->traffic.bytes += arriving(op, from, to, meta, k);
@@ -285,7 +305,7 @@ static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t
     int32_t root = source->layout->member[0].worker;
     if (count == 1) {
         uint32_t slot;
-        GT_TRY(move(session, root, gt__source_slot(source, 0), missing[0], source->meta, &slot));
+        GT_TRY(move(session, root, gt__source_slot(source, 0), missing[0], source->meta, NULL, &slot));
         return keep_copy(session, source, missing[0], slot);
     }
     uint32_t in[GT_MAX_PARTIES + 1] = {gt__source_slot(source, 0)}, out[GT_MAX_PARTIES + 1];
@@ -353,20 +373,20 @@ static piece overlap(const gt_layout *from, unsigned s, const gt_layout *wanted,
 
 /* Bring one piece from member s to a worker. */
 static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned s, const piece *p, int32_t to,
-                          uint32_t *slot)
+                          const aim *made, uint32_t *slot)
 {
     int32_t from = source->layout->member[s].worker;
     gt_meta part;
     gt__layout_part(source->layout, s, source->meta, &part);
     *slot = gt__source_slot(source, s);
     if (!p->all) {
-        GT_TRY(slice(session, from, *slot, &part, p->axis, p->start, p->count, slot));
+        GT_TRY(slice(session, from, *slot, &part, p->axis, p->start, p->count, from == to ? made : NULL, slot));
         part.numel = part.shape[p->axis] ? part.numel / part.shape[p->axis] * p->count : 0;
         part.shape[p->axis] = p->count;
     }
     if (from == to)
         return GT_OK;
-    GT_TRY(move(session, from, *slot, to, &part, slot));
+    GT_TRY(move(session, from, *slot, to, &part, made, slot));
     return gt__spread_temporary(session, to, *slot);
 }
 
@@ -377,18 +397,20 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
     uint32_t pieces[GT_MAX_PARTIES];
     unsigned count = 0;
     int32_t to = wanted->member[t].worker;
+    const aim made = {.layout = wanted, .member = t, .whole = source->meta};
     for (unsigned s = 0; s < source->layout->count; s++) {
         gt_meta part;
         gt__layout_part(source->layout, s, source->meta, &part);
         piece p = overlap(source->layout, s, wanted, t, &part);
+        bool complete = wanted->kind == GT_SPLIT && p.count == wanted->member[t].count;
         if (p.count)
-            GT_TRY(fetch_piece(session, source, s, &p, to, &pieces[count++]));
+            GT_TRY(fetch_piece(session, source, s, &p, to, complete ? &made : NULL, &pieces[count++]));
     }
     if (count == 1) {
         *slot = pieces[0];
         return GT_OK;
     }
-    return cat(session, to, pieces, count, source->layout->axis, slot);
+    return cat(session, to, pieces, count, source->layout->axis, &made, slot);
 }
 
 /* A part of a tensor that some worker has whole: sliced on the worker that needs it, or sent to it. */
@@ -397,12 +419,13 @@ static gt_err cut(gt_session *session, const gt_source *source, const gt_layout 
 {
     const gt_member *member = &wanted->member[t];
     uint32_t here = whole_on(source, member->worker);
+    const aim made = {.layout = wanted, .member = t, .whole = source->meta};
     if (here)
         return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count,
-                     slot);
+                     &made, slot);
     unsigned s = t % source->layout->count; /* spread the work of sending */
     piece p = {.axis = wanted->axis, .start = member->start, .count = member->count};
-    return fetch_piece(session, source, s, &p, member->worker, slot);
+    return fetch_piece(session, source, s, &p, member->worker, &made, slot);
 }
 
 /* ---- layouts ------------------------------------------------------------------------------------------------ */

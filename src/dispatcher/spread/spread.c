@@ -257,6 +257,8 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     if (plan->localize)
         plan->localize(task, plan, member, out);
     out->ins.result = *result;
+    if (worker->observed && plan->combine == GT_COMBINE_NOTHING)
+        gt__observe_part(worker, *result, plan->result, member, &task->out);
     gt__worker_put(worker, length);
     worker->instructions++;
     const gt_meta *metas[GT_MAX_CAT];
