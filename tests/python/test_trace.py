@@ -173,6 +173,7 @@ def test_a_trace_in_the_middle_has_no_wrong_shapes(programs, tmp_path):
             (x.exp().sum() + y.tanh().sum()).item()
         """,
         f"localhost:{server.port}",
+        GT_AUTO_COMPILE=0,
     )
     until(lambda: "before" in client.text(), "the tensor")
     ended = trace(programs, "-s", 60, "-n", 200, "--port", server.port, "--dir", tmp_path)

@@ -228,7 +228,8 @@ uint32_t gt__shapes_follow(gt_shapes *shapes, gt_slot_shapes *slots, const gt_sl
         number = infer(shapes, slots, record);
     else if (arrives && gt__meta_set(&meta, (gt_dtype)ins->dtype, ins->rank, record[1].i64) == GT_OK)
         number = number_of(shapes, &meta, &(gt_shape_part){0});
-    if (slots->generation == shapes->generation) /* else all were forgotten meanwhile */
+    place = place_of(shapes, slots, ins->result); /* all others may have been forgotten meanwhile */
+    if (place)
         *place = number;
     return number;
 }

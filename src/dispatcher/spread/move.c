@@ -256,7 +256,8 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         memcpy(record + 2, parties, (tail - 1) * sizeof *record);
         int after = gt__layout_find(to, worker->index);
         if (after >= 0)
-            announce(session, worker->index, out[k], &(aim){.layout = to, .member = (unsigned)after, .whole = meta});
+            announce(session, worker->index, out[k],
+                     &(aim){.layout = to, .member = (unsigned)after, .whole = meta});
         gt__worker_put(worker, 1 + tail);
         worker->traffic.collectives++;
         worker->traffic.bytes += arriving(op, from, to, meta, k);
