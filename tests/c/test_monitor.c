@@ -133,7 +133,7 @@ static void test_lines(const void *transport)
         CHECK_EQ(text[strlen(text) - 1], '\n');
         received |= strstr(text, "| BinaryOp            |        64B | result=3 op=add left=1 right=2\n") != NULL;
         sent |= strstr(text, "| WORKER_SEND  | WORKER real_0               | WorkerBinaryOp      |") != NULL;
-        done |= strstr(text, "success=True op=add result=1_3 start=") != NULL;
+        done |= strstr(text, "success=True op=add result=1_3 shape=(1,) start=") != NULL;
         answered |= strstr(text, "| SEND         | CLIENT 1                    | GetData             |") != NULL;
     }
     CHECK(received && sent && done && answered);
