@@ -84,7 +84,7 @@ static gt_err introduce(gt_client *client, int workers, int timeout_ms)
     gt_welcome welcome = {0};
     char name[sizeof(gt_slot)];
     gt__program_name(name, sizeof name);
-    GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, name, ""));
+    GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, name, getenv("TRACEPARENT")));
     while (welcome.workers < workers) {
         int left = gt__remaining_ms(deadline);
         gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome)

@@ -394,7 +394,9 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     peer->link->lean = peer->dispatcher->session_count++ >= LEAN_FROM;
     gt__recovery_new(session);
     gt__peer_log(peer, GT_LOG_STATUS, "connected by %s", gt__link_name(peer->link));
-    gt__observe_client(session, NULL);
+    char context[sizeof(gt_slot)];
+    snprintf(context, sizeof context, "%.63s", (const char *)hello[2].bytes);
+    gt__observe_client(session, NULL, context);
     find_home(session);
     return GT_OK;
 }
@@ -446,7 +448,7 @@ void gt__session_free(gt_session *session, const char *reason)
     gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
     gt__peer_log(session->peer, GT_LOG_STATUS, "left: %s", reason);
-    gt__observe_client(session, reason);
+    gt__observe_client(session, reason, NULL);
     gt__chain_close(&session->chain);
     gt__runs_end(session);
     if (!dispatcher->observing) /* logs show what was computed */

@@ -140,9 +140,9 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
     return GT_OK;
 }
 
-gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
+gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *more)
 {
-    return send_hello(link, role, &(gt_worker_hello){.name = name, .engine = engine, .number = -1});
+    return send_hello(link, role, &(gt_worker_hello){.name = name, .engine = more, .number = -1});
 }
 
 gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello)

@@ -44,8 +44,9 @@ gt_err gt__address_connect(const char *address, const char *key_file, int timeou
 /* The same with keys; NULL: none. */
 gt_err gt__address_connect_with(const char *address, const gt_keys *keys, int timeout_ms, gt_link **link);
 
-/* Introduce ourselves. `name` and `engine` are cut at 63 bytes; NULL is "". */
-gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
+/* Introduce ourselves. `name` and `more` are cut at 63 bytes; NULL is "". more: of a worker its engine, of a client its
+ * TRACEPARENT (the dispatcher's trace_ids.h). */
+gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *more);
 /* The same for a worker, which also shows the secret of a server on this host (keys.h), by which it may join. */
 gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello);
 /* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal

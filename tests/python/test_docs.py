@@ -199,15 +199,50 @@ def test_the_sharded_program_of_the_readme(programs, tmp_path):
     assert programs.run("import gt\n" + program, GT_CONFIG=config).strip() == expected
 
 
-# Pages whose Python blocks are one program, from the first to the last.
-RUNNING = ["start.md", "cookbook.md", "nan.md", "extending.md"]
+# Pages whose Python blocks are one program, from the first to the last, and what they leave to the reader.
+RUNNING = {
+    "start.md": "",
+    "cookbook.md": "",
+    "nan.md": "",
+    "extending.md": "",
+    "engines.md": "",
+    "monitoring.md": "",
+    "guide.md": """
+import gt
+dataset = [(gt.randn(784), gt.tensor(k % 10)) for k in range(128)]
+""",
+    "pytorch.md": """
+import gt
+model = gt.nn.Linear(3, 2)
+optimizer = gt.optim.SGD(model.parameters(), lr=0.1)
+inputs, targets = gt.randn(130, 3), gt.randn(130, 2)
+""",
+    "sharding.md": """
+import gt
+from gt import nn
+import gt.nn.functional as F
+gt.gpu_workers(2)
+for name, shard in dict(layer1=dict(axis=0), data=dict(axis=0), columns=dict(axis=0), rows=dict(axis=1),
+                        stage_0=dict(workers=[0]), stage_1=dict(workers=[1])).items():
+    gt.register_config(name, gt.SignalConfig(shard=gt.ShardConfig(**shard)))
+x, w = gt.randn(8, 8), gt.randn(8, 8)
+batch, labels = [[0.5] * 8] * 6, [0, 1, 2, 3, 4, 5]
+model, first, last, up, down = (nn.Linear(8, 8) for _ in range(5))
+optimizer = gt.optim.SGD(model.parameters(), lr=0.1)
+micro_batches = [gt.randn(4, 8)] * 3
+""",
+}
 
 
 @pytest.mark.parametrize("name", RUNNING)
 def test_the_programs_of_a_page_run(programs, name):
     blocks = code_blocks((REPOSITORY / "docs" / name).read_text(), "python")
     assert blocks
-    programs.run("\n".join(blocks))
+    programs.run(f"import os\nos.chdir({str(programs.directory)!r})\n" + RUNNING[name] + "\n".join(blocks))
+
+
+def test_all_pages_with_programs_are_run():
+    assert {page.name for page in (REPOSITORY / "docs").glob("*.md") if code_blocks(page.read_text(), "python")} == set(RUNNING)
 
 
 def test_the_pictures_are_those_that_the_script_draws():

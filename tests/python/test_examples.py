@@ -106,3 +106,22 @@ def test_the_comparison_runs():
 def test_every_example_is_here():
     assert {path.name for path in EXAMPLES.glob('*.py')} == PYTHON.keys()
     assert {f'example_{path.stem}' for path in (EXAMPLES / 'c').glob('*.c')} == C.keys()
+
+
+def test_the_notebook_runs_in_jupyter():
+    """In a real kernel, cell by cell; each cell shows what its text says."""
+    nbformat = pytest.importorskip('nbformat', reason='nbformat is not installed')
+    nbclient = pytest.importorskip('nbclient', reason='nbclient is not installed')
+    notebook = nbformat.read(EXAMPLES / 'tour.ipynb', as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get('outputs') for cell in notebook.cells), 'the file has no outputs'
+    nbclient.NotebookClient(notebook, timeout=4 * PATIENCE_S, kernel_name='python3').execute()
+    outputs = [output for cell in notebook.cells for output in cell.get('outputs', [])]
+    text = ''.join(output.get('text', '') + output.get('data', {}).get('text/plain', '') for output in outputs)
+    assert not [output for output in outputs if output.get('name') == 'stderr'], text
+    first, last = map(float, re.search(r'([0-9.]+) -> ([0-9.]+)', text).groups())
+    assert last < first / 100
+    for part in (r'tensor\(\d', r'cholesky: .*issued at .*:2', r'split\(axis=0, workers=\[0,1,2,3\]\)', r'shard=1/4 axis=0',
+                 r'the first non-finite value is .* of log'):
+        assert re.search(part, text), f'{part} in {text}'
+    assert [output for output in outputs if 'image/png' in output.get('data', {})]

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from support import until
+from support import GT_BINARY, until
 
 LINE = re.compile(
     r"(?P<elapsed>\d+\.\d{6})s \| #(?P<seq>\d{4,}) \| (?P<event>[A-Z_]+) *\| (?P<source>(CLIENT|WORKER) \S+) *\| "
@@ -741,3 +741,59 @@ def test_shapes_of_many_kinds(programs):
     )
     found = lines_of(lines, "WORKER_SEND", "exp")["WORKER auto_worker"]
     assert [line["shape"] for line in found] == [f"({size},2)" for size in range(1, 5001)]
+
+
+TRACED = """
+    import gt
+    a = gt.ones(3)
+    print((a + a).exp().tolist())
+"""
+CONTEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_trace_ids_tell_what_belongs_together(programs):
+    lines, _ = logged(programs, TRACED, GT_TRACE_IDS=1, TRACEPARENT=CONTEXT, GT_AUTO_COMPILE=0)
+    [connect] = [details(line) for line in lines if line["event"] == "CONNECT" and "CLIENT" in line["source"]]
+    assert (connect["trace"], connect["parent"]) == (CONTEXT.split("-")[1], CONTEXT.split("-")[2])
+    spans = {}
+    for line in lines:
+        fields = details(line)
+        if line["event"] in ("RECV", "WORKER_SEND", "WORKER_RECV") and "op" in fields:
+            assert fields["trace"] == connect["trace"]
+            spans.setdefault(fields["span"], []).append((line["event"], fields["op"]))
+    assert all(re.fullmatch("[0-9a-f]{16}", span) for span in spans)
+    assert sorted(map(sorted, spans.values())) == sorted(
+        [("RECV", op), ("WORKER_RECV", op), ("WORKER_SEND", op)] for op in ("full", "add", "exp")
+    )
+    assert all(details(line)["trace"] == connect["trace"] for line in lines if line["event"] == "SEND")
+
+
+@pytest.mark.parametrize(
+    "context",
+    ["", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+     "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+     CONTEXT[:-1], CONTEXT + "-extra", CONTEXT.replace("-", "_"), "x" * 200],
+)
+def test_without_a_valid_trace_context_a_program_has_its_own(programs, context):
+    """As the W3C recommends: a context that is not valid is as none."""
+    lines, _ = logged(programs, TRACED, GT_TRACE_IDS=1, TRACEPARENT=context)
+    traces = {details(line)["trace"] for line in lines if line["event"] == "RECV"}
+    assert len(traces) == 1 and re.fullmatch("[0-9a-f]{32}", *traces) and CONTEXT.split("-")[1] not in traces
+    assert not any("parent=" in line["details"] for line in lines)
+
+
+def test_trace_ids_of_several_clients(programs):
+    """One server, one after the other: each is a trace of its own, and the compact form has the same lines."""
+    log = programs.directory / "run.gtlog"
+    server = programs.server("--trace-ids", "--log", log)
+    programs.worker(server.port)
+    for _ in range(3):
+        programs.run("import sys, gt; gt.connect(sys.argv[1]); gt.ones(3).sum().item()", f"localhost:{server.port}")
+    server.end()
+    lines = parse(subprocess.run([GT_BINARY, "log", log], capture_output=True, text=True, check=True).stdout)
+    traces = {}
+    for line in lines:
+        if line["source"].startswith("CLIENT") and "trace" in details(line):
+            traces.setdefault(line["source"], set()).add(details(line)["trace"])
+    assert len(traces) == 3 and all(len(each) == 1 for each in traces.values()) and len(set.union(*traces.values())) == 3
+

@@ -37,7 +37,7 @@
 
 enum {
     GT_LOG_VERSION = 1,
-    GT_LOG_ENTRY = 3200, /* the most bytes that one event takes, with the texts before it and a block's head */
+    GT_LOG_ENTRY = 4096, /* the most bytes that one event takes, with the texts before it and a block's head */
     GT_LOG_MOST_BLOCK = 1 << 18, /* bytes, those of a buffer (file_writer.h); a reader refuses longer ones */
 };
 

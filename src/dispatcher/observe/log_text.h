@@ -23,7 +23,7 @@ enum {
     GT_LOG_TEXT = 640,   /* bytes of a shared text */
     GT_LOG_OWN = 1152,   /* bytes of a line's own text */
     GT_LOG_RECORD = 3,   /* slots of a record that a line shows */
-    GT_LOG_NOTES = 2,    /* shared texts of a line, besides its source */
+    GT_LOG_NOTES = 3,    /* shared texts of a line, besides its source */
 };
 
 typedef enum gt_event {

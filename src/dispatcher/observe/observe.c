@@ -32,6 +32,7 @@ typedef struct gt_sent {
     uint64_t sequence; /* of the line of its arrival; 0: it did not come from a client */
     uint64_t session, tensor;
     uint32_t shape, generation; /* shapes.h */
+    uint32_t trace;             /* trace_ids.h */
     uint16_t op;
 } gt_sent;
 
@@ -42,12 +43,14 @@ struct gt_observer {
     gt_log_format *format;        /* for lines made in this thread: console and monitors */
     gt_tape_writer *tape;
     gt_shapes *shapes;
+    gt_trace_ids *ids; /* NULL: not wanted */
     bool console, traced;
     uint64_t sequence;
     uint64_t now_ns; /* since the start */
     unsigned until_clock;
     bool handling;                      /* a client's record: it is the cause of records sent now */
     uint64_t session, tensor, received; /* its client, its tensor, its line */
+    uint32_t trace;                     /* of its client */
     char own[GT_LOG_OWN];               /* the text of the event that is being made */
     char line[GT_LOG_LINE];
 };
@@ -74,7 +77,8 @@ static inline gt_log_event event_begin(gt_dispatcher *dispatcher, gt_event kind,
     event.record = NULL;
     event.session = event.tensor = event.start_ns = event.duration_ns = 0;
     event.source = source;
-    event.notes[0] = event.notes[1] = NULL;
+    for (unsigned k = 0; k < GT_LOG_NOTES; k++)
+        event.notes[k] = NULL;
     event.text = NULL;
     event.text_length = 0;
     return event;
@@ -101,6 +105,22 @@ static void event_end_text(gt_dispatcher *dispatcher, gt_log_event *event, const
     event->text = dispatcher->observer->own;
     event->text_length = (size_t)(end - dispatcher->observer->own);
     event_end(dispatcher, event);
+}
+
+/* Name the trace of an event of a client, and the span of the instruction that is its cause (its line; 0: it has none). */
+static void add_trace(gt_observer *observer, gt_log_event *event, uint32_t trace, uint64_t session, uint64_t line)
+{
+    gt_log_text *text = gt__trace_text(observer->ids, trace, session);
+    unsigned k = 0;
+    while (k < GT_LOG_NOTES && event->notes[k])
+        k++;
+    if (!text || k == GT_LOG_NOTES)
+        return;
+    event->notes[k] = text;
+    if (line) {
+        event->text = observer->own;
+        event->text_length = (size_t)(gt__trace_span(observer->ids, observer->own, trace, line) - observer->own);
+    }
 }
 
 /* What the log's thread needs to turn events into text. */
@@ -251,6 +271,8 @@ static void log_received(gt_session *session, const gt_slot *record)
                 *place = place_of(session, record->ins.scope, record->ins.site);
     event.notes[0] = ops ? ops : place;
     event.notes[1] = ops ? place : NULL;
+    if (observer->ids)
+        add_trace(observer, &event, session->watched.trace, session->number, event.sequence);
     event_end(dispatcher, &event);
 }
 
@@ -265,6 +287,7 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     }
     observer->handling = true;
     observer->session = session->number;
+    observer->trace = session->watched.trace;
     observer->tensor = gt__path_is(&record->ins) ? record->ins.result + 1 : gt__record_subject(&record->ins);
     bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
     if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
@@ -293,6 +316,7 @@ void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tenso
     gt_observer *observer = session->dispatcher->observer;
     observer->handling = true;
     observer->session = session->number;
+    observer->trace = session->watched.trace;
     observer->received = line;
     observer->tensor = tensor;
 }
@@ -309,6 +333,8 @@ void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, ui
     gt_log_event event = event_begin(dispatcher, GT_EVENT_SEND, session->watched.source, op, bytes);
     event.failed = failed;
     event.tensor = tensor;
+    if (dispatcher->observer->ids)
+        add_trace(dispatcher->observer, &event, session->watched.trace, session->number, 0);
     event_end(dispatcher, &event);
 }
 
@@ -324,8 +350,8 @@ void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
 }
 
 /* A peer joined or left; of one that joined, its link and `key` with its value. */
-static void log_presence(gt_dispatcher *dispatcher, gt_log_text *source, const char *left, const char *link,
-                         const char *key, const char *text)
+static void log_presence(gt_dispatcher *dispatcher, gt_log_text *source, const gt_log_text *trace,
+                         const char *parent, const char *left, const char *link, const char *key, const char *text)
 {
     uint64_t slots = 1u + (left ? (unsigned)GT_GOODBYE_TAIL : (unsigned)GT_HELLO_TAIL);
     gt_log_event event = event_begin(dispatcher, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, source,
@@ -335,14 +361,22 @@ static void log_presence(gt_dispatcher *dispatcher, gt_log_text *source, const c
         at = gt__log_quoted(at, "reason=", left, strlen(left));
     else
         at = gt__log_word(gt__log_word(at, "link="), link);
+    if (!left && trace) {
+        memcpy(at, trace->text, trace->length);
+        at = gt__log_word(at + trace->length, parent);
+    }
     if (!left && key)
         at = gt__log_quoted(at, key, text, strlen(text));
     event_end_text(dispatcher, &event, at);
 }
 
-void gt__observe_client(gt_session *session, const char *left)
+void gt__observe_client(gt_session *session, const char *left, const char *context)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
+    gt_trace_ids *ids = dispatcher->observer->ids;
+    char parent[GT_TRACE_PARENT] = "";
+    if (!left && ids)
+        session->watched.trace = gt__trace_join(ids, session->number, context, parent);
     if (!left) {
         char number[24];
         snprintf(number, sizeof number, "%llu", (unsigned long long)session->number);
@@ -352,9 +386,12 @@ void gt__observe_client(gt_session *session, const char *left)
     if (dispatcher->observer->tape)
         gt__tape_writer_client(dispatcher->observer->tape, session, left);
     if (dispatcher->watching)
-        log_presence(dispatcher, session->watched.source, left, gt__link_name(session->link),
-                     session->name[0] ? " name=" : NULL, session->name);
+        log_presence(dispatcher, session->watched.source,
+                     ids ? gt__trace_text(ids, session->watched.trace, session->number) : NULL, parent, left,
+                     gt__link_name(session->link), session->name[0] ? " name=" : NULL, session->name);
     if (left) {
+        if (ids)
+            gt__trace_leave(ids, session->watched.trace);
         forget_places(&session->watched);
         free(session->watched.path_text);
         free(session->watched.source);
@@ -431,6 +468,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     if (observer->handling) {
         sent.sequence = observer->received;
         sent.session = observer->session;
+        sent.trace = observer->trace;
         sent.tensor = observer->tensor;
     } else
         sent.tensor = gt__record_subject(&record->ins);
@@ -442,6 +480,8 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     event.session = sent.session;
     event.tensor = sent.tensor;
     event.notes[0] = gt__shapes_text(observer->shapes, sent.shape, sent.generation);
+    if (observer->ids)
+        add_trace(observer, &event, sent.trace, sent.session, sent.sequence);
     event_end(dispatcher, &event);
 }
 
@@ -463,6 +503,8 @@ static void worker_received(gt_dispatch_worker *worker, const gt_sent *sent, uin
     event.session = sent->session;
     event.tensor = sent->tensor;
     event.notes[0] = gt__shapes_text(dispatcher->observer->shapes, sent->shape, sent->generation);
+    if (dispatcher->observer->ids)
+        add_trace(dispatcher->observer, &event, sent->trace, sent->session, sent->sequence);
     event.start_ns = start_ns ? since_start(worker, start_ns) : 0;
     event.duration_ns = duration_ns;
     event_end(dispatcher, &event);
@@ -489,6 +531,7 @@ void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const g
     bool failed = ins->op == GT_OP_failure;
     worker->peer->dispatcher->observer->until_clock = 0;
     gt_sent sent = {.op = (uint16_t)op, .session = session ? session->number : 0, .tensor = session ? tensor : 0};
+    sent.trace = session ? session->watched.trace : 0;
     worker_received(worker, &sent, bytes, failed, failed ? 0 : ins->operand[0], ins->operand[1]);
 }
 
@@ -548,7 +591,8 @@ void gt__observe_worker(gt_dispatch_worker *worker, const char *left)
     if (!left)
         watched->source = gt__log_source("WORKER", worker->name);
     if (dispatcher->watching)
-        log_presence(dispatcher, watched->source, left, gt__link_name(worker->link), " engine=", worker->engine);
+        log_presence(dispatcher, watched->source, NULL, "", left, gt__link_name(worker->link),
+                     " engine=", worker->engine);
     if (left) {
         free(watched->source);
         free(watched->sent);
@@ -632,6 +676,11 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
     observer->shapes = gt__shapes_new();
     if (!observer->format || !observer->shapes)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (options->trace_ids || gt__setting(GT_SETTING_TRACE_IDS) > 0) {
+        observer->ids = gt__trace_ids_new();
+        if (!observer->ids)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
     const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");
     uint64_t rotate_bytes =
         options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
@@ -655,6 +704,7 @@ void gt__observer_free(gt_dispatcher *dispatcher)
     gt__log_encoder_free(observer->encoder);
     gt__log_format_free(observer->format);
     gt__shapes_free(observer->shapes);
+    gt__trace_ids_free(observer->ids);
     free(observer);
     dispatcher->observer = NULL;
 }

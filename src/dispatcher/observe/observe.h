@@ -17,6 +17,7 @@
 
 #include "dispatcher/observe/log_code.h"
 #include "dispatcher/observe/shapes.h"
+#include "dispatcher/observe/trace_ids.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
@@ -30,11 +31,13 @@ typedef struct gt_observer_options {
     uint64_t log_bytes; /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
     const char *tape;   /* path of the tape; NULL: GT_TAPE; none: no tape */
     bool console;       /* the same lines on standard output */
+    bool trace_ids;     /* lines have trace= and span= (trace_ids.h); also with GT_TRACE_IDS */
 } gt_observer_options;
 
 /* The observer's state of a client. */
 typedef struct gt_watched_client {
     gt_log_text *source; /* "CLIENT 1" */
+    uint32_t trace;      /* its number in trace_ids.h; 0: none */
     uint32_t last_scope; /* of the last record in the log; and whether it was a gradient */
     bool last_backward;
     struct gt_watched_place {
@@ -96,7 +99,8 @@ uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instr
 
 /* These may be called at any time. */
 void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text); /* no worker could be asked */
-void gt__observe_client(gt_session *session, const char *left); /* NULL: it connected; else why it left */
+/* left: NULL: it connected; else why it left. `context`: its TRACEPARENT (trace_ids.h), if it connected. */
+void gt__observe_client(gt_session *session, const char *left, const char *context);
 void gt__observe_worker(gt_dispatch_worker *worker, const char *left);
 
 #endif
