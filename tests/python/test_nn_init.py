@@ -28,6 +28,8 @@ RANDOM = [('uniform_', (-1, 3)), ('normal_', (1, 2)), ('trunc_normal_', (0.5, 1.
 
 @pytest.mark.parametrize('name, args', RANDOM)
 def test_random_values(name, args):
+    gt.manual_seed(1)
+    torch.manual_seed(1)
     ours, theirs = gt.ones(200, 300), torch.ones(200, 300)
     getattr(nn.init, name)(ours, *args)
     getattr(torch.nn.init, name)(theirs, *args)
