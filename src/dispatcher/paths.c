@@ -354,6 +354,8 @@ static gt_err make_outputs(gt_session *session, const gt_path *path, const gt_sl
         handle->worker = worker->index;
         handle->slot = slot;
         words[k] = slot;
+        if (__builtin_expect(worker->observed, 0))
+            gt__observe_path_result(worker, slot, &handle->meta);
         if (__builtin_expect(session->quota != NULL, 0))
             GT_TRY(gt__quota_hold(session, handle));
     }

@@ -743,6 +743,33 @@ def test_shapes_of_many_kinds(programs):
     assert [line["shape"] for line in found] == [f"({size},2)" for size in range(1, 5001)]
 
 
+def test_shapes_of_what_hot_paths_make(programs):
+    """A path's results take slots that other tensors had: lines of instructions on them have the right shapes."""
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        other = [gt.ones(100 + k) for k in range(20)]
+        gt.synchronize()
+        del other
+        x, w = gt.ones(3, 4), gt.ones(4, 4)
+        for step in range(60):
+            y = (x @ w).relu()
+            z = y.sum(0)
+            x = y * 0.1
+        gt.synchronize()
+        print(z.exp().tolist(), x.tanh().tolist())
+        """,
+        GT_COMPILE=1,
+        GT_HOTPATH_THRESHOLD=3,
+        GT_HOTPATH_MIN_SEQ=2,
+    )
+    assert any(line["command"] == "WorkerRunPath" for line in lines)
+    for event in ("WORKER_SEND", "WORKER_RECV"):
+        assert lines_of(lines, event, "exp")["WORKER auto_worker"][-1]["shape"] == "(4,)"
+        assert lines_of(lines, event, "tanh")["WORKER auto_worker"][-1]["shape"] == "(3,4)"
+
+
 TRACED = """
     import gt
     a = gt.ones(3)

@@ -457,6 +457,11 @@ void gt__observe_part(gt_dispatch_worker *worker, uint32_t slot, const gt_layout
     gt__shapes_announce(worker->peer->dispatcher->observer->shapes, &worker->watched.shapes, slot, &part, &which);
 }
 
+void gt__observe_path_result(gt_dispatch_worker *worker, uint32_t slot, const gt_meta *meta)
+{
+    gt__shapes_note(worker->peer->dispatcher->observer->shapes, &worker->watched.shapes, slot, meta);
+}
+
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;

@@ -85,6 +85,8 @@ void gt__observe_handled(gt_dispatcher *dispatcher);
  * while the worker is observed. */
 void gt__observe_part(gt_dispatch_worker *worker, uint32_t slot, const gt_layout *layout, unsigned member,
                       const gt_meta *whole);
+/* The slot becomes a result of a path, like `meta`. Call it while the worker is observed. */
+void gt__observe_path_result(gt_dispatch_worker *worker, uint32_t slot, const gt_meta *meta);
 /* A record that was just committed to a worker's link. */
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record);
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed);

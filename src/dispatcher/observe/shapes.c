@@ -166,6 +166,13 @@ void gt__shapes_announce(gt_shapes *shapes, gt_slot_shapes *slots, uint32_t slot
         *place = number ? number | ANNOUNCED : 0;
 }
 
+void gt__shapes_note(gt_shapes *shapes, gt_slot_shapes *slots, uint32_t slot, const gt_meta *meta)
+{
+    uint32_t number = number_of(shapes, meta, &(gt_shape_part){0}), *place = place_of(shapes, slots, slot);
+    if (place)
+        *place = number;
+}
+
 /* What a computing record makes of tensors whose shapes are known; 0: some are not. */
 static uint32_t infer(gt_shapes *shapes, const gt_slot_shapes *slots, const gt_slot *record)
 {

@@ -34,6 +34,8 @@ void gt__slot_shapes_free(gt_slot_shapes *slots);
 /* The record that is going to be sent next with this result makes that. */
 void gt__shapes_announce(gt_shapes *shapes, gt_slot_shapes *slots, uint32_t slot, const gt_meta *meta,
                          const gt_shape_part *part);
+/* The slot has a tensor like that from now on, without a record of its own: a result of a path. */
+void gt__shapes_note(gt_shapes *shapes, gt_slot_shapes *slots, uint32_t slot, const gt_meta *meta);
 /* A record in the worker's stream: the shape of its result, or of what it sends. */
 uint32_t gt__shapes_follow(gt_shapes *shapes, gt_slot_shapes *slots, const gt_slot *record);
 
