@@ -743,6 +743,29 @@ def test_shapes_of_many_kinds(programs):
     assert [line["shape"] for line in found] == [f"({size},2)" for size in range(1, 5001)]
 
 
+def test_pieces_of_a_part_are_not_taken_for_it(programs):
+    """From rows on two workers to columns on two others: each column part is put together from two pieces."""
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        gt.gpu_workers(4)
+        gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+        gt.register_config("columns", gt.SignalConfig(shard=gt.ShardConfig(axis=1, workers=[2, 3])))
+        with gt.signal.context("rows"):
+            x = gt.arange(48).reshape(6, 8).float()
+        y = gt.signal.tensor(x, name="columns")
+        assert y.tolist() == [[8 * i + j for j in range(8)] for i in range(6)]
+        """,
+        GT_AUTO_COMPILE=0,
+    )
+    arrived, joined = lines_of(lines, "WORKER_SEND", "recv"), lines_of(lines, "WORKER_SEND", "cat")
+    for part, worker in enumerate(WORKERS[2:]):
+        pieces = [line for line in arrived[worker] if line["shape"] == "(3,4)"]
+        assert len(pieces) == 2 and not any("shard" in line for line in pieces)
+        assert (joined[worker][0]["shape"], joined[worker][0]["shard"], joined[worker][0]["axis"]) == ("(6,4)", f"{part + 1}/2", "1")
+
+
 def test_shapes_of_what_hot_paths_make(programs):
     """A path's results take slots that other tensors had: lines of instructions on them have the right shapes."""
     lines, _ = logged(
