@@ -26,11 +26,24 @@ typedef struct gt_tick_clock {
     double ns_per_tick;
 } gt_tick_clock;
 
+/* The two clocks at one time. The thread may lose its processor between two readings: of a few tries the tightest counts. */
+static inline void gt__ticks_and_ns(uint64_t *ticks, uint64_t *ns)
+{
+    uint64_t tightest = UINT64_MAX;
+    for (int k = 0; k < 4; k++) {
+        uint64_t before = gt__ticks(), now_ns = gt__now_ns(), width = gt__ticks() - before;
+        if (width >= tightest)
+            continue;
+        tightest = width;
+        *ticks = before + width / 2;
+        *ns = now_ns;
+    }
+}
+
 /* Read both clocks: conversions of times near to now become exact. */
 static inline void gt__tick_clock_set(gt_tick_clock *clock)
 {
-    clock->ticks = gt__ticks();
-    clock->ns = gt__now_ns();
+    gt__ticks_and_ns(&clock->ticks, &clock->ns);
     if (clock->ticks != clock->first_ticks)
         clock->ns_per_tick = (double)(clock->ns - clock->first_ns) / (double)(clock->ticks - clock->first_ticks);
 }
@@ -38,7 +51,8 @@ static inline void gt__tick_clock_set(gt_tick_clock *clock)
 /* Takes 20 us, to learn how long a tick is. */
 static inline void gt__tick_clock_init(gt_tick_clock *clock)
 {
-    *clock = (gt_tick_clock){.first_ticks = gt__ticks(), .first_ns = gt__now_ns(), .ns_per_tick = 1};
+    *clock = (gt_tick_clock){.ns_per_tick = 1};
+    gt__ticks_and_ns(&clock->first_ticks, &clock->first_ns);
     do
         gt__tick_clock_set(clock);
     while (clock->ns - clock->first_ns < 20000);
