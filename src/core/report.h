@@ -10,7 +10,9 @@
 #define GT_CORE_REPORT_H
 
 #include <stdatomic.h>
+#include <string.h>
 
+#include "core/cards.h"
 #include "core/instruction.h"
 
 /* What a monitor asks for (dispatcher/observe/monitor.h). */
@@ -30,7 +32,9 @@ typedef struct gt_report {
     uint64_t path_plans;      /* made: one for each path and look of its inputs */
     uint64_t path_programs;   /* of these: compiled by the engine */
     uint64_t path_compile_ns; /* that took so long, together */
-    uint64_t unused[3];
+    uint64_t card;            /* gt__card_pack: of its graphics card; 0: it has none, or nothing is known of it */
+    uint64_t card_used, card_memory; /* bytes */
+    char card_name[GT_CARD_NAME];
 } gt_report;
 
 typedef struct gt_report_row {
@@ -58,7 +62,7 @@ typedef struct gt_line {
 } gt_line;
 
 /*
- * Only the worker writes it, each field by one relaxed store. Fields that must agree share a word. The reader copies before it
+ * Only the worker writes it, each field by one relaxed store (card.c: of another thread). Fields that must agree share a word. The reader copies before it
  * checks: the worker may be another process.
  */
 typedef struct gt_statement {
@@ -72,6 +76,8 @@ typedef struct gt_statement {
     _Alignas(64) struct gt_statement_line {
         _Atomic uint64_t key, ns, count; /* as in gt_line; a key may be replaced by another at any time */
     } lines[GT_LINES];                   /* worker/lines.c */
+    /* Its graphics card, as in gt_report, by worker/card.c: `card` is written last, and released. */
+    _Alignas(64) _Atomic uint64_t card, card_used, card_memory, card_name[GT_CARD_NAME / sizeof(uint64_t)];
     _Alignas(64) _Atomic uint64_t path_runs, path_fallbacks, path_plans, path_programs, path_compile_ns;
     struct gt_statement_row {
         _Atomic uint64_t count, ns, bytes; /* as in gt_report_row */
@@ -114,8 +120,20 @@ static inline uint64_t gt__idle_ns(uint64_t idle, uint64_t now_ns)
     return idle & 1 ? now_ns - (idle >> 1) : idle >> 1;
 }
 
+/* Copy what a statement says of the card. */
+static inline void gt__report_card(const gt_statement *statement, gt_report *report)
+{
+    report->card = atomic_load_explicit(&statement->card, memory_order_acquire);
+    report->card_used = statement->card_used;
+    report->card_memory = statement->card_memory;
+    for (size_t k = 0; k < sizeof report->card_name / sizeof(uint64_t); k++) {
+        uint64_t word = statement->card_name[k];
+        memcpy(report->card_name + k * sizeof word, &word, sizeof word);
+    }
+}
+
 _Static_assert(GT_OP_COUNT <= 0xfff, "an op fits into gt_statement.doing");
-_Static_assert(sizeof(gt_report) == 2 * sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");
+_Static_assert(sizeof(gt_report) == 3 * sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");
 _Static_assert(sizeof(gt_report) + GT_OP_COUNT * sizeof(gt_report_row) <= GT_MAX_CHUNK, "a report is one record");
 
 #endif

@@ -9,6 +9,9 @@
  *                                                           and scope, as far as they are known; null: none is known
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
  *              paths{}                                      the first. Hot paths, the same
+ *              device{}                                     its graphics card: name, utilisation (0 to 1), celsius, watts,
+ *                                                           memory_used and memory_total (bytes, of all processes); those
+ *                                                           that the driver does not tell are null. null: it has no card
  *   clients[]  number, name, link, user, host, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known
@@ -74,6 +77,35 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
             seconds(report->path_compile_ns));
 }
 
+static void write_sensor(FILE *json, const char *name, bool known, double value)
+{
+    if (known)
+        fprintf(json, ", \"%s\": %.15g", name, value);
+    else
+        fprintf(json, ", \"%s\": null", name);
+}
+
+static void write_device(FILE *json, const gt_report *report)
+{
+    gt_card card;
+    char name[GT_CARD_NAME + 1] = "";
+    gt__card_unpack(report->card, &card);
+    if (!(card.known & GT_CARD_THERE)) {
+        fputs(", \"device\": null", json);
+        return;
+    }
+    memcpy(name, report->card_name, GT_CARD_NAME);
+    fputs(", \"device\": {\"name\": \"", json);
+    gt__stats_name(json, name);
+    fputc('"', json);
+    write_sensor(json, "utilisation", card.known & GT_CARD_BUSY, card.busy);
+    write_sensor(json, "celsius", card.known & GT_CARD_CELSIUS, card.celsius);
+    write_sensor(json, "watts", card.known & GT_CARD_WATTS, card.watts);
+    write_sensor(json, "memory_used", card.known & GT_CARD_MEMORY, (double)report->card_used);
+    write_sensor(json, "memory_total", card.known & GT_CARD_MEMORY, (double)report->card_memory);
+    fputc('}', json);
+}
+
 /* The session whose record the worker executes, or executed last; NULL: it is not known, or gone. */
 static gt_session *session_at(const gt_dispatch_worker *worker)
 {
@@ -131,6 +163,7 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
             worker->draining ? "true" : "false");
     write_doing(json, worker, viewer);
     write_report(json, worker);
+    write_device(json, &worker->reported.report);
     fputc('}', json);
 }
 

@@ -17,10 +17,11 @@
 
 #include <time.h>
 
+#include "core/cards.h"
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 9 };
+enum { GT_ENGINE_VERSION = 10 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -184,6 +185,9 @@ struct gt_engine_ops {
     void (*unpin)(gt_engine *engine, void *memory);
     /* Optional, for statistics: how many calls of an op this engine could not run itself and computed on the host. */
     uint32_t (*host_calls)(gt_engine *engine, gt_opcode op);
+    /* Optional, for statistics: the PCI address of the NVIDIA card that it computes on, "0000:1b:00.0". False: there is none. The
+     * worker asks the driver about it (core/cards.h). */
+    bool (*card)(gt_engine *engine, char bus_id[GT_CARD_BUS_ID]);
 };
 
 struct gt_engine {

@@ -358,6 +358,7 @@ size_t gt__timing_report(gt_worker *worker, void *to)
                           .path_plans = worker->path_counts.plans,
                           .path_programs = worker->path_counts.programs,
                           .path_compile_ns = worker->path_counts.compile_ns};
+    gt__report_card(timing->statement, report);
     gt_report_row *row = (gt_report_row *)(report + 1);
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
         if (timing->statement->row[op].count && op != GT_OP_mark) { /* marks are the dispatcher's own */

@@ -281,9 +281,11 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     worker->joined = true;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
             worker->link->peer);
+    gt__card_watch_start(worker);
     err = run_stream(worker, options);
     gt__late_drain(worker);
     gt__timing_flush(worker);
+    gt__card_watch_end(worker);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
 }

@@ -810,6 +810,13 @@ API int cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
     return 0;
 }
 
+/* Not in the order of fake_nvml.c, as with CUDA_VISIBLE_DEVICES. */
+API int cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
+{
+    snprintf(text, (size_t)length, "0000:%02x:00.0", 0x5a - device);
+    return 0;
+}
+
 API int cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
     (void)device;

@@ -4,6 +4,7 @@ page in a real Chromium where there is one (docs/monitoring.md)."""
 import http.client
 import json
 import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from support import GT_BINARY, PATIENCE_S, clean_environment, until
 
+FAKE = pathlib.Path(GT_BINARY).parent / "tests" / "cuda"
 TOKEN = "a-token-of-the-tests-0123456789"
 
 # Tensors of two lines stay; one error of the worker; then it waits for a file.
@@ -161,7 +163,55 @@ def test_metrics_by_prometheus_own_parser(site):
     assert found["gt_server_uptime_seconds"].samples[0].value <= said["seconds"] + 0.001
 
 
+def with_card(site, *options, **environment):
+    """A worker on the fake card of tests/cuda, as the driver and its management library describe it."""
+    return site.programs.worker(site.server.port, "--name", "card", "--backend", "cuda", *options, FAKE_CUDA_MEMORY=1 << 30,
+                                LD_LIBRARY_PATH=FAKE, **environment)
+
+
+needs_fake = pytest.mark.skipif(not (FAKE / "libnvidia-ml.so.1").exists(), reason="the fake driver is not built")
+
+
+def device(site):
+    found = [worker["device"] for worker in site.state()["workers"] if worker["name"] == "card"]
+    return found[0] if found else None
+
+
+@needs_fake
+@pytest.mark.parametrize("link", ["memory", "tcp"])
+def test_a_worker_tells_of_its_card(programs, link):
+    """By its PCI address: the driver's first card is another one. Each question finds the fake card a degree warmer."""
+    site = Site(programs)
+    with_card(site, host=f"{link}://localhost")
+    programs.worker(site.server.port, "--name", "plain")
+    first = until(lambda: device(site), "the card")
+    assert {key: first[key] for key in first if key != "celsius"} == {
+        "name": "Fake GPU 80GB", "utilisation": 0.37, "watts": 250.5, "memory_used": 3e9, "memory_total": 80e9}
+    assert first["celsius"] >= 61
+    until(lambda: device(site)["celsius"] > first["celsius"], "a later temperature")
+    until(lambda: len(site.state()["workers"]) == 2, "both workers")
+    assert [worker["device"] for worker in site.state()["workers"] if worker["name"] == "plain"] == [None]
+    samples = re.findall(r'^gt_worker_device_(\w+){worker="(\w+)",index="\d+"} (\S+)$', site.ask("/metrics")[2], re.M)
+    assert {worker for _, worker, _ in samples} == {"card"}
+    values = {name: float(value) for name, _, value in samples}
+    assert values.pop("temperature_celsius") > first["celsius"]
+    assert values == {"utilisation_ratio": 0.37, "power_watts": 250.5, "memory_used_bytes": 3e9, "memory_total_bytes": 80e9}
+
+
+@needs_fake
+def test_a_card_that_tells_its_name_only(programs):
+    """Nothing is made up: neither zeros in the statistics nor samples in the metrics."""
+    site = Site(programs)
+    with_card(site, FAKE_NVML_BARE=1)
+    assert until(lambda: device(site), "the card") == {"name": "Fake GPU 80GB", **dict.fromkeys(
+        ["utilisation", "celsius", "watts", "memory_used", "memory_total"])}
+    assert "gt_worker_device" not in site.ask("/metrics")[2]
+
+
+@needs_fake
 def test_the_grafana_dashboard_names_metrics_that_exist(site):
+    with_card(site)
+    until(lambda: device(site), "the card")
     served = set(re.findall(r"^(gt_\w+)", site.ask("/metrics")[2], re.M))
     with open(os.path.join(os.path.dirname(__file__), "../../docs/grafana.json")) as file:
         text = json.dumps(json.load(file))

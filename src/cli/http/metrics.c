@@ -57,6 +57,13 @@ static const metric worker_metrics[] = {
             "Runs of hot paths, instruction by instruction."),
     COUNTER("gt_worker_hot_path_compiled_total", "paths/compiled", "Hot paths that the engine compiled."),
     COUNTER("gt_worker_hot_path_compile_seconds_total", "paths/compile_seconds", "Time to compile hot paths."),
+    GAUGE("gt_worker_device_utilisation_ratio", "device/utilisation",
+          "Share of the time in which a kernel ran on the worker's graphics card."),
+    GAUGE("gt_worker_device_temperature_celsius", "device/celsius", "Temperature of the worker's graphics card."),
+    GAUGE("gt_worker_device_power_watts", "device/watts", "Power that the worker's graphics card draws."),
+    GAUGE("gt_worker_device_memory_used_bytes", "device/memory_used",
+          "Memory of the worker's graphics card that is in use, by all processes."),
+    GAUGE("gt_worker_device_memory_total_bytes", "device/memory_total", "Memory of the worker's graphics card."),
     GAUGE("gt_worker_draining", "draining", "1: the worker gets no new clients."),
     {0},
 };
@@ -126,7 +133,7 @@ static void write_list(const gt_json *stats, const char *list, const metric *met
         bool begun = false;
         for (const gt_json *item = first_of(stats, list); item; item = item->next) {
             const gt_json *value = find(item, metrics->member);
-            if (!value)
+            if (!value || value->kind == GT_JSON_NULL)
                 continue;
             if (!begun)
                 write_head(metrics->name, metrics->help, metrics->counter, out);

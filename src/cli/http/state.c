@@ -2,7 +2,7 @@
  * cli/http/state.c: the JSON that the page shows. See http.h.
  *
  *   sequence, version, seconds, cpu, rate      these statistics, the server
- *   workers[]  as `gt top --json`, and busy_seconds, pooled, paths{}, draining
+ *   workers[]  as `gt top --json`, and busy_seconds, pooled, paths{}, draining, device{}
  *   clients[]  as `gt top --json`, and host, seconds, queued
  *   ops[]      name, family, per second, share of the workers' time, bytes per second: those that took time
  *   errors[]   as in the dispatcher's statistics

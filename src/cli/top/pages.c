@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/cards.h"
 #include "cli/top/screen.h"
+#include "core/cards.h"
 
 /* Columns end at ends[]: the width of those that fit into a line beside `others` and the shortest bar. */
 static int fitting(const int *ends, int count, int others)
@@ -59,8 +59,8 @@ static int draw_cards(int y, int last)
     for (unsigned k = 0; k < count && y <= last; k++, y++) {
         char line[160], a[16], b[16];
         snprintf(line, sizeof line, "GPU %u %-24.24s %3.0f%%  memory %s/%s  %.0f C  %.0f W", k, cards[k].name,
-                 100 * cards[k].busy, gt__short_number(cards[k].used, true, a),
-                 gt__short_number(cards[k].memory, true, b), cards[k].celsius, cards[k].watts);
+                 100 * cards[k].busy, gt__short_number((double)cards[k].used, true, a),
+                 gt__short_number((double)cards[k].memory, true, b), cards[k].celsius, cards[k].watts);
         mvaddnstr(y, 0, line, COLS);
     }
     return y;

@@ -6,7 +6,7 @@
  *                                   |--> cli/top/screen.c: ncurses; cli/top/pages.c, cli/top/client_page.c draw; cli/top/keys.c
  *                                   '--> cli/top/print.c: --once, --json
  *
- * cli/top/top.c is the command and its loop. cli/cards.h has the graphics cards of this host.
+ * cli/top/top.c is the command and its loop. core/cards.h has the graphics cards of this host.
  */
 #ifndef GT_CLI_TOP_TOP_H
 #define GT_CLI_TOP_TOP_H

@@ -171,6 +171,7 @@ static void take_statement(gt_dispatch_worker *worker, const gt_statement *state
                                    .path_plans = statement->path_plans,
                                    .path_programs = statement->path_programs,
                                    .path_compile_ns = statement->path_compile_ns};
+    gt__report_card(statement, &reported->report);
     uint64_t executed = reported->report.records;
     reported->queue = worker->records > executed ? worker->records - executed : 0;
     take_rows(reported, statement);

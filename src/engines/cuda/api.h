@@ -208,6 +208,7 @@ typedef void *cudnnBackendDescriptor_t;
     X(device_get, cuDeviceGet, (CUdevice * device, int ordinal))                                                  \
     X(device_name, cuDeviceGetName, (char *name, int length, CUdevice device))                                    \
     X(device_uuid, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                                          \
+    X(device_bus_id, cuDeviceGetPCIBusId, (char *text, int length, CUdevice device))                              \
     X(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                       \
     X(context_retain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                           \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                           \

@@ -203,6 +203,12 @@ static uint32_t cuda_host_calls(gt_engine *engine, gt_opcode op)
     return gt__cuda(engine)->fallbacks[op];
 }
 
+static bool cuda_card(gt_engine *engine, char bus_id[GT_CARD_BUS_ID])
+{
+    gt_cuda *cuda = gt__cuda(engine);
+    return cuda->driver->device_bus_id(bus_id, GT_CARD_BUS_ID, cuda->device) == CUDA_SUCCESS;
+}
+
 /* ---- opening and closing --------------------------------------------------------------------------------------------- */
 
 static void cuda_close(gt_engine *engine)
@@ -357,6 +363,7 @@ static const gt_engine_ops engine_cuda = {
     .pin = cuda_pin,
     .unpin = cuda_unpin,
     .host_calls = cuda_host_calls,
+    .card = cuda_card,
 };
 
 /* Is there a driver with a card? */

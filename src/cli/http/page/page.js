@@ -208,6 +208,20 @@ function showMemory(cell, worker) {
   setText(text, worker.memory_limit ? `${bytes(worker.memory)} / ${bytes(worker.memory_limit)}` : bytes(worker.memory));
 }
 
+// Of the graphics card; its driver may not tell a value, which is null then.
+const deviceColumn = (value, text) => ({className: "n device", show: (cell, worker) => {
+  setText(cell, value(worker) == null ? "–" : text(value(worker)));
+  cell.title = deviceText(worker.device);
+}});
+
+function deviceText(device) {
+  if (!device) return "";
+  const parts = [device.name];
+  if (device.watts !== null) parts.push(`${device.watts.toFixed(0)} W`);
+  if (device.memory_total !== null) parts.push(`${bytes(device.memory_used)} of ${bytes(device.memory_total)} in use`);
+  return parts.join(", ");
+}
+
 const workers = new Table("workers", [
   {className: "", show: (cell, worker) => {
     if (!cell.firstChild) cell.append(element("span"), element("small"));
@@ -225,8 +239,8 @@ const workers = new Table("workers", [
   {className: "", show: showMemory},
   column(worker => count(worker.queue), "n"),
   column(worker => count(worker.sessions || 0), "n wide"),
-  column(worker => worker.device ? percent(worker.utilisation) : "–", "n device"),
-  column(worker => worker.device ? worker.celsius.toFixed(0) : "–", "n device"),
+  deviceColumn(worker => worker.utilisation, percent),
+  deviceColumn(worker => worker.celsius, value => value.toFixed(0)),
   buttonColumn(worker => worker.draining ? "Resume" : "Drain", false, worker => worker.draining
     ? order(`api/workers/${worker.index}/resume`, `Give ${worker.name} new clients again?`)
     : order(`api/workers/${worker.index}/drain`, `Give ${worker.name} no new clients? Those that it has stay.`)),
@@ -387,7 +401,8 @@ function show(state) {
   setText($("cpu"), percent(state.dispatcher_cpu));
   for (const worker of state.workers) {
     worker.busy = 1 - worker.idle;
-    if (worker.device) Object.assign(worker, {utilisation: worker.device.utilisation, celsius: worker.device.celsius});
+    worker.utilisation = worker.device?.utilisation;
+    worker.celsius = worker.device?.celsius;
   }
   document.body.classList.toggle("devices", state.workers.some(worker => worker.device));
   workers.show(state.workers);
