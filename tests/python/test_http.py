@@ -359,6 +359,17 @@ def test_the_page_in_chromium(site):
         browser.value(f"{row}.click()")
         browser.until("document.querySelector('#tensors tbody').textContent.includes('1000 × 250')", "the largest tensor")
         browser.until("timeline.samples.length > 2", "the timeline")
+        # A narrow window: tables scroll in their boxes, the page does not scroll to the side, and all controls are inside.
+        for width in (800, 400):
+            browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+            browser.until(f"innerWidth === {width}", "the window is narrow")
+            assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+            assert browser.value("Math.min(...[...document.querySelectorAll('#workers th:nth-child(-n+4), #clients th:nth-child(2)')]"
+                                 ".map(head => head.offsetWidth))") >= 50, "no column has shrunk to nothing"
+            assert browser.value("[...document.querySelectorAll('header button, .bar button, .bar input')]"
+                                 ".filter(each => each.getBoundingClientRect().right > each.closest('header, section')"
+                                 ".getBoundingClientRect().right).map(each => each.id)") == []
+        browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         # A program whose name is HTML stays text.
         site.client("<img src=x onerror=alert(1)>")
         browser.until("document.querySelectorAll('#clients tbody tr').length === 2", "the second client")
