@@ -43,6 +43,10 @@ enum {
 /* What a measurement may change, and how far. */
 #define LEARNING 0.25
 #define MOST_RATIO 8.0
+/* Of an asynchronous engine, at first: a card is thousands of times as fast as the estimate, and would get one record at a time until that is
+ * known. */
+#define FIRST_MEASUREMENTS 6
+#define MOST_FIRST_RATIO 256.0
 #define MOST_FACTOR 65536.0 /* a GPU's halves are 15,000 times as fast as the estimate for a core */
 /* Of small records. On a busy machine they seem to take longer than they do; a link full of them must fit into a window. */
 #define MOST_SMALL_FACTOR 4.0
@@ -284,6 +288,18 @@ static void count_sessions(gt_share *share, uint32_t charges)
     share->shared = several || (share->shared && share->alone < ALONE_MARKS);
 }
 
+/* A measurement of records whose estimate was partly, by so much, for this work. ratio: of the measured time to the estimate. */
+static void learn(gt_share *share, unsigned work, double part, double ratio)
+{
+    double near_ratio = fmin(fmax(ratio, 1 / MOST_RATIO), MOST_RATIO);
+    double factor = share->factor[work] * (1 + LEARNING * (near_ratio - 1) * part);
+    if (share->late && ratio < 1 / MOST_RATIO && share->measurements[work] < FIRST_MEASUREMENTS)
+        factor = share->factor[work] * pow(fmax(ratio, 1 / MOST_FIRST_RATIO), part);
+    double most = work == GT_WORK_SMALL ? MOST_SMALL_FACTOR : MOST_FACTOR;
+    share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), most);
+    share->measurements[work] += share->measurements[work] < FIRST_MEASUREMENTS;
+}
+
 void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns)
 {
     gt_share *share = &worker->share;
@@ -299,21 +315,17 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     }
     count_sessions(share, charges);
     double ratio = estimate > 0 ? measured / estimate : 1;
-    ratio = fmin(fmax(ratio, 1 / MOST_RATIO), MOST_RATIO);
     for (uint32_t k = 0; k < charges; k++) {
         const gt_charge *charge = charge_at(share, k);
         if (!charge->session)
             continue;
         /* From what was estimated to what was measured. */
-        use(&charge->session->account, (double)charge->ns * charge->part * (ratio - 1));
+        use(&charge->session->account, (double)charge->ns * charge->part * (fmin(ratio, MOST_RATIO) - 1));
         charge->session->account.queued -= charge->records;
     }
-    for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++) {
-        double factor = share->factor[work] * (1 + LEARNING * (ratio - 1) * by_work[work] / estimate);
-        double most = work == GT_WORK_SMALL ? MOST_SMALL_FACTOR : MOST_FACTOR;
-        if (work != GT_WORK_SLICE)
-            share->factor[work] = (float)fmin(fmax(factor, 1 / MOST_FACTOR), most);
-    }
+    for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++)
+        if (by_work[work] > 0 && work != GT_WORK_SLICE)
+            learn(share, work, by_work[work] / estimate, ratio);
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;

@@ -61,20 +61,21 @@ typedef struct gt_account {
 
 /* A worker's part. */
 typedef struct gt_share {
-    bool late;                   /* its engine is asynchronous: the window is larger */
-    bool deep;                   /* its only session is spread over workers: the window is much larger */
-    bool shared;                 /* several sessions used it lately: the window is smaller */
-    unsigned alone;              /* marks in a row with work of one session only */
-    uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
-    uint64_t unmarked_ns;        /* of those behind the last mark */
-    bool asked;                  /* a mark is wanted although it is not due */
-    double clock_ns;             /* used_ns of the session that was served last, when it was */
-    uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
-    gt_session *first, *last;    /* sessions that wait, least used_ns first */
-    const gt_session *serving;   /* the one of them that is being served */
-    gt_session *reserved;        /* the spread session that this worker is kept open for */
-    float factor[GT_WORKS];      /* measured time in units of the estimate */
-    gt_charge *charges;          /* a ring: those of each mark in turn */
+    bool late;                      /* its engine is asynchronous: the window is larger */
+    bool deep;                      /* its only session is spread over workers: the window is much larger */
+    bool shared;                    /* several sessions used it lately: the window is smaller */
+    unsigned alone;                 /* marks in a row with work of one session only */
+    uint64_t placed_ns, done_ns;    /* estimates of all records placed, and of those executed */
+    uint64_t unmarked_ns;           /* of those behind the last mark */
+    bool asked;                     /* a mark is wanted although it is not due */
+    double clock_ns;                /* used_ns of the session that was served last, when it was */
+    uint64_t busy_ns;               /* that the worker had worked at the last mark's answer */
+    gt_session *first, *last;       /* sessions that wait, least used_ns first */
+    const gt_session *serving;      /* the one of them that is being served */
+    gt_session *reserved;           /* the spread session that this worker is kept open for */
+    float factor[GT_WORKS];         /* measured time in units of the estimate */
+    uint8_t measurements[GT_WORKS]; /* that it was learnt from, as far as they are counted */
+    gt_charge *charges;             /* a ring: those of each mark in turn */
     uint32_t charge_first, charge_count, charge_capacity;
     uint32_t charge_unmarked; /* of the charges, those behind the last mark */
 } gt_share;

@@ -302,6 +302,45 @@ static void test_newcomer_at_a_kept_worker(const void *argument)
     gt__link_close(second);
 }
 
+static void send_products(gt_link *client, int count)
+{
+    gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 2, .tail = 1, .result = 1}}};
+    record[1].i64[0] = record[1].i64[1] = 8192;
+    send_slots(client, record, 2);
+    for (int k = 1; k <= count; k++)
+        send_ins(client, (gt_instruction){.op = GT_OP_matmul, .result = 1 + (uint64_t)k, .operand = {1, 1}});
+    gt__link_flush(client);
+}
+
+/* Products that a card computes 10,000 times as fast as was estimated: soon it has the next ones before it is done with the first. */
+static void test_fast_card(const void *argument)
+{
+    (void)argument;
+    enum { KNOWN = 6, AHEAD = 4, PRODUCT_NS = 3000000 };
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST, .operand = {1}}; /* it is asynchronous */
+    server s;
+    int products = 0, told = 0;
+    server_new(&s, false);
+    gt_link *worker = server_link(&s), *client = server_link(&s);
+    server_start(&s);
+    join_worker(worker, "card");
+    join_client(client);
+    send_products(client, BACKLOG);
+    while (products < KNOWN + AHEAD && CHECK(receive_any(worker, record))) {
+        products += record->ins.op == GT_OP_matmul;
+        if (record->ins.op != GT_OP_mark || products > KNOWN)
+            continue;
+        reply.imm[0].u += (uint64_t)(products - told) * PRODUCT_NS;
+        told = products;
+        send_ins(worker, reply);
+        gt__link_flush(worker);
+    }
+    gt__link_close(client);
+    server_stop(&s);
+    gt__link_close(worker);
+}
+
 int main(void)
 {
     check_run("a light client first", test_light_first, NULL);
@@ -309,6 +348,7 @@ int main(void)
     check_run("a worker that is gone", test_worker_leaves, NULL);
     check_run("a client that moves", test_moved_client, NULL);
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
+    check_run("a fast card", test_fast_card, NULL);
     check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
     return check_end();
 }
