@@ -70,7 +70,6 @@ static void cpu_close(gt_engine *engine)
     gt__parallel_free(gt__cpu(engine)->parallel);
     gt__cpu_plans_free(gt__cpu(engine)->plans);
     gt__scratch_free(gt__cpu(engine)->scratch);
-    gt__detacher_free(gt__cpu(engine)->detacher);
     free(engine);
 }
 
@@ -84,9 +83,7 @@ static gt_err cpu_open(const gt_engine_options *options, gt_engine **engine)
     cpu->memory_limit = gt__memory_limit(1);
     openblas_set_num_threads(1); /* matmul.c splits products over our own threads */
     cpu->cancel = options ? options->cancel : NULL;
-    cpu->detacher = gt__detacher_new();
-    gt_err err = cpu->detacher ? gt__parallel_new(thread_count(options), cpu->cancel, &cpu->parallel)
-                               : gt__fail(GT_ERR_MEMORY, "no memory for an engine");
+    gt_err err = gt__parallel_new(thread_count(options), cpu->cancel, &cpu->parallel);
     if (err) {
         cpu_close(&cpu->engine);
         return err;

@@ -13,7 +13,6 @@
 
 #include "engines/engine.h"
 #include "engines/loop.h"
-#include "engines/cpu/detach.h"
 #include "engines/cpu/kernels.h"
 #include "engines/cpu/parallel.h"
 
@@ -29,7 +28,6 @@ typedef struct gt_cpu {
         taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
     gt_cpu_plans *plans; /* of Fourier transforms; NULL: none yet */
     gt_cancel *cancel;   /* NULL: none */
-    gt_detacher *detacher;
     gt_scratch *scratch; /* that programs share: one runs at a time; NULL: none yet */
 } gt_cpu;
 

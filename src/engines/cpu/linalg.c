@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cpu/detach.h"
 #include "engines/cpu/lapack.h"
 #include "engines/cpu/movement.h"
 
@@ -36,9 +37,15 @@ typedef struct linalg {
     /* Elements of workspace for one matrix: copies, LAPACK's own, real numbers for complex routines, integers. */
     size_t area[3], work, reals, integers;
     bool is_long; /* a matrix takes tens of milliseconds, and LAPACK cannot be interrupted: see detach.h */
+} linalg;
+
+/* What the threads of a call report. */
+typedef struct outcome {
+    const linalg *s;
     _Atomic uint64_t
         failure; /* of the first matrix that failed: number << 32 | info << 3 | reason; all ones: no failure */
-} linalg;
+    _Atomic bool no_memory;
+} outcome;
 
 /* One thread's workspace, cut up. */
 typedef struct workspace {
@@ -54,22 +61,22 @@ static uint64_t failure(int reason, int info)
 }
 
 /* Keep the failure of the first matrix, in whatever order threads report. */
-static void keep_failure(linalg *s, int64_t matrix, uint64_t what)
+static void keep_failure(outcome *all, int64_t matrix, uint64_t what)
 {
-    uint64_t mine = (uint64_t)matrix << 32 | what, known = s->failure;
-    while (mine < known && !atomic_compare_exchange_weak(&s->failure, &known, mine))
+    uint64_t mine = (uint64_t)matrix << 32 | what, known = all->failure;
+    while (mine < known && !atomic_compare_exchange_weak(&all->failure, &known, mine))
         ;
 }
 
 /* In PyTorch's words. */
-static gt_err failed(const linalg *s)
+static gt_err failed(const outcome *all)
 {
-    uint64_t what = s->failure;
+    uint64_t what = all->failure;
     if (what == UINT64_MAX)
         return GT_OK;
     char where[48] = "";
     int info = (int)(what >> 3 & ((1u << 29) - 1));
-    if (s->call->in[0]->meta.rank > 2)
+    if (all->s->call->in[0]->meta.rank > 2)
         snprintf(where, sizeof where, "(Batch element %llu): ", (unsigned long long)(what >> 32));
     switch (what & 7) {
     case SINGULAR:
@@ -215,7 +222,7 @@ static workspace workspace_cut(const linalg *s, size_t size, char *memory)
 
 /* ---- long matrices ------------------------------------------------------------------------------------------ */
 
-/* One matrix with all that LAPACK needs, so that it can be left behind. */
+/* One matrix with all that LAPACK needs, so that it can be left behind: it points to nothing outside of itself. */
 typedef struct lone_matrix {
     linalg s; /* its call is this one's */
     gt_call call;
@@ -284,16 +291,18 @@ static lone_matrix *take_matrix(const linalg *s, const char *const *from, size_t
     lone->s = *s;
     lone->call = *s->call;
     lone->ins = *s->call->ins;
+    lone->s.cpu = NULL; /* it may be closed while this runs */
     lone->s.call = &lone->call;
     lone->call.ins = &lone->ins;
     lone->call.in = lone->in;
-    lone->call.out = NULL; /* not while it runs */
+    lone->call.out = NULL;
     lone->w = workspace_cut(s, size, lone->memory);
     lone->from[0] = (char *)lone->memory + all;
     lone->from[1] = lone->from[0] + bytes[0];
     lone->result = lone->from[1] + bytes[1];
     for (int k = 0; k < s->batch.views; k++) {
         lone->view[k] = *s->call->in[k];
+        lone->view[k].data = NULL;
         lone->in[k] = &lone->view[k];
         copy_matrix(lone, k, from[k], size);
     }
@@ -307,7 +316,7 @@ static bool run_detached(const linalg *s, const char *const *from, char *to, siz
     *what = 0;
     if (!lone)
         return false;
-    if (gt__detach_run(s->cpu->detacher, s->cpu->parallel, run_lone, drop_matrix, lone)) {
+    if (gt__detach_run(s->cpu->parallel, run_lone, drop_matrix, lone)) {
         memcpy(to, lone->result, (size_t)s->result * size);
         *what = lone->what;
         drop_matrix(lone);
@@ -344,22 +353,11 @@ static bool is_long(const linalg *s)
 
 /* ---- all of them -------------------------------------------------------------------------------------------- */
 
-typedef struct share {
-    linalg *s;
-    _Atomic bool no_memory;
-} share;
-
-static void run_matrices(void *context, int64_t begin, int64_t end)
+/* One thread's matrices. False: no memory. */
+static bool run_share(outcome *all, int64_t begin, int64_t end, void **memory)
 {
-    share *all = context;
-    linalg *s = all->s;
+    const linalg *s = all->s;
     size_t size = gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype);
-    void *memory; /* not touched, and so not there, while matrices have their own */
-    if (gt__cpu_scratch(s->cpu, workspace_bytes(s, size), &memory) != GT_OK) {
-        all->no_memory = true;
-        return;
-    }
-    workspace w = workspace_cut(s, size, memory);
     bool large = (int64_t)s->m * s->n * s->k > GT_CPU_GRAIN;
     for (int64_t matrix = begin; matrix < end && !(large && gt__parallel_poll(s->cpu->parallel)); matrix++) {
         int64_t offset[GT_LOOP_VIEWS];
@@ -369,11 +367,24 @@ static void run_matrices(void *context, int64_t begin, int64_t end)
             from[k] = (const char *)s->call->in[k]->data + offset[k] * (int64_t)size;
         char *to = (char *)s->call->out->data + matrix * s->result * (int64_t)size;
         uint64_t what;
-        if (!s->is_long || !run_detached(s, from, to, size, &what))
+        if (!s->is_long || !run_detached(s, from, to, size, &what)) {
+            if (!*memory && gt__cpu_scratch(s->cpu, workspace_bytes(s, size), memory) != GT_OK)
+                return false;
+            workspace w = workspace_cut(s, size, *memory);
             what = run(s, &w, from[0], from[1], to);
+        }
         if (what)
-            keep_failure(s, matrix, what);
+            keep_failure(all, matrix, what);
     }
+    return true;
+}
+
+static void run_matrices(void *context, int64_t begin, int64_t end)
+{
+    outcome *all = context;
+    void *memory = NULL; /* a workspace, if one is needed */
+    if (!run_share(all, begin, end, &memory))
+        all->no_memory = true;
     free(memory);
 }
 
@@ -420,8 +431,7 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
                 .op = call->op,
                 .m = (int)m,
                 .n = (int)n,
-                .k = (int)k,
-                .failure = UINT64_MAX};
+                .k = (int)k};
     int64_t matrices = start_batch(&s);
     /* In elements of the operand's dtype: a complex number is two real ones. */
     s.result = out->numel / matrices *
@@ -440,10 +450,10 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);
     s.is_long = is_long(&s);
-    share all = {.s = &s};
+    outcome all = {.s = &s, .failure = UINT64_MAX};
     int64_t cost = gt__min((int64_t)1 << 40, m * n) * (k + 1); /* an estimate of the multiplications */
     gt__parallel_for(s.cpu->parallel, matrices, gt__grain(cost), run_matrices, &all);
     return all.no_memory ? gt__fail(GT_ERR_MEMORY, "the worker has no memory for the workspace of %s",
                                     gt__op_table[call->op].name)
-                         : failed(&s);
+                         : failed(&all);
 }
