@@ -118,10 +118,9 @@ def test_an_operation_over_the_workers_limit_is_cancelled(programs):
     check_limited(programs.run(LIMITED, f"localhost:{server.port}"))
 
 
-# With the least limit, in the program's own server: everything that takes more than a few hundredths of a second fails. A fast
-# processor may be done before that with some of them.
+# With the least limit, in the program's own server: everything that takes more than a few hundredths of a second fails. Each of
+# these takes some tenths on one thread, if not minutes.
 FAMILIES = """
-    import time
     import numpy
     import gt
     one = gt.ones(1)
@@ -160,22 +159,20 @@ FAMILIES = """
         "integer matmul": lambda: whole @ whole,
         "conv": lambda: gt.nn.functional.conv2d(image, kernel, padding=1),
         "attention": lambda: gt.nn.functional.scaled_dot_product_attention(query, query, query),
-        "svd": lambda: gt.linalg.svd(square[:1000, :1000])[1],
-        "eigh": lambda: gt.linalg.eigh(square[:1200, :1200])[0],
-        "inverse of a transposed matrix": lambda: gt.linalg.inv(square.t()),
+        "svd": lambda: gt.linalg.svd(square[:500, :500])[1],
+        "eigh": lambda: gt.linalg.eigh(square[:800, :800])[0],
+        "inverse of a transposed matrix": lambda: gt.linalg.inv(square[:1600, :1600].t()),
         "solve": lambda: gt.linalg.solve(square, square[:, :2]),
         "multinomial": lambda: gt.multinomial(numbers, 2**21, replacement=True),
         "gather": lambda: numbers.gather(0, zeros),
-        "fused": lambda: fused(many),
+        "fused": lambda: fused(one.expand(2**26)),
     }
     for name, family in families.items():
         for _ in range(12 if name == "fused" else 1):
-            began = time.monotonic()
             result = family()
             try:
                 result.flatten()[0].item()
-                if time.monotonic() - began > 0.3:
-                    print(name, "was not cancelled")
+                print(name, "was not cancelled")
             except RuntimeError as error:
                 if "--max-op-seconds 0.001" not in str(error):
                     print(name, error)
@@ -183,33 +180,6 @@ FAMILIES = """
         if (numbers[:3] * 0 + 7).tolist() != [7, 7, 7]:
             print(name, "broke the engine")
 """
-
-
-# A matrix whose decomposition takes tens of milliseconds is computed aside (detach.c), from copies.
-ASIDE = """
-    import numpy
-    import gt
-    random = numpy.random.default_rng(0)
-    a = random.standard_normal((2, 1400, 1400)) + 40 * numpy.eye(1400)
-    b = random.standard_normal((2, 1400, 3))
-    x, y = gt.from_numpy(a), gt.from_numpy(b)
-    def check(name, got, expected):
-        if not numpy.allclose(got.numpy(), expected, rtol=1e-9, atol=1e-9):
-            print(name, "differs")
-    check("solve", gt.linalg.solve(x, y), numpy.linalg.solve(a, b))
-    check("solve, transposed", gt.linalg.solve(x.mT, y), numpy.linalg.solve(a.swapaxes(1, 2), b))
-    check("solve, strided", gt.linalg.solve(x[:, ::1, :].flip(2), y), numpy.linalg.solve(a[:, :, ::-1], b))
-    check("inv", gt.linalg.inv(x[0].expand(2, 1400, 1400)), numpy.linalg.inv(a[[0, 0]]))
-    check("svd", gt.linalg.svdvals(x[0, :900, 100:700]), numpy.linalg.svd(a[0, :900, 100:700], compute_uv=False))
-    try:
-        gt.linalg.inv(x * 0).numpy()
-    except RuntimeError as error:
-        print("singular" in str(error))
-"""
-
-
-def test_long_linear_algebra_is_computed_aside(programs):
-    assert programs.run(ASIDE) == "True\n"
 
 
 @pytest.mark.parametrize("threads", (1, 2))
