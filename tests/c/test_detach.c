@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "core/fft.h"
 #include "core/linalg.h"
 #include "engines/cpu/cpu.h"
 #include "engines/cpu/detach.h"
@@ -194,7 +195,7 @@ static gt_engine *open_engine(int threads, gt_cancel *cancel)
 static gt_err run(gt_engine *engine, gt_opcode op, gt_imm imm, const gt_view *a, const gt_view *b,
                   const gt_view *out)
 {
-    gt_instruction ins = {.op = (uint16_t)op, .imm = {imm, {.i = 0}}};
+    gt_instruction ins = {.op = (uint16_t)op, .imm = {imm, {.f = 1}}};
     const gt_view *in[] = {a, b};
     gt_call call = {.op = op, .ins = &ins, .operands = b ? 2 : 1, .in = in, .out = out};
     return engine->ops->run(engine, &call, &(gt_token){0});
@@ -278,8 +279,7 @@ static void test_cancelled_matrices(const void *argument)
     gt_cancel cancel = {.look = look, .context = &looks};
     gt_engine *engine = open_engine(*(const int *)argument, &cancel);
     gt_view a = view_new(GT_FLOAT64, 3, (int64_t[]){BATCH, N, N}),
-            out = view_new(GT_FLOAT64, 3, (int64_t[]){BATCH, 2 * N + 1, N}),
-            total = view_new(GT_FLOAT64, 0, NULL);
+            out = view_new(GT_FLOAT64, 3, (int64_t[]){BATCH, 2 * N + 1, N}), total = view_new(GT_FLOAT64, 0, NULL);
     fill(&a, N);
     CHECK_EQ(run(engine, GT_OP_svd, (gt_imm){.i = 0}, &a, NULL, &out), GT_ERR_CANCELLED);
     CHECK(!strcmp(gt_error_text(), "never mind"));
@@ -293,6 +293,50 @@ static void test_cancelled_matrices(const void *argument)
     engine->ops->close(engine);
 }
 
+/* ---- transforms ---------------------------------------------------------------------------------------------- */
+
+/* Complex lines: a prime, which goes by Bluestein's algorithm, and one of small factors. */
+static void test_lines(const void *argument)
+{
+    static const int64_t sizes[] = {131101, 140000};
+    int looks = -1;
+    gt_cancel cancel = {.look = look, .context = &looks};
+    gt_engine *aside = open_engine(*(const int *)argument, &cancel), *plain = open_engine(2, NULL);
+    gt_imm spec = {.u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_COMPLEX, .axes = 1u << 1})};
+    for (int k = 0; k < COUNT(sizes); k++) {
+        int64_t shape[] = {2, sizes[k]};
+        gt_view a = view_new(GT_COMPLEX128, 2, shape),
+                out[2] = {view_new(GT_COMPLEX128, 2, shape), view_new(GT_COMPLEX128, 2, shape)};
+        for (int64_t at = 0; at < 2 * a.meta.numel; at++)
+            ((double *)a.data)[at] = (double)(at * 7919 % 1009) / 1009 - 0.5;
+        CHECK_EQ(run(aside, GT_OP_fft, spec, &a, NULL, &out[0]), GT_OK);
+        CHECK_EQ(run(plain, GT_OP_fft, spec, &a, NULL, &out[1]), GT_OK);
+        CHECK(!memcmp(out[0].data, out[1].data, gt__meta_bytes(&out[0].meta)));
+        CHECK(*(double *)out[0].data != 0);
+        free(a.data), free(out[0].data), free(out[1].data);
+    }
+    aside->ops->close(aside);
+    plain->ops->close(plain);
+}
+
+/* During the plan, and during a line: its plan is kept from the call before. */
+static void test_cancelled_lines(const void *argument)
+{
+    int64_t shape[] = {1, 262147};
+    int looks = 0;
+    gt_cancel cancel = {.look = look, .context = &looks};
+    gt_engine *engine = open_engine(*(const int *)argument, &cancel);
+    gt_imm spec = {.u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_COMPLEX, .axes = 1u << 1})};
+    gt_view a = view_new(GT_COMPLEX128, 2, shape), out = view_new(GT_COMPLEX128, 2, shape);
+    CHECK_EQ(run(engine, GT_OP_fft, spec, &a, NULL, &out), GT_ERR_CANCELLED);
+    looks = -1;
+    CHECK_EQ(run(engine, GT_OP_fft, spec, &a, NULL, &out), GT_OK);
+    looks = 1;
+    CHECK_EQ(run(engine, GT_OP_fft, spec, &a, NULL, &out), GT_ERR_CANCELLED);
+    free(a.data), free(out.data);
+    engine->ops->close(engine);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -303,5 +347,9 @@ int main(int argc, char **argv)
     check_run("matrices, several threads", test_matrices, &(int){3});
     check_run("cancelled matrices, one thread", test_cancelled_matrices, &(int){1});
     check_run("cancelled matrices, several threads", test_cancelled_matrices, &(int){3});
+    check_run("lines, one thread", test_lines, &(int){1});
+    check_run("lines, several threads", test_lines, &(int){3});
+    check_run("cancelled lines, one thread", test_cancelled_lines, &(int){1});
+    check_run("cancelled lines, several threads", test_cancelled_lines, &(int){3});
     return check_end();
 }

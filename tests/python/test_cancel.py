@@ -130,7 +130,8 @@ FAMILIES = """
     numbers = gt.from_numpy(numpy.random.default_rng(0).random(2**22))
     line = gt.from_numpy(numpy.ones(2**25, numpy.float32))
     whole = gt.ones(1, 1, dtype=gt.int64).expand(2048, 2048)
-    zeros = gt.zeros(1, dtype=gt.int64).expand(2**25)
+    zero = gt.zeros(1, dtype=gt.int64)
+    zeros = zero.expand(2**25)
     image, kernel = gt.ones(1, 1, 1, 1).expand(8, 64, 128, 128), gt.ones(1, 1, 1, 1).expand(128, 64, 3, 3)
     square = numbers.reshape(2048, 2048)
     query = gt.ones(1, 1, 1, 1).expand(4, 8, 2048, 64)
@@ -157,6 +158,10 @@ FAMILIES = """
         "topk": lambda: one.expand(2**32).topk(3)[0],
         "matmul": lambda: rows @ rows,
         "integer matmul": lambda: whole @ whole,
+        "integer dot product": lambda: zero.expand(2**33) @ zero.expand(2**33),
+        "unfold": lambda: gt.nn.functional.unfold(gt.ones(1, 1, 1, 1).expand(1, 1, 2**13, 2**13), 3),
+        "fft": lambda: gt.fft.fft(line[:2**20 + 7]),
+        "fft of a power of two": lambda: gt.fft.fft(line),
         "conv": lambda: gt.nn.functional.conv2d(image, kernel, padding=1),
         "attention": lambda: gt.nn.functional.scaled_dot_product_attention(query, query, query),
         "svd": lambda: gt.linalg.svd(square[:500, :500])[1],

@@ -426,12 +426,7 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
     if (m > INT32_MAX / 4 || n > INT32_MAX / 4 || k > INT32_MAX / 4)
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);
-    linalg s = {.cpu = gt__cpu(engine),
-                .call = call,
-                .op = call->op,
-                .m = (int)m,
-                .n = (int)n,
-                .k = (int)k};
+    linalg s = {.cpu = gt__cpu(engine), .call = call, .op = call->op, .m = (int)m, .n = (int)n, .k = (int)k};
     int64_t matrices = start_batch(&s);
     /* In elements of the operand's dtype: a complex number is two real ones. */
     s.result = out->numel / matrices *
