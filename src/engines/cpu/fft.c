@@ -45,12 +45,19 @@ static slot *take_slot(const pass *p)
 
 /* ---- long lines --------------------------------------------------------------------------------------------- */
 
-/* Elements of a line from which it takes tens of milliseconds. Sizes with a large factor take 30 times as long as powers of two. */
-enum { LONG_POWER = 1 << 22, LONG_OTHER = 1 << 17 };
+/* Elements of a line that takes some tenths of a second. A large prime factor makes it a hundred times slower (Bluestein). */
+enum { LONG_LINE = 1 << 23, LONG_BLUESTEIN = 1 << 17 };
 
 static bool is_long(const gt_cpu *cpu, const gt_fft_use *use)
 {
-    return cpu->cancel && use->n >= ((use->n & (use->n - 1)) == 0 ? LONG_POWER : LONG_OTHER);
+    static const int small[] = {2, 3, 5, 7, 11, 13};
+    int64_t rest = use->n;
+    if (!cpu->cancel || rest < LONG_BLUESTEIN)
+        return false;
+    for (size_t k = 0; k < sizeof small / sizeof *small; k++)
+        while (rest % small[k] == 0)
+            rest /= small[k];
+    return rest > 1 || use->n >= LONG_LINE;
 }
 
 /* One line with all that it needs, so that it can be left behind. */

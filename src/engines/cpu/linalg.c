@@ -324,7 +324,8 @@ static bool run_detached(const linalg *s, const char *const *from, char *to, siz
     return true;
 }
 
-/* An estimate, in multiplications of float32: LAPACK's own loops are slower than products. */
+/* An estimate, in multiplications of float32: LAPACK's own loops are slower than products. A matrix that is computed aside takes a
+ * tenth of a second or so, of which copies and a thread are a few hundredths. */
 static bool is_long(const linalg *s)
 {
     double m = s->m, n = s->n, k = s->k, work = m * n * k;
@@ -332,6 +333,9 @@ static bool is_long(const linalg *s)
     switch (s->op) {
     case GT_OP_solve:
         work += n * n * n;
+        break;
+    case GT_OP_cholesky:
+        work /= 4;
         break;
     case GT_OP_qr:
         work += m * (double)s->columns * k;
@@ -348,7 +352,7 @@ static bool is_long(const linalg *s)
         break;
     }
     work *= (double)gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype) / sizeof(float);
-    return s->cpu->cancel && work > (iterates ? 1 << 26 : 1 << 29);
+    return s->cpu->cancel && work > (iterates ? 0x1p28 : 0x1p31);
 }
 
 /* ---- all of them -------------------------------------------------------------------------------------------- */
