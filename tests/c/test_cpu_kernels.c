@@ -396,6 +396,38 @@ static void test_products(const void *argument)
         }
 }
 
+/* Large enough to be computed in slabs, of several terms each: (2, K) times (K, N), whose element (l, j) is number l + j. */
+static void test_long_integer_products(const void *argument)
+{
+    enum { K = 70, N = 1 << 18 };
+    gt_engine *before = engine;
+    if (!CHECK(gt__engine_cpu.open(&(gt_engine_options){.threads = 1}, &engine) == GT_OK)) /* all in one piece */
+        return;
+    gt_view a = view_new(GT_INT64, 2, (int64_t[]){2, K}), numbers = view_new(GT_INT64, 1, (int64_t[]){K + N});
+    gt_view out = view_new(GT_INT64, 2, (int64_t[]){2, N}), b = numbers;
+    int64_t *x = a.data, *y = numbers.data, *z = out.data;
+    (void)argument;
+    if (gt__meta_set(&b.meta, GT_INT64, 2, (int64_t[]){K, N}) != GT_OK)
+        abort();
+    b.stride[0] = b.stride[1] = 1;
+    b.contiguous = false;
+    for (int64_t i = 0; i < 2 * K; i++)
+        x[i] = (int64_t)draw(-1000, 1000);
+    for (int64_t i = 0; i < K + N; i++)
+        y[i] = (int64_t)draw(-1000, 1000);
+    CHECK(run(GT_OP_matmul, GT_INT64, (gt_imm){.i = 0}, &a, &b, &out) == GT_OK);
+    for (int64_t i = 0; i < 2; i++)
+        for (int64_t j = 0; j < N; j++) {
+            int64_t exact = 0;
+            for (int64_t l = 0; l < K; l++)
+                exact += x[i * K + l] * y[l + j];
+            CHECK_EQ(z[i * N + j], exact);
+        }
+    view_free(&a), view_free(&numbers), view_free(&out);
+    engine->ops->close(engine);
+    engine = before;
+}
+
 static void test_integer_division(const void *argument)
 {
     int64_t sizes[] = {70000};
@@ -519,6 +551,7 @@ int main(int argc, char **argv)
     check_run("atan2, hypot, fmod", test_two_operands, NULL);
     check_run("long sums", test_long_sums, NULL);
     check_run("products", test_products, NULL);
+    check_run("long integer products", test_long_integer_products, NULL);
     check_run("integer division", test_integer_division, NULL);
     check_run("parallel", test_parallel, NULL);
     check_run("cancelled, one thread", test_cancelled_parallel, &(int){1});

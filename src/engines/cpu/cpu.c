@@ -20,6 +20,7 @@
 enum {
     ALIGNMENT = 64,
     HUGE_PAGE = 2 * 1024 * 1024,
+    HUGE_SCRATCH = 4 * HUGE_PAGE, /* bytes from which scratch memory is on huge pages */
     MAX_THREADS = 1024,
 };
 
@@ -152,8 +153,11 @@ gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
 {
     if (bytes >= GT_MEMORY_CHECK_BYTES && bytes <= cpu->memory_limit)
         GT_TRY(gt__memory_check(bytes));
+    size_t alignment = bytes >= HUGE_SCRATCH ? HUGE_PAGE : ALIGNMENT;
     *scratch =
-        bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
+        bytes <= cpu->memory_limit ? aligned_alloc(alignment, round_up(bytes ? bytes : 1, alignment)) : NULL;
+    if (*scratch && alignment == HUGE_PAGE)
+        madvise(*scratch, round_up(bytes, HUGE_PAGE), MADV_HUGEPAGE); /* as map_huge */
     if (*scratch)
         return GT_OK;
     return gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes of scratch (the limit is %llu)", bytes,

@@ -4,12 +4,14 @@
  * Lines along the last axis of contiguous memory are read and written where they are, and so are short complex lines along
  * another axis, several columns at a time. Otherwise the tensor is turned, transformed, and turned back (movement.c), which is
  * faster than lines with large strides. Threads divide the lines.
- * fft_library.h transforms them.
+ * fft_library.h transforms them. It cannot be interrupted, so long lines are transformed aside, from a copy (detach.h).
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engines/cpu/complex.h"
+#include "engines/cpu/detach.h"
 #include "engines/cpu/fft_library.h"
 #include "engines/cpu/movement.h"
 
@@ -21,6 +23,7 @@ typedef struct slot {
 } slot;
 
 typedef struct pass {
+    gt_cpu *cpu;
     gt_fft_use use;
     double scale; /* of the results */
     const char *from;
@@ -32,13 +35,92 @@ typedef struct pass {
     int slot_count;
 } pass;
 
-/* ---- lines -------------------------------------------------------------------------------------------------- */
-
+/* There is one for each thread. A thread takes none after the work was cancelled: its plan may be gone. */
 static slot *take_slot(const pass *p)
 {
-    for (int k = 0;; k = (k + 1) % p->slot_count) /* there is one for each thread */
+    for (int k = 0;; k = (k + 1) % p->slot_count)
         if (!atomic_flag_test_and_set(&p->slots[k].busy))
             return &p->slots[k];
+}
+
+/* ---- long lines --------------------------------------------------------------------------------------------- */
+
+/* Elements of a line that takes some tenths of a second. A large prime factor makes it a hundred times slower (Bluestein). */
+enum { LONG_LINE = 1 << 23, LONG_BLUESTEIN = 1 << 17 };
+
+static bool is_long(const gt_cpu *cpu, const gt_fft_use *use)
+{
+    static const int small[] = {2, 3, 5, 7, 11, 13};
+    int64_t rest = use->n;
+    if (!cpu->cancel || rest < LONG_BLUESTEIN)
+        return false;
+    for (size_t k = 0; k < sizeof small / sizeof *small; k++)
+        while (rest % small[k] == 0)
+            rest /= small[k];
+    return rest > 1 || use->n >= LONG_LINE;
+}
+
+/* One line with all that it needs, so that it can be left behind. */
+typedef struct lone_line {
+    gt_fft_plan *plan;
+    void *work, *in, *out; /* in and out: one block */
+    double scale;
+} lone_line;
+
+static void drop_line(void *job)
+{
+    lone_line *lone = job;
+    gt__fft_plan_release(lone->plan);
+    free(lone->work);
+    free(lone->in);
+    free(lone);
+}
+
+static void run_lone(void *job)
+{
+    lone_line *lone = job;
+    const void *in[] = {lone->in};
+    void *out[] = {lone->out};
+    gt__fft_plan_run(lone->plan, in, out, 1, lone->scale, lone->work);
+}
+
+/* With the slot's plan and memory, which are gone if the line was left behind. False: there is no memory for a copy. */
+static bool transform_aside(const pass *p, slot *s, const void *from, void *to)
+{
+    lone_line *lone = malloc(sizeof *lone);
+    void *copy;
+    if (!lone || gt__cpu_scratch(p->cpu, (size_t)(p->from_bytes + p->to_bytes), &copy) != GT_OK) {
+        free(lone);
+        return false;
+    }
+    *lone = (lone_line){.plan = s->plan, .work = s->work, .in = copy, .scale = p->scale};
+    lone->out = (char *)copy + p->from_bytes;
+    memcpy(lone->in, from, (size_t)p->from_bytes);
+    if (gt__detach_run(p->cpu->parallel, run_lone, drop_line, lone)) {
+        memcpy(to, lone->out, (size_t)p->to_bytes);
+        free(copy);
+        free(lone);
+    } else {
+        s->plan = NULL;
+        s->work = NULL;
+    }
+    return true;
+}
+
+/* ---- lines -------------------------------------------------------------------------------------------------- */
+
+/* Positions are lines. */
+static void transform_long_lines(void *context, int64_t begin, int64_t end)
+{
+    const pass *p = context;
+    slot *s = take_slot(p);
+    for (; begin < end && !gt__parallel_poll(p->cpu->parallel); begin++) {
+        const void *in[] = {p->from + begin * p->from_bytes};
+        void *out[] = {p->to + begin * p->to_bytes};
+        if (!transform_aside(p, s, in[0], out[0]))
+            gt__fft_plan_run(s->plan, in, out, 1, p->scale, s->work);
+    }
+    atomic_flag_clear(&s->busy);
 }
 
 /* Positions are lines. */
@@ -103,14 +185,46 @@ static bool same_use(const gt_fft_use *a, const gt_fft_use *b)
            a->several == b->several;
 }
 
-/* A plan that the caller releases; NULL: no memory. */
+/* A plan that is made aside. */
+typedef struct lone_plan {
+    gt_fft_use use;
+    gt_fft_plan *plan;
+} lone_plan;
+
+static void drop_plan(void *job)
+{
+    gt__fft_plan_release(((lone_plan *)job)->plan);
+    free(job);
+}
+
+static void make_plan(void *job)
+{
+    lone_plan *lone = job;
+    lone->plan = gt__fft_plan_new(&lone->use);
+}
+
+/* NULL: no memory, or the work was cancelled. A long plan takes as long as a line. */
+static gt_fft_plan *new_plan(gt_cpu *cpu, const gt_fft_use *use)
+{
+    lone_plan *lone = is_long(cpu, use) ? malloc(sizeof *lone) : NULL;
+    if (!lone)
+        return gt__fft_plan_new(use);
+    *lone = (lone_plan){.use = *use};
+    if (!gt__detach_run(cpu->parallel, make_plan, drop_plan, lone))
+        return NULL;
+    gt_fft_plan *plan = lone->plan;
+    free(lone);
+    return plan;
+}
+
+/* A plan that the caller releases; NULL: no memory, or the work was cancelled. */
 static gt_fft_plan *find_plan(gt_cpu *cpu, const gt_fft_use *use)
 {
     if (!cpu->plans)
         cpu->plans = calloc(1, sizeof *cpu->plans);
     gt_cpu_plans *plans = cpu->plans;
     if (!plans || use->n > LARGEST_KEPT)
-        return gt__fft_plan_new(use);
+        return new_plan(cpu, use);
     int oldest = 0;
     for (int k = 0; k < KEPT_PLANS; k++) {
         if (plans->entry[k].plan && same_use(&plans->entry[k].use, use)) {
@@ -119,7 +233,7 @@ static gt_fft_plan *find_plan(gt_cpu *cpu, const gt_fft_use *use)
         }
         oldest = plans->entry[k].used < plans->entry[oldest].used ? k : oldest;
     }
-    gt_fft_plan *plan = gt__fft_plan_new(use);
+    gt_fft_plan *plan = new_plan(cpu, use);
     if (!plan)
         return NULL;
     gt__fft_plan_release(plans->entry[oldest].plan);
@@ -176,7 +290,8 @@ static gt_err run_lines(gt_cpu *cpu, pass *p, const void *from, void *to, int64_
     gt_fft_plan *plan = find_plan(cpu, &p->use);
     gt_err err = make_slots(cpu, p, plan, gt__fft_plan_work, lines);
     if (err == GT_OK)
-        gt__parallel_for(cpu->parallel, lines, gt__grain(8 * p->use.n), transform_lines, p);
+        gt__parallel_for(cpu->parallel, lines, gt__grain(8 * p->use.n),
+                         is_long(cpu, &p->use) ? transform_long_lines : transform_lines, p);
     free_slots(p);
     gt__fft_plan_release(plan);
     return err;
@@ -232,7 +347,8 @@ static gt_err run_axis(gt_cpu *cpu, gt_fft_kind kind, bool inverse, double scale
     unsigned last = from->meta.rank - 1u;
     int64_t from_count = source.meta.shape[last], to_count = target.meta.shape[last];
     gt_dtype from_dtype = (gt_dtype)from->meta.dtype, to_dtype = (gt_dtype)to->meta.dtype;
-    pass p = {.use = {.n = kind == GT_FFT_TO_REAL ? to_count : from_count,
+    pass p = {.cpu = cpu,
+              .use = {.n = kind == GT_FFT_TO_REAL ? to_count : from_count,
                       .kind = kind,
                       .inverse = inverse,
                       .wide = gt__dtype_real(from_dtype) == GT_FLOAT64},

@@ -399,7 +399,7 @@ struct gt_fft_plan {
     int64_t n;             /* complex numbers of the transform */
     int64_t size;          /* of the library's transforms, one by one */
     int64_t input, output; /* real numbers of a line */
-    int references;
+    int references; /* atomic: a thread that was left behind (detach.h) may release the last one */
     bool shared; /* the library's butterflies for 2 to 5 keep no state, the general one does */
     way how;
     vector_plan<float> narrow;
@@ -495,7 +495,7 @@ extern "C" gt_fft_plan *gt__fft_plan_new(const gt_fft_use *use)
 
 extern "C" gt_fft_plan *gt__fft_plan_retain(gt_fft_plan *plan)
 {
-    plan->references++;
+    __atomic_add_fetch(&plan->references, 1, __ATOMIC_RELAXED);
     return plan;
 }
 
@@ -514,7 +514,7 @@ extern "C" gt_fft_plan *gt__fft_plan_for_thread(gt_fft_plan *plan)
 
 extern "C" void gt__fft_plan_release(gt_fft_plan *plan)
 {
-    if (plan && --plan->references == 0)
+    if (plan && __atomic_sub_fetch(&plan->references, 1, __ATOMIC_ACQ_REL) == 0)
         delete plan;
 }
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cpu/detach.h"
 #include "engines/cpu/lapack.h"
 #include "engines/cpu/movement.h"
 
@@ -35,9 +36,16 @@ typedef struct linalg {
     int64_t result; /* of one matrix, in elements of the operand's dtype */
     /* Elements of workspace for one matrix: copies, LAPACK's own, real numbers for complex routines, integers. */
     size_t area[3], work, reals, integers;
+    bool is_long; /* a matrix takes tens of milliseconds, and LAPACK cannot be interrupted: see detach.h */
+} linalg;
+
+/* What the threads of a call report. */
+typedef struct outcome {
+    const linalg *s;
     _Atomic uint64_t
         failure; /* of the first matrix that failed: number << 32 | info << 3 | reason; all ones: no failure */
-} linalg;
+    _Atomic bool no_memory;
+} outcome;
 
 /* One thread's workspace, cut up. */
 typedef struct workspace {
@@ -53,22 +61,22 @@ static uint64_t failure(int reason, int info)
 }
 
 /* Keep the failure of the first matrix, in whatever order threads report. */
-static void keep_failure(linalg *s, int64_t matrix, uint64_t what)
+static void keep_failure(outcome *all, int64_t matrix, uint64_t what)
 {
-    uint64_t mine = (uint64_t)matrix << 32 | what, known = s->failure;
-    while (mine < known && !atomic_compare_exchange_weak(&s->failure, &known, mine))
+    uint64_t mine = (uint64_t)matrix << 32 | what, known = all->failure;
+    while (mine < known && !atomic_compare_exchange_weak(&all->failure, &known, mine))
         ;
 }
 
 /* In PyTorch's words. */
-static gt_err failed(const linalg *s)
+static gt_err failed(const outcome *all)
 {
-    uint64_t what = s->failure;
+    uint64_t what = all->failure;
     if (what == UINT64_MAX)
         return GT_OK;
     char where[48] = "";
     int info = (int)(what >> 3 & ((1u << 29) - 1));
-    if (s->call->in[0]->meta.rank > 2)
+    if (all->s->call->in[0]->meta.rank > 2)
         snprintf(where, sizeof where, "(Batch element %llu): ", (unsigned long long)(what >> 32));
     switch (what & 7) {
     case SINGULAR:
@@ -212,23 +220,149 @@ static workspace workspace_cut(const linalg *s, size_t size, char *memory)
     return w;
 }
 
-typedef struct share {
-    linalg *s;
-    _Atomic bool no_memory;
-} share;
+/* ---- long matrices ------------------------------------------------------------------------------------------ */
 
-static void run_matrices(void *context, int64_t begin, int64_t end)
+/* One matrix with all that LAPACK needs, so that it can be left behind: it points to nothing outside of itself. */
+typedef struct lone_matrix {
+    linalg s; /* its call is this one's */
+    gt_call call;
+    gt_instruction ins;
+    gt_view view[2];
+    const gt_view *in[2];
+    workspace w;
+    void *memory;  /* of all that follows, and of w */
+    char *from[2]; /* contiguous either way */
+    char *result;
+    uint64_t what; /* of run */
+} lone_matrix;
+
+static void drop_matrix(void *job)
 {
-    share *all = context;
-    linalg *s = all->s;
-    size_t size = gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype);
-    void *memory;
-    if (gt__cpu_scratch(s->cpu, workspace_bytes(s, size), &memory) != GT_OK) {
-        all->no_memory = true;
-        return;
+    lone_matrix *lone = job;
+    free(lone->memory);
+    free(lone);
+}
+
+static void run_lone(void *job)
+{
+    lone_matrix *lone = job;
+    lone->what = run(&lone->s, &lone->w, lone->from[0], lone->from[1], lone->result);
+}
+
+/* Copy operand `which`, in the order in which it lies in memory. */
+static void copy_matrix(lone_matrix *lone, int which, const char *from, size_t size)
+{
+    const gt_meta *meta = &lone->view[which].meta;
+    int64_t rows = gt__rows(meta), columns = gt__columns(meta);
+    int64_t *outer = &lone->s.row_stride[which], *inner = &lone->s.column_stride[which];
+    if (*outer == 1 && *inner != 1) {
+        int64_t *other = outer, count = rows;
+        outer = inner;
+        inner = other;
+        rows = columns;
+        columns = count;
     }
-    workspace w = workspace_cut(s, size, memory);
-    bool large = (int64_t)s->m * s->n * s->k > GT_CPU_GRAIN; /* LAPACK itself cannot be interrupted */
+    char *to = lone->from[which];
+    for (int64_t r = 0; r < rows; r++, to += (size_t)columns * size) {
+        const char *row = from + r * *outer * (int64_t)size;
+        if (*inner == 1)
+            memcpy(to, row, (size_t)columns * size);
+        for (int64_t c = 0; c < columns && *inner != 1; c++)
+            memcpy(to + c * (int64_t)size, row + c * *inner * (int64_t)size, size);
+    }
+    *outer = columns;
+    *inner = 1;
+}
+
+/* NULL: no memory for it. */
+static lone_matrix *take_matrix(const linalg *s, const char *const *from, size_t size)
+{
+    size_t bytes[3] = {0}, all = workspace_bytes(s, size);
+    for (int k = 0; k < s->batch.views; k++)
+        bytes[k] = round_up((size_t)(gt__rows(&s->call->in[k]->meta) * gt__columns(&s->call->in[k]->meta)) * size);
+    bytes[2] = round_up((size_t)s->result * size);
+    lone_matrix *lone = calloc(1, sizeof *lone);
+    if (!lone)
+        return NULL;
+    if (gt__cpu_scratch(s->cpu, all + bytes[0] + bytes[1] + bytes[2], &lone->memory) != GT_OK) {
+        free(lone);
+        return NULL;
+    }
+    lone->s = *s;
+    lone->call = *s->call;
+    lone->ins = *s->call->ins;
+    lone->s.cpu = NULL; /* it may be closed while this runs */
+    lone->s.call = &lone->call;
+    lone->call.ins = &lone->ins;
+    lone->call.in = lone->in;
+    lone->call.out = NULL;
+    lone->w = workspace_cut(s, size, lone->memory);
+    lone->from[0] = (char *)lone->memory + all;
+    lone->from[1] = lone->from[0] + bytes[0];
+    lone->result = lone->from[1] + bytes[1];
+    for (int k = 0; k < s->batch.views; k++) {
+        lone->view[k] = *s->call->in[k];
+        lone->view[k].data = NULL;
+        lone->in[k] = &lone->view[k];
+        copy_matrix(lone, k, from[k], size);
+    }
+    return lone;
+}
+
+/* False: there is no memory for copies, and the matrix was not computed. */
+static bool run_detached(const linalg *s, const char *const *from, char *to, size_t size, uint64_t *what)
+{
+    lone_matrix *lone = take_matrix(s, from, size);
+    *what = 0;
+    if (!lone)
+        return false;
+    if (gt__detach_run(s->cpu->parallel, run_lone, drop_matrix, lone)) {
+        memcpy(to, lone->result, (size_t)s->result * size);
+        *what = lone->what;
+        drop_matrix(lone);
+    }
+    return true;
+}
+
+/* An estimate, in multiplications of float32: LAPACK's own loops are slower than products. A matrix that is computed aside takes a
+ * tenth of a second or so, of which copies and a thread are a few hundredths. */
+static bool is_long(const linalg *s)
+{
+    double m = s->m, n = s->n, k = s->k, work = m * n * k;
+    bool iterates = false;
+    switch (s->op) {
+    case GT_OP_solve:
+        work += n * n * n;
+        break;
+    case GT_OP_cholesky:
+        work /= 4;
+        break;
+    case GT_OP_qr:
+        work += m * (double)s->columns * k;
+        break;
+    case GT_OP_svd:
+    case GT_OP_pinv:
+    case GT_OP_cofactor:
+    case GT_OP_eigh:
+    case GT_OP_eig:
+        iterates = true;
+        work += s->vectors == GT_VECTORS_FULL ? (m > n ? m * m : n * n) * k : 0;
+        break;
+    default:
+        break;
+    }
+    work *= (double)gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype) / sizeof(float);
+    return s->cpu->cancel && work > (iterates ? 0x1p28 : 0x1p31);
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------------- */
+
+/* One thread's matrices. False: no memory. */
+static bool run_share(outcome *all, int64_t begin, int64_t end, void **memory)
+{
+    const linalg *s = all->s;
+    size_t size = gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype);
+    bool large = (int64_t)s->m * s->n * s->k > GT_CPU_GRAIN;
     for (int64_t matrix = begin; matrix < end && !(large && gt__parallel_poll(s->cpu->parallel)); matrix++) {
         int64_t offset[GT_LOOP_VIEWS];
         const char *from[2] = {NULL};
@@ -236,10 +370,25 @@ static void run_matrices(void *context, int64_t begin, int64_t end)
         for (int k = 0; k < s->batch.views; k++)
             from[k] = (const char *)s->call->in[k]->data + offset[k] * (int64_t)size;
         char *to = (char *)s->call->out->data + matrix * s->result * (int64_t)size;
-        uint64_t what = run(s, &w, from[0], from[1], to);
+        uint64_t what;
+        if (!s->is_long || !run_detached(s, from, to, size, &what)) {
+            if (!*memory && gt__cpu_scratch(s->cpu, workspace_bytes(s, size), memory) != GT_OK)
+                return false;
+            workspace w = workspace_cut(s, size, *memory);
+            what = run(s, &w, from[0], from[1], to);
+        }
         if (what)
-            keep_failure(s, matrix, what);
+            keep_failure(all, matrix, what);
     }
+    return true;
+}
+
+static void run_matrices(void *context, int64_t begin, int64_t end)
+{
+    outcome *all = context;
+    void *memory = NULL; /* a workspace, if one is needed */
+    if (!run_share(all, begin, end, &memory))
+        all->no_memory = true;
     free(memory);
 }
 
@@ -281,13 +430,7 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
     if (m > INT32_MAX / 4 || n > INT32_MAX / 4 || k > INT32_MAX / 4)
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);
-    linalg s = {.cpu = gt__cpu(engine),
-                .call = call,
-                .op = call->op,
-                .m = (int)m,
-                .n = (int)n,
-                .k = (int)k,
-                .failure = UINT64_MAX};
+    linalg s = {.cpu = gt__cpu(engine), .call = call, .op = call->op, .m = (int)m, .n = (int)n, .k = (int)k};
     int64_t matrices = start_batch(&s);
     /* In elements of the operand's dtype: a complex number is two real ones. */
     s.result = out->numel / matrices *
@@ -305,10 +448,11 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
     if (!plan(&s))
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);
-    share all = {.s = &s};
+    s.is_long = is_long(&s);
+    outcome all = {.s = &s, .failure = UINT64_MAX};
     int64_t cost = gt__min((int64_t)1 << 40, m * n) * (k + 1); /* an estimate of the multiplications */
     gt__parallel_for(s.cpu->parallel, matrices, gt__grain(cost), run_matrices, &all);
     return all.no_memory ? gt__fail(GT_ERR_MEMORY, "the worker has no memory for the workspace of %s",
                                     gt__op_table[call->op].name)
-                         : failed(&s);
+                         : failed(&all);
 }

@@ -24,8 +24,7 @@ enum {
 /* Multiplications of one call of BLAS, which cannot be interrupted: a fraction of a second. A piece with more is cut into slabs,
  * which costs less than a percent since their sides stay long. */
 #define SLAB_PRODUCT ((int64_t)10 << 30)
-#define PLAIN_SLAB_PRODUCT ((int64_t)1 << 28) /* of our own loops, which pack nothing */
-enum { LEAST_SLAB = 512 };                    /* rows or columns */
+enum { LEAST_SLAB = 512 }; /* rows or columns */
 
 /* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
 typedef struct matrix {
@@ -56,6 +55,7 @@ typedef struct block {
     int64_t m, n, k;
     const char *a, *b;
     char *out;
+    bool adds; /* to what out has; plain loops only */
 } block;
 
 /* ---- operands ---------------------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static gt_err prepare_operand(product *p, matrix *x, const gt_view *view, gt_dty
         for (int64_t i = 0; i < x->m; i++, a += p->a.row, out += p->n) {                                          \
             const T *b = (const T *)x->b;                                                                         \
             int64_t l = 0;                                                                                        \
-            for (int64_t j = 0; j < n; j++)                                                                       \
+            for (int64_t j = 0; j < n && !x->adds; j++)                                                           \
                 out[j] = 0;                                                                                       \
             for (; l + 4 <= k && column == 1; l += 4, b += 4 * row) {                                             \
                 const T a0 = a[l * step], a1 = a[(l + 1) * step];                                                 \
@@ -277,25 +277,47 @@ static int64_t piece_of(int64_t whole, int64_t pieces)
     return (piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
 }
 
+/* The part of a block from (row, column) on, with the terms from `term` on: at most as large as `most` says. */
+static block slab_of(const product *p, const block *x, int64_t row, int64_t column, int64_t term,
+                     const block *most)
+{
+    int64_t size = (int64_t)p->size;
+    return (block){.m = gt__min(most->m, x->m - row),
+                   .n = gt__min(most->n, x->n - column),
+                   .k = gt__min(most->k, x->k - term),
+                   .a = x->a + (row * p->a.row + term * p->a.column) * size,
+                   .b = x->b + (term * p->b.row + column * p->b.column) * size,
+                   .out = x->out + (row * p->n + column) * size,
+                   .adds = term > 0};
+}
+
+/* Sides of slabs. Plain loops compute row after row and pack nothing: a few rows, then a few terms of one, four at a time. */
+static block slab_size(const product *p, const block *x)
+{
+    block most = *x;
+    if (p->plain) {
+        most.n = gt__min(most.n, POLL / 4);
+        most.k = gt__min(most.k, POLL / most.n & ~3);
+        most.m = gt__min(most.m, at_least_one(POLL / (most.n * most.k)));
+        return most;
+    }
+    while (most.m * most.n * most.k > SLAB_PRODUCT && (most.m > LEAST_SLAB || most.n > LEAST_SLAB)) {
+        int64_t *longer = most.m > most.n ? &most.m : &most.n;
+        *longer = piece_of(*longer, 2);
+    }
+    return most;
+}
+
 /* A block in slabs, if it is large. */
 static void multiply_slabs(const product *p, const block *x)
 {
-    int64_t m = x->m, n = x->n, size = (int64_t)p->size;
-    int64_t most = p->plain ? PLAIN_SLAB_PRODUCT : SLAB_PRODUCT, least = p->plain ? 1 : LEAST_SLAB;
-    while (m * n * x->k > most && (m > least || n > least)) {
-        int64_t *longer = m > n ? &m : &n;
-        *longer = piece_of(*longer, 2);
-        if (*longer <= PIECE_ALIGNMENT)
-            break;
-    }
-    for (int64_t row = 0; row < x->m; row += m)
-        for (int64_t column = 0; column < x->n && !gt__parallel_poll(p->cpu->parallel); column += n) {
-            block slab = {.m = gt__min(m, x->m - row), .n = gt__min(n, x->n - column), .k = x->k};
-            slab.a = x->a + row * p->a.row * size;
-            slab.b = x->b + column * p->b.column * size;
-            slab.out = x->out + (row * p->n + column) * size;
-            multiply(p, &slab);
-        }
+    block most = slab_size(p, x);
+    for (int64_t row = 0; row < x->m; row += most.m)
+        for (int64_t column = 0; column < x->n; column += most.n)
+            for (int64_t term = 0; term < x->k && !gt__parallel_poll(p->cpu->parallel); term += most.k) {
+                block slab = slab_of(p, x, row, column, term, &most);
+                multiply(p, &slab);
+            }
 }
 
 /* Pieces begin <= t < end, numbered through all products of the batch. */

@@ -199,7 +199,10 @@ gt_err gt__cpu_resample(gt_engine *engine, const gt_call *call)
 
 /* ---- im2col and col2im -------------------------------------------------------------------------------------- */
 
+enum { POLL = 1 << 20 }; /* elements between two looks whether the work was cancelled */
+
 typedef struct unfolding {
+    gt_parallel *parallel;
     gt_window w;
     bool forward;
     int spatial;
@@ -218,14 +221,21 @@ typedef struct unfolding {
     {                                                                                                             \
         const unfolding *u = context;                                                                             \
         int last = u->spatial - 1;                                                                                \
-        int64_t width = u->windows[last], stride = u->w.stride[last];                                             \
+        int64_t width = u->windows[last], stride = u->w.stride[last], since = 0;                                  \
         for (int64_t plane = begin; plane < end; plane++) {                                                       \
             const T *in = (const T *)u->in + plane * (u->forward ? u->image_plane : u->kernel * u->columns);      \
             T *out = (T *)u->out + plane * (u->forward ? u->kernel * u->columns : u->image_plane);                \
-            memset(out, 0, sizeof(T) * (size_t)(u->forward ? u->kernel * u->columns : u->image_plane));           \
-            for (int64_t k = 0; k < u->kernel; k++)                                                               \
+            if (!u->forward)                                                                                      \
+                memset(out, 0, sizeof(T) * (size_t)u->image_plane);                                               \
+            for (int64_t k = 0; k < u->kernel; k++) {                                                             \
+                if (u->forward)                                                                                   \
+                    memset(out + k * u->columns, 0, sizeof(T) * (size_t)u->columns);                              \
                 for (int64_t column = 0; column < u->columns; column += width) {                                  \
                     int64_t row = row_of(u, k, column), from, low, high;                                          \
+                    since += width;                                                                               \
+                    if (since > POLL && gt__parallel_poll(u->parallel))                                           \
+                        return;                                                                                   \
+                    since = since > POLL ? 0 : since;                                                             \
                     if (row < 0)                                                                                  \
                         continue;                                                                                 \
                     from = inside(u, k % u->w.kernel[last], &low, &high);                                         \
@@ -236,6 +246,7 @@ typedef struct unfolding {
                         else                                                                                      \
                             out[at + o * stride] += in[k * u->columns + column + o];                              \
                 }                                                                                                 \
+            }                                                                                                     \
         }                                                                                                         \
     }
 
@@ -276,8 +287,10 @@ UNFOLD(i64, uint64_t)
 gt_err gt__cpu_im2col(gt_engine *engine, const gt_call *call)
 {
     static const gt_parallel_body bodies[] = {unfold_f32, unfold_f64, unfold_i64};
-    unfolding u = {
-        .w = gt__window_read(call->tail), .forward = call->op == GT_OP_im2col, .spatial = call->ins->rank};
+    unfolding u = {.parallel = gt__cpu(engine)->parallel,
+                   .w = gt__window_read(call->tail),
+                   .forward = call->op == GT_OP_im2col,
+                   .spatial = call->ins->rank};
     const gt_meta *image = u.forward ? &call->in[0]->meta : &call->out->meta;
     if (call->out->meta.numel == 0)
         return GT_OK;

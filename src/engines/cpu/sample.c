@@ -139,7 +139,7 @@ static int64_t search(const double *sums, int64_t n, double threshold)
 static void draw_replaced(const sampling *s, int64_t row, const double *sums, int64_t *out)
 {
     double drawn[TILE];
-    for (int64_t first = 0; first < s->samples; first += TILE) {
+    for (int64_t first = 0; first < s->samples && !gt__parallel_poll(s->cpu->parallel); first += TILE) {
         int64_t count = gt__min(TILE, s->samples - first);
         gt__random_uniform_double(s->key, row * s->samples + first, count, drawn);
         for (int64_t k = 0; k < count; k++)
