@@ -403,8 +403,8 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
         gt_meta part;
         gt__layout_part(source->layout, s, source->meta, &part);
         piece p = overlap(source->layout, s, wanted, t, &part);
-        bool complete = wanted->kind == GT_SPLIT && wanted->axis == source->layout->axis &&
-                        p.count == wanted->member[t].count;
+        bool complete =
+            wanted->kind == GT_SPLIT && wanted->axis == source->layout->axis && p.count == wanted->member[t].count;
         if (p.count)
             GT_TRY(fetch_piece(session, source, s, &p, to, complete ? &made : NULL, &pieces[count++]));
     }
