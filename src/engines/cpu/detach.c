@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -134,10 +135,15 @@ static bool await_room(gt_parallel *parallel)
 static task *begin(void work(void *job), void drop(void *job), void *job)
 {
     task *t = is_ready ? malloc(sizeof *t) : NULL;
+    sigset_t all, before;
     if (!t)
         return NULL;
     *t = (task){.work = work, .drop = drop, .job = job};
-    if (pthread_create(&t->thread, NULL, thread_main, t) == 0)
+    sigfillset(&all); /* signals are for the program's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool created = pthread_create(&t->thread, NULL, thread_main, t) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (created)
         return t;
     free(t);
     return NULL;
