@@ -944,6 +944,38 @@ def test_the_receiver_of_a_move_waits_for_its_sender(tmp_path):
     assert bars == {("Move", False, 0.03, 0.01), ("Move", True, 0.01, 0.02), ("Move", False, 0.03, 0.03)}
 
 
+def test_the_receivers_of_a_broadcast_wait_for_its_sender_alone(tmp_path):
+    log = Log()
+    spans = {"a": (0.03, 0.02), "b": (0.01, 0.04), "c": (0.04, 0.02)}
+    for worker in spans:
+        log.line(0.001, "WORKER_SEND", f"WORKER {worker}", "WorkerBroadcast", 64, "op=broadcast result=1_6")
+    for worker, (start, duration) in spans.items():
+        log.line(0.07, "WORKER_RECV", f"WORKER {worker}", "WorkerBroadcast", 16, f"success=True op=broadcast result=1_6 start={start} duration={duration}")
+    layout = draw(log, tmp_path)
+    bars = {(layout["lanes"][bar["lane"]]["name"], bar["waiting"], round(bar["start"], 6), round(bar["duration"], 6)) for bar in layout["bars"]}
+    assert bars == {("Worker a", False, 0.03, 0.02), ("Worker b", True, 0.01, 0.02), ("Worker b", False, 0.03, 0.02), ("Worker c", False, 0.04, 0.02)}
+
+
+def test_a_broadcast_of_a_program_goes_to_its_sender_first(programs, tmp_path):
+    """The worker that has the tensor is the one whose line comes first: the timeline relies on it."""
+    path = tmp_path / "run.log"
+    config = tmp_path / "gt.yaml"
+    config.write_text("split:\n  shard:\n    axis: 0\n    workers: [0, 1, 2]\n")
+    programs.run(
+        """
+        import gt
+        gt.gpu_workers(3)
+        w = gt.randn(6, 6)
+        with gt.signal.context("split"):
+            x = gt.randn(9, 6)
+        print((x @ w).sum().item())
+        """, GT_INSTRUCTION_LOG=str(path), GT_CONFIG=str(config))
+    lines = path.read_text().splitlines()
+    sent = [re.search(r"WORKER (\S+)", line).group(1) for line in lines if "WORKER_SEND" in line and "op=broadcast" in line]
+    (made,) = {re.search(r"WORKER (\S+)", line).group(1) for line in lines if "WORKER_SEND" in line and "op=randn" in line and "shape=(6,6)" in line}
+    assert len(sent) >= 3 and sent[0] == made
+
+
 def test_a_batch_of_acknowledgements_is_one_arrow_unless_asked_for(tmp_path):
     log = queued([(None, "exp", 0.01 * k, 0.01) for k in range(1, 13)])
     layout = draw(log, tmp_path)

@@ -305,23 +305,33 @@ static void wait_until(gt_timeline_event *event, double ready)
     event->wait = fmin(fmax(ready - event->start, 0), event->duration);
 }
 
+/* Whether other workers of a collective need what this one, the k-th of them, brings. A broadcast goes to its sender first
+ * (dispatcher/spread/move.c). */
+static bool is_needed(const gt_timeline_event *request, size_t k)
+{
+    return strcmp(request->label, "broadcast") == 0 ? k == 0 : strcmp(request->label, "recv") != 0;
+}
+
+/* Whether it needs what others bring. */
+static bool needs_others(const gt_timeline_event *request, size_t k)
+{
+    return strcmp(request->label, "broadcast") == 0 ? k > 0 : strcmp(request->label, "send") != 0;
+}
+
 /* What the workers of a collective did, which they can only do together: those that came early waited for the last one. The
- * receiver of a send waited for the sender. A broadcast needs only its sender, which the log does not name. */
+ * receivers of a send and of a broadcast waited for the sender. */
 static void find_waits(gt_timeline *timeline, size_t first, size_t end)
 {
-    const gt_timeline_event *begin = &timeline->events[first];
     double last = -INFINITY;
-    if (strcmp(begin->label, "broadcast") == 0)
-        return;
     for (size_t k = first; k < end; k++) {
         const gt_timeline_event *request = &timeline->events[k];
         if (request->partner < 0)
             return; /* the log ends before it */
-        if (strcmp(request->label, "recv") != 0)
+        if (is_needed(request, k - first))
             last = fmax(last, timeline->events[request->partner].start);
     }
     for (size_t k = first; k < end; k++)
-        if (strcmp(timeline->events[k].label, "send") != 0)
+        if (needs_others(&timeline->events[k], k - first))
             wait_until(&timeline->events[timeline->events[k].partner], last);
 }
 
