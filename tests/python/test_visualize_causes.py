@@ -1,0 +1,218 @@
+"""gt visualize: scopes, signals and waits, drawn where workers executed them; and logs of real programs."""
+
+import json
+import re
+
+import pytest
+
+from log_maker import Log
+from timeline_support import collective, draw, read_png, visualize  # noqa: F401: a fixture
+
+# ---- signals, waits and batches where they were executed -------------------------------------------------------
+
+
+def queued(work, workers=("a",), emitted=0.001):
+    """A log in which one client emits everything at once. work: (scope, op, start, duration) of each line; a str is a mark."""
+    log, number, told = Log(), 0, max(item[2] + item[3] for item in work if not isinstance(item, str)) + 0.01
+    scope_before = None
+    for item in work:
+        if isinstance(item, str):
+            log.line(emitted, "SIGNAL", "CLIENT 1", "Signal", 0, f'name="{item}"')
+            continue
+        scope, op, start, duration = item
+        number += 1
+        if scope and scope != scope_before:
+            log.line(emitted, "SIGNAL", "CLIENT 1", "Signal", 0, f'enters scope={scope} name="{scope}"')
+        scope_before = scope
+        log.line(emitted, "RECV", "CLIENT 1", "UnaryOp", 64, f"result={number} op={op}" + (f" scope={scope}" if scope else ""))
+        for worker in workers:
+            log.line(emitted, "WORKER_SEND", f"WORKER {worker}", "WorkerUnaryOp", 64, f"op={op} result=1_{number}")
+        for worker in workers:
+            log.line(told, "WORKER_RECV", f"WORKER {worker}", "WorkerUnaryOp", 16,
+                     f"success=True op={op} result=1_{number} start={start} duration={duration}")
+    return log
+
+
+def test_a_scope_is_a_band_over_the_lanes_where_its_instructions_run(tmp_path):
+    log = queued([("forward", "exp", 0.01, 0.02), ("forward", "relu", 0.03, 0.01), (None, "neg", 0.04, 0.01),
+                  ("update", "mul", 0.05, 0.04), ("forward", "exp", 0.09, 0.01)], workers=("a", "b"))
+    layout = draw(log, tmp_path)
+    assert layout["signals"] == []  # not a line where they were emitted, before all of the work
+    expected = [("forward", 0.01, 0.04, 2), ("update", 0.05, 0.09, 1), ("forward", 0.09, 0.1, 1)]
+    for worker in ("Worker a", "Worker b"):
+        bands = [band for band in layout["bands"] if layout["lanes"][band["lane"]]["name"] == worker]
+        assert [(band["scope"], round(band["start"], 6), round(band["end"], 6), band["operations"]) for band in bands] == expected
+        for band in bands:
+            inside = [bar for bar in layout["bars"] if bar["lane"] == band["lane"] and band["start"] - 1e-9 <= bar["start"] < band["end"] - 1e-9]
+            assert len(inside) == band["operations"]
+            assert band["x"] == pytest.approx(inside[0]["x"]) and band["x"] + band["width"] == pytest.approx(inside[-1]["x"] + inside[-1]["width"])
+    assert {"forward", "update"} <= {item["text"] for item in layout["legend"]}
+    # on paper: above the bars, in the scope's colour
+    pixels, scale = read_png(tmp_path / "log.png"), 150 / 72
+    one, other = (next(band for band in layout["bands"] if band["scope"] == scope) for scope in ("forward", "update"))
+    lane = layout["lanes"][one["lane"]]
+    shown = [tuple(pixels[int((lane["top"] + 5) * scale), int((band["x"] + 3) * scale)]) for band in (one, other)]
+    assert len(set(shown)) == 2 and all(max(colour) - min(colour) > 40 for colour in shown)
+
+
+def test_a_mark_is_where_the_workers_reach_it(tmp_path):
+    log = queued(["START", (None, "exp", 0.01, 0.02), "HALF", (None, "relu", 0.03, 0.01), "END"])
+    layout = draw(log, tmp_path)
+    per_point = (layout["end"] - layout["begin"]) / (layout["right"] - layout["left"])
+    places = {line["name"]: layout["begin"] + (line["x"] - layout["left"]) * per_point for line in layout["signals"]}
+    assert places == {name: pytest.approx(at, abs=1e-4) for name, at in {"START": 0.001, "HALF": 0.03, "END": 0.04}.items()}
+
+
+def test_thousands_of_short_scopes_are_added_up(tmp_path):
+    work = [(f"layer{k % 3}", "exp", 0.01 + k * 1e-5, 9e-6) for k in range(6000)]
+    layout = draw(queued(work), tmp_path)
+    assert sum(band["operations"] for band in layout["bands"]) == 6000 and len(layout["bands"]) < 600
+    assert {band["scope"] for band in layout["bands"]} <= {"layer0", "layer1", "layer2"}
+
+
+def test_inside_an_all_reduce_the_early_workers_wait(collective):
+    arrivals, layout, _ = collective
+    for worker, start in arrivals.items():
+        index = next(k for k, lane in enumerate(layout["lanes"]) if lane["name"] == f"Worker {worker}")
+        bars = {bar["waiting"]: bar for bar in layout["bars"] if bar["lane"] == index}
+        assert (bars[False]["start"], bars[False]["duration"]) == (pytest.approx(0.05), pytest.approx(0.01))
+        assert (True in bars) == (start < 0.05)
+        if start < 0.05:
+            assert (bars[True]["start"], bars[True]["duration"]) == (pytest.approx(start), pytest.approx(0.05 - start))
+            assert "waits for other workers" in bars[True]["title"]
+        assert layout["lanes"][index]["busy"] == pytest.approx(0.01)
+        assert layout["lanes"][index]["waited"] == pytest.approx(0.05 - start)
+
+
+def test_the_receiver_of_a_move_waits_for_its_sender(tmp_path):
+    log = Log()
+    log.line(0.001, "WORKER_SEND", "WORKER a", "WorkerMove", 64, "op=send result=1_6")
+    log.line(0.001, "WORKER_SEND", "WORKER b", "WorkerMove", 64, "op=recv result=1_6")
+    log.line(0.07, "WORKER_RECV", "WORKER a", "WorkerMove", 16, "success=True op=send result=1_6 start=0.03 duration=0.01")
+    log.line(0.07, "WORKER_RECV", "WORKER b", "WorkerMove", 16, "success=True op=recv result=1_6 start=0.01 duration=0.05")
+    bars = {(bar["category"], bar["waiting"], round(bar["start"], 6), round(bar["duration"], 6)) for bar in draw(log, tmp_path)["bars"]}
+    assert bars == {("Move", False, 0.03, 0.01), ("Move", True, 0.01, 0.02), ("Move", False, 0.03, 0.03)}
+
+
+def test_the_receivers_of_a_broadcast_wait_for_its_sender_alone(tmp_path):
+    log = Log()
+    spans = {"a": (0.03, 0.02), "b": (0.01, 0.04), "c": (0.04, 0.02)}
+    for worker in spans:
+        log.line(0.001, "WORKER_SEND", f"WORKER {worker}", "WorkerBroadcast", 64, "op=broadcast result=1_6")
+    for worker, (start, duration) in spans.items():
+        log.line(0.07, "WORKER_RECV", f"WORKER {worker}", "WorkerBroadcast", 16, f"success=True op=broadcast result=1_6 start={start} duration={duration}")
+    layout = draw(log, tmp_path)
+    bars = {(layout["lanes"][bar["lane"]]["name"], bar["waiting"], round(bar["start"], 6), round(bar["duration"], 6)) for bar in layout["bars"]}
+    assert bars == {("Worker a", False, 0.03, 0.02), ("Worker b", True, 0.01, 0.02), ("Worker b", False, 0.03, 0.02), ("Worker c", False, 0.04, 0.02)}
+
+
+def test_a_broadcast_of_a_program_goes_to_its_sender_first(programs, tmp_path):
+    """The worker that has the tensor is the one whose line comes first: the timeline relies on it."""
+    path = tmp_path / "run.log"
+    config = tmp_path / "gt.yaml"
+    config.write_text("split:\n  shard:\n    axis: 0\n    workers: [0, 1, 2]\n")
+    programs.run(
+        """
+        import gt
+        gt.gpu_workers(3)
+        w = gt.randn(6, 6)
+        with gt.signal.context("split"):
+            x = gt.randn(9, 6)
+        print((x @ w).sum().item())
+        """, GT_INSTRUCTION_LOG=str(path), GT_CONFIG=str(config))
+    lines = path.read_text().splitlines()
+    sent = [re.search(r"WORKER (\S+)", line).group(1) for line in lines if "WORKER_SEND" in line and "op=broadcast" in line]
+    (made,) = {re.search(r"WORKER (\S+)", line).group(1) for line in lines if "WORKER_SEND" in line and "op=randn" in line and "shape=(6,6)" in line}
+    assert len(sent) >= 3 and sent[0] == made
+
+
+def test_a_batch_of_acknowledgements_is_one_arrow_unless_asked_for(tmp_path):
+    log = queued([(None, "exp", 0.01 * k, 0.01) for k in range(1, 13)])
+    layout = draw(log, tmp_path)
+    arrows = {arrow["event"]: arrow for arrow in layout["arrows"] if arrow["event"].startswith("WORKER")}
+    assert {event: arrow["count"] for event, arrow in arrows.items()} == {"WORKER_SEND": 12, "WORKER_RECV": 12}
+    assert len(layout["arrows"]) == 2 + 12
+    bars = sorted(layout["bars"], key=lambda bar: bar["x"])
+    assert arrows["WORKER_SEND"]["x1"] == pytest.approx(bars[0]["x"], abs=0.01)
+    assert arrows["WORKER_RECV"]["x0"] == pytest.approx(bars[-1]["x"] + bars[-1]["width"], abs=0.01)
+    assert len(draw(log, tmp_path, "--arrows", "all")["arrows"]) == 3 * 12
+    assert draw(log, tmp_path, "--arrows", "none")["arrows"] == []
+
+
+def test_clients_are_named_by_their_programs(tmp_path):
+    log = Log()
+    log.line(0.001, "CONNECT", "CLIENT 7", "RegisterClient", 320, 'link=memory name="train.py:4711"')
+    log.line(0.002, "CONNECT", "CLIENT 8", "RegisterClient", 320, "link=memory")
+    lanes = draw(log, tmp_path)["lanes"]
+    assert [(lane["name"], lane["note"]) for lane in lanes] == [("train.py:4711", "Client 7"), ("Client 8", ""), ("Dispatcher", "")]
+
+
+# ---- real logs ------------------------------------------------------------------------------------------------
+
+
+def test_a_real_log_with_signals(programs, tmp_path):
+    """Marks and scopes of a program are red lines at their time; every line of the log is parsed."""
+    path = tmp_path / "run.log"
+    programs.run(
+        """
+        import gt
+        from gt.signals import signal
+        a = gt.randn(64, 64)
+        signal("START_FORWARD")
+        b = (a @ a).relu()
+        with gt.signal.context("layer 2"):
+            c = (b + 1) * 2
+            d = c.exp()
+        signal("END_FORWARD")
+        print(d.sum().item())
+        """,
+        GT_INSTRUCTION_LOG=path,
+    )
+    lines = path.read_text().splitlines()
+    signals = [re.search(r'name="(.*)"', line).group(1) for line in lines if "| SIGNAL " in line]
+    assert signals == ["START_FORWARD", "layer 2", "END_FORWARD"]
+    order = [
+        re.search(r'name="(.*)"|op=(\S+)', line).group(0)
+        for line in lines
+        if re.search(r"\| (SIGNAL|RECV) .*(name=|op=)", line)
+    ]
+    assert order.index('name="START_FORWARD"') < order.index("op=matmul") < order.index('name="layer 2"')
+    assert (
+        order.index('name="layer 2"')
+        < order.index("op=exp")
+        < order.index('name="END_FORWARD"')
+        < order.index("op=sum")
+    )
+    ended = visualize(path, "--output", tmp_path / "p.png", "--dump-layout")
+    assert "not a log line" not in ended.stderr and f"Events: {len(lines)}\n" in ended.stderr
+    layout = json.loads(ended.stdout)
+    assert [line["name"] for line in layout["signals"]] in (
+        ["START_FORWARD", "END_FORWARD"],
+        ["START_FORWARD, END_FORWARD"],
+    )
+    assert {band["scope"] for band in layout["bands"]} == {"layer 2"}
+    assert sum(bar["count"] for bar in layout["bars"] if not bar["waiting"]) == sum(
+        "| WORKER_RECV" in line for line in lines
+    )
+    assert {"MatMul", "ReLU", "BinaryOp", "UnaryOp", "Sum", "Create"} <= {
+        marker["category"] for marker in layout["markers"]
+    }
+
+
+def test_operations_too_short_for_their_names_are_named_behind_them(tmp_path):
+    """Three short operations after a long one, a gap, and a short one whose name the next bar would cover."""
+    log = Log()
+    times = [(0.001, 0.004, "matmul"), (0.005, 1e-5, "relu"), (0.00501, 1e-5, "add"), (0.00502, 1e-5, "add")]
+    times += [(0.0079, 1e-5, "sum"), (0.008, 0.002, "exp")]
+    for number, (_, _, op) in enumerate(times):
+        log.line(0.0005, "WORKER_SEND", "WORKER a", "WorkerUnaryOp", 64, f"op={op} result=1_{number}")
+    for number, (start, duration, op) in enumerate(times):
+        details = f"success=True op={op} result=1_{number} start={start} duration={duration}"
+        log.line(0.011, "WORKER_RECV", "WORKER a", "WorkerUnaryOp", 16, details)
+    layout = draw(log, tmp_path)
+    assert [note["text"] for note in layout["notes"]] == ["relu, add ×2"]
+    (note,) = layout["notes"]
+    bars = sorted((bar for bar in layout["bars"]), key=lambda bar: bar["x"])
+    short, following = [bar for bar in bars if bar["start"] < 0.0055][-1], [bar for bar in bars if bar["start"] > 0.0055][0]
+    assert short["x"] + short["width"] <= note["x"] + layout["font"] and note["x"] < following["x"]
+    assert layout["lanes"][note["lane"]]["name"] == "Worker a"
