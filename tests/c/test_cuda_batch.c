@@ -106,6 +106,49 @@ static void test_few_launches(const void *argument)
     fixture_close(&f);
 }
 
+/* How many timed runs there are until a token is complete; their times are in order. */
+static int count_timed(fixture *f, gt_token token)
+{
+    gt_completion done = {0};
+    uint64_t last = 0;
+    int timed = 0;
+    f->engine->ops->flush(f->engine);
+    while (done.token < token && CHECK(f->engine->ops->completed(f->engine, true, &done))) {
+        if (!done.start_ns)
+            continue;
+        CHECK(done.start_ns >= last && done.end_ns >= done.start_ns);
+        last = done.end_ns;
+        timed++;
+    }
+    return timed;
+}
+
+/* A timed run goes with those that wait: a launch and two events each. */
+static void test_timed_runs_join(const void *argument)
+{
+    (void)argument;
+    enum { RUNS = 60, EVERY = 4 };
+    fixture f;
+    void *memory[3 * RUNS];
+    gt_token token = 0;
+    if (!fixture_open(&f))
+        return;
+    for (int k = 0; k < 3 * RUNS; k++)
+        memory[k] = filled(f.engine, (float)k);
+    for (int round = 0; round < 2; round++) { /* the first makes events */
+        uint64_t before = driver_calls();
+        for (int k = 0; k < RUNS; k++)
+            token = update(&f, memory[3 * k], memory[3 * k + 1], memory[3 * k + 2], 2, k % EVERY == EVERY - 1);
+        CHECK(!before || !round || driver_calls() - before < 3 * RUNS / EVERY + 6);
+        CHECK_EQ(count_timed(&f, token), RUNS / EVERY);
+    }
+    for (int k = 0; k < RUNS; k++)
+        check_vector(f.engine, memory[3 * k], (float)((3 * k + 1) * 2 + 3 * k + 2));
+    for (int k = 0; k < 3 * RUNS; k++)
+        f.engine->ops->release(f.engine, memory[k], BYTES);
+    fixture_close(&f);
+}
+
 /* Runs read what others wrote, and write what others read. Other work, times and waits come between. */
 static void test_random(const void *argument)
 {
@@ -174,6 +217,7 @@ int main(int argc, char **argv)
         return check_end();
     }
     check_run("few launches", test_few_launches, NULL);
+    check_run("timed runs join", test_timed_runs_join, NULL);
     check_run("random runs", test_random, NULL);
     check_run("close", test_close, NULL);
     return check_end();

@@ -99,17 +99,49 @@ static gt_err begin(gt_cuda *cuda, gt_cuda_batch *batch, const gt_cuda_part *par
     return GT_OK;
 }
 
-gt_err gt__cuda_batch_add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer)
+/* Add a chain to the launch that waits, or have it begin one. *blocks: of this chain. */
+static gt_err add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer, uint32_t *blocks)
 {
     gt_chain_span spans[GT_CHAIN_SPANS];
     unsigned count = gt__cuda_chain_spans(part->chain, buffer, spans);
     if (!cuda->batch && !(cuda->batch = calloc(1, sizeof *cuda->batch)))
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    if (!cuda->batch_waits || !join(cuda->batch, part->chain, buffer, spans, count))
+    uint32_t before = cuda->batch->launch.grid[0];
+    if (!cuda->batch_waits || !join(cuda->batch, part->chain, buffer, spans, count)) {
         GT_TRY(begin(cuda, cuda->batch, part, buffer));
+        before = 0;
+    }
     for (unsigned k = 0; k < count; k++)
         add_span(cuda->batch, &spans[k]);
+    *blocks = cuda->batch->launch.grid[0] - before;
+    return GT_OK;
+}
+
+static gt_err state_of(const gt_cuda *cuda)
+{
+    return cuda->broken ? gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text) : GT_OK;
+}
+
+gt_err gt__cuda_batch_add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer)
+{
+    uint32_t blocks;
+    GT_TRY(add(cuda, part, buffer, &blocks));
     if (cuda->batch->launch.grid[0] >= ENOUGH)
         gt__cuda_batch_launch(cuda);
-    return cuda->broken ? gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text) : GT_OK;
+    return state_of(cuda);
+}
+
+gt_err gt__cuda_batch_add_timed(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer)
+{
+    uint32_t blocks;
+    gt_err err = GT_OK;
+    GT_TRY(gt__cuda_clock_set(cuda)); /* not later: it waits for what was queued */
+    GT_TRY(add(cuda, part, buffer, &blocks));
+    cuda->running.part = (double)blocks / cuda->batch->launch.grid[0];
+    if (!cuda->running.start) { /* it joined a launch that waits, and still does when the mark is queued */
+        cuda->batch_waits = false;
+        err = gt__cuda_mark_here(cuda, &cuda->running.start);
+    }
+    gt__cuda_batch_launch(cuda);
+    return err == GT_OK ? state_of(cuda) : err;
 }

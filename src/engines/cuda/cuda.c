@@ -86,7 +86,7 @@ static gt_err cuda_clear(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed)
 {
-    cuda->running = (gt_cuda_timing){.before = cuda->last};
+    cuda->running = (gt_cuda_timing){.before = cuda->last, .part = 1};
     if (__builtin_expect(cuda->broken, 0))
         return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
     if (timed) { /* it starts with the first work that is queued */
@@ -112,7 +112,7 @@ static gt_err end_timing(gt_cuda *cuda, gt_cuda_timing *timing)
         return gt__cuda_item_stamp(cuda, timing->stamp, timing->queued_ns);
     if (!timing->start) /* nothing was queued */
         GT_TRY(gt__cuda_item_start(cuda, &timing->start));
-    return gt__cuda_item_end(cuda, timing->start, timing->queued_ns);
+    return gt__cuda_item_end(cuda, timing->start, timing->part, timing->queued_ns);
 }
 
 gt_err gt__cuda_end(gt_cuda *cuda, gt_err err, gt_token number, gt_token *token)

@@ -50,6 +50,7 @@ typedef struct gt_cuda_item {
     gt_cuda_errors *errors; /* a slot that a kernel may have written to, or NULL */
     bool keep_slot;         /* the slot belongs to a program */
     gt_cuda_mark *start, *end;
+    double part;                /* of the time between them that is the item's */
     const gt_cuda_stamp *stamp; /* of work of the resident kernel, or NULL */
     uint64_t queued_ns;
     gt_err err; /* it has failed already */
@@ -95,6 +96,7 @@ typedef struct gt_cuda_timing {
     bool timed;
     bool small;                 /* its last piece is one more small operation in a row: resident.c */
     gt_cuda_mark *start;        /* NULL: not timed, or not by events */
+    double part;                /* of the work from there on that is the call's */
     const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
     uint64_t queued_ns;
     gt_token before; /* number of the last piece of work before the call */
@@ -226,7 +228,12 @@ gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err);
 gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns);
 /* Around timed work. */
 gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start);
-gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns);
+/* part: of the time between the marks that is this work's. */
+gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, double part, uint64_t queued_ns);
+/* Set the card's clock against the host's, if that is due. gt__cuda_item_start does it. */
+gt_err gt__cuda_clock_set(gt_cuda *cuda);
+/* A mark at this place of the stream, one reference. */
+gt_err gt__cuda_mark_here(gt_cuda *cuda, gt_cuda_mark **out);
 /* Wait for a program's token, and take what its steps wrote into their slots. No item refers to the slots afterwards, also
  * after an error. */
 gt_err gt__cuda_items_collect(gt_cuda *cuda, gt_token token);
@@ -304,6 +311,8 @@ bool gt__cuda_resident_flush(gt_cuda *cuda);
 
 /* Queue a chain whose kernel takes many, sooner or later; gt__cuda_batch_flush queues it now. */
 gt_err gt__cuda_batch_add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer);
+/* Queue one that is a whole timed call, with those that wait, now. Its time is its part of the launch's. */
+gt_err gt__cuda_batch_add_timed(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer);
 /* Queue the launch that waits. A failure breaks the engine. */
 void gt__cuda_batch_launch(gt_cuda *cuda);
 static inline void gt__cuda_batch_flush(gt_cuda *cuda)

@@ -272,6 +272,8 @@ static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, voi
     *count = 1;
     if (!r && parts->chain->many && !cuda->running.timed)
         return gt__cuda_batch_add(cuda, parts, buffer);
+    if (!r && parts->chain->many && program->part_count == 1)
+        return gt__cuda_batch_add_timed(cuda, parts, buffer);
     if (r)
         *count = gt__cuda_chain_batch(parts, program->part_count - first, buffer);
     GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));

@@ -249,6 +249,8 @@ static void item_times(gt_cuda *cuda, const gt_cuda_item *item, gt_completion *c
     } else {
         start = time_of(cuda, item->start);
         end = time_of(cuda, item->end);
+        if (end > start)
+            start = end - (uint64_t)((double)(end - start) * item->part);
     }
     uint64_t least = item->queued_ns > cuda->last_end_ns ? item->queued_ns : cuda->last_end_ns;
     least = least < now ? least : now;
@@ -359,8 +361,7 @@ gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err)
 
 /* ---- times ------------------------------------------------------------------------------------------------------------ */
 
-/* A mark at this place of the stream, one reference. */
-static gt_err mark_new(gt_cuda *cuda, gt_cuda_mark **out)
+gt_err gt__cuda_mark_here(gt_cuda *cuda, gt_cuda_mark **out)
 {
     gt_cuda_mark *mark = cuda->spare_marks;
     if (mark)
@@ -386,8 +387,8 @@ static gt_err mark_new(gt_cuda *cuda, gt_cuda_mark **out)
     return GT_OK;
 }
 
-/* Set the card's clock against the host's. Times are counted from the base, so no item may use the old one. */
-static gt_err set_clock(gt_cuda *cuda)
+/* Times are counted from the base, so no item may use the old one. */
+gt_err gt__cuda_clock_set(gt_cuda *cuda)
 {
     uint64_t now = gt__cuda_now_ns();
     if (cuda->base && (cuda->timed_items || now - cuda->base_ns < clock_life_ns))
@@ -411,13 +412,13 @@ void gt__cuda_mark_drop(gt_cuda *cuda)
 
 gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start)
 {
-    GT_TRY(set_clock(cuda));
+    GT_TRY(gt__cuda_clock_set(cuda));
     if (cuda->last_mark) { /* nothing was queued since */
         *start = cuda->last_mark;
         cuda->last_mark = NULL;
         return GT_OK;
     }
-    return mark_new(cuda, start);
+    return gt__cuda_mark_here(cuda, start);
 }
 
 gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns)
@@ -429,11 +430,11 @@ gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t q
     return GT_OK;
 }
 
-gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns)
+gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, double part, uint64_t queued_ns)
 {
     gt_cuda_item *item;
     gt_cuda_mark *end = NULL;
-    gt_err err = mark_new(cuda, &end);
+    gt_err err = gt__cuda_mark_here(cuda, &end);
     if (err == GT_OK)
         err = item_new(cuda, &item);
     if (err != GT_OK) {
@@ -443,6 +444,7 @@ gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns)
     }
     item->start = start;
     item->end = end;
+    item->part = part;
     item->queued_ns = queued_ns;
     cuda->timed_items++;
     end->references++;
