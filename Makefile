@@ -40,7 +40,7 @@ run: build
 	@$(python) examples/mlp.py
 
 # All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines without the server and the
-# op table, which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: one minute
+# op table, which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: half a minute
 # instead of ten. The packages of the tests, gigabytes on some machines, are installed during the build.
 test: setup
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
@@ -48,7 +48,7 @@ test: setup
 	meson test -C build --no-rebuild --no-suite long --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
-	$(python) tests/load/soak.py --seconds 60 || status=1; \
+	$(python) tests/load/soak.py --seconds 30 || status=1; \
 	$(call on_engines,$(few_dtypes),$(filter-out %ops_table.py %server.py,$(engine_suites))) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
@@ -62,9 +62,9 @@ test-engines: setup-test build
 test-cuda: setup-test build
 	@$(python) tools/test-cuda
 
-# Two processes, each with whole files, where pytest-xdist is installed. test_top.py drives a terminal, which pytest-xdist
+# Three processes, each with whole files, where pytest-xdist is installed: many tests wait for other processes. test_top.py drives a terminal, which pytest-xdist
 # disturbs.
-parallel = $$($(python) -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null)
+parallel = $$($(python) -c 'import xdist; print("-n 3 --dist loadfile")' 2>/dev/null)
 few_dtypes = -k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)'
 cut_suites = $(addprefix tests/python/test_,op_database.py sharded_table.py training.py torch_compile.py)
 hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py random_programs.py)
