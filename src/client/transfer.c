@@ -22,9 +22,6 @@ enum {
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
     SOON_MS = 20,               /* how long statistics may wait for the workers */
-    FRESH_BYTES_PER_US = 4096,  /* how fast the pages of a new segment can be written */
-    FEW_ON_THEIR_WAY = 2,       /* large transfers under way at once: more do not make them faster */
-    LARGE_TRANSFER = 8 << 20,   /* bytes */
     LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
@@ -442,56 +439,18 @@ static bool transfer_idle(const gt_transfer *transfer)
     return !transfer->lent && !transfer->abandoned && !gt__segment_busy(transfer->segment);
 }
 
-static bool transfer_fits(const gt_transfer *transfer, size_t bytes)
-{
-    return transfer->segment->bytes >= bytes && transfer->segment->bytes / 2 <= bytes;
-}
-
-/* A segment that fits and is idle; NULL: none. Also how many there are that fit and are on their way to a worker. */
-static gt_transfer *transfer_find(const gt_client *client, size_t bytes, unsigned *on_their_way)
-{
-    *on_their_way = 0;
-    for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next) {
-        if (!transfer_fits(transfer, bytes))
-            continue;
-        if (transfer_idle(transfer))
-            return transfer;
-        *on_their_way += !transfer->lent && !transfer->abandoned && gt__segment_on_its_way(transfer->segment);
-    }
-    return NULL;
-}
-
-/*
- * As transfer_find, but if enough large ones are on their way, wait for one as long as it would take to write to fresh
- * pages. Used again, its pages are there, and a worker with a graphics card has pinned them.
- */
-static gt_transfer *transfer_await(gt_client *client, size_t bytes)
-{
-    const struct timespec pause = {.tv_nsec = 50000};
-    unsigned on_their_way;
-    gt_transfer *transfer = transfer_find(client, bytes, &on_their_way);
-    if (transfer || bytes < LARGE_TRANSFER || on_their_way < FEW_ON_THEIR_WAY)
-        return transfer;
-    gt__link_flush(client->link);
-    uint64_t until_ns = gt__now_ns() + bytes / FRESH_BYTES_PER_US * 1000;
-    do {
-        nanosleep(&pause, NULL);
-        transfer = transfer_find(client, bytes, &on_their_way);
-    } while (!transfer && on_their_way >= FEW_ON_THEIR_WAY && gt__now_ns() < until_ns);
-    return transfer;
-}
-
 /* A segment of at least `bytes` that the server knows. NULL: none can be made (descriptors, memory); do without. */
 static gt_transfer *transfer_get(gt_client *client, size_t bytes)
 {
-    gt_transfer *found = transfer_await(client, bytes);
-    if (found)
-        return found;
     unsigned count = 0;
     gt_transfer *victim = NULL;
-    for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next, count++)
-        if (transfer_idle(transfer))
-            victim = transfer;
+    for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next, count++) {
+        if (!transfer_idle(transfer))
+            continue;
+        if (transfer->segment->bytes >= bytes && transfer->segment->bytes / 2 <= bytes)
+            return transfer;
+        victim = transfer;
+    }
     if (count >= MAX_TRANSFERS && !victim)
         return NULL;
     if (count >= MAX_TRANSFERS)

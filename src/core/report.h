@@ -62,8 +62,8 @@ typedef struct gt_line {
 } gt_line;
 
 /*
- * Only the worker writes it, each field by one relaxed store (card.c: of another thread). Fields that must agree share a word. The reader copies before it
- * checks: the worker may be another process.
+ * Only the worker writes it, each field by one relaxed store; the fields of its card are another thread's (worker/card.c). Fields that
+ * must agree share a word. The reader copies before it checks: the worker may be another process.
  */
 typedef struct gt_statement {
     _Alignas(64) _Atomic uint64_t records; /* taken from its stream */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
@@ -47,6 +48,8 @@ enum {
  * known. */
 #define FIRST_MEASUREMENTS 6
 #define MOST_FIRST_RATIO 256.0
+/* Such an engine's worker looks every millisecond what is complete: marks that it answers together are measured together. */
+#define LOOK_NS 1000000
 #define MOST_FACTOR 65536.0 /* a GPU's halves are 15,000 times as fast as the estimate for a core */
 /* Of small records. On a busy machine they seem to take longer than they do; a link full of them must fit into a window. */
 #define MOST_SMALL_FACTOR 4.0
@@ -300,6 +303,22 @@ static void learn(gt_share *share, unsigned work, double part, double ratio)
     share->measurements[work] += share->measurements[work] < FIRST_MEASUREMENTS;
 }
 
+/* Learn from records, by kind of work, and how long they took together. */
+static void measure(gt_share *share, const double *by_work, double measured)
+{
+    double estimate = 0;
+    share->measured_ns += measured;
+    for (unsigned work = 0; work < GT_WORKS; work++)
+        estimate += share->estimated_ns[work] += by_work[work];
+    if (share->late && share->measured_ns < LOOK_NS)
+        return;
+    for (unsigned work = 0; work < GT_WORKS; work++)
+        if (share->estimated_ns[work] > 0 && work != GT_WORK_SLICE)
+            learn(share, work, share->estimated_ns[work] / estimate, share->measured_ns / estimate);
+    share->measured_ns = 0;
+    memset(share->estimated_ns, 0, sizeof share->estimated_ns);
+}
+
 void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns)
 {
     gt_share *share = &worker->share;
@@ -323,9 +342,7 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         use(&charge->session->account, (double)charge->ns * charge->part * (fmin(ratio, MOST_RATIO) - 1));
         charge->session->account.queued -= charge->records;
     }
-    for (unsigned work = 0; estimate > 0 && work < GT_WORKS; work++)
-        if (by_work[work] > 0 && work != GT_WORK_SLICE)
-            learn(share, work, by_work[work] / estimate, ratio);
+    measure(share, by_work, measured);
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;

@@ -75,7 +75,8 @@ typedef struct gt_share {
     gt_session *reserved;           /* the spread session that this worker is kept open for */
     float factor[GT_WORKS];         /* measured time in units of the estimate */
     uint8_t measurements[GT_WORKS]; /* that it was learnt from, as far as they are counted */
-    gt_charge *charges;             /* a ring: those of each mark in turn */
+    double estimated_ns[GT_WORKS], measured_ns; /* since the last one */
+    gt_charge *charges;                         /* a ring: those of each mark in turn */
     uint32_t charge_first, charge_count, charge_capacity;
     uint32_t charge_unmarked; /* of the charges, those behind the last mark */
 } gt_share;

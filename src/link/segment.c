@@ -207,17 +207,6 @@ void gt__segment_give(gt_segment *segment)
     atomic_store_explicit(segment->busy, 1, memory_order_release);
 }
 
-void gt__segment_keep(gt_segment *segment)
-{
-    atomic_store_explicit(segment->busy, 2, memory_order_release);
-}
-
-bool gt__segment_on_its_way(const gt_segment *segment)
-{
-    return atomic_load_explicit(&segment->busy[0], memory_order_acquire) == 1 &&
-           atomic_load_explicit(&segment->busy[1], memory_order_acquire) == 0;
-}
-
 bool gt__segment_busy(const gt_segment *segment)
 {
     return atomic_load_explicit(&segment->busy[0], memory_order_acquire) != 0 ||

@@ -22,9 +22,9 @@ typedef struct gt_segment {
     int fd;        /* -1: closed (an adopted segment is mapped), or lost (see adopt) */
     bool adopted;
     _Atomic uint32_t
-        *busy; /* in the shared mapping: busy[0] is not 0 while the other end uses the data, and 2 if it keeps them
-                                 * for long; busy[1] is 1 while a party between them may need them again (gt__segment_hold) */
-    int references;             /* to this struct; guarded by segment.c */
+        *busy;      /* in the shared mapping: busy[0] is 1 while the other end uses the data, busy[1] while a party
+                                 * between them may need it again (gt__segment_hold) */
+    int references; /* to this struct; guarded by segment.c */
     struct gt_mapping *mapping; /* this process's one mapping of the memory; NULL until mapped */
 } gt_segment;
 
@@ -43,10 +43,6 @@ bool gt__segment_read(const gt_segment *segment, size_t offset, void *to, size_t
  * before touching the data. Records order the accesses as well, but only for the parties that see the records.
  */
 void gt__segment_give(gt_segment *segment);
-/* The other end has the data and uses them in place: it may be long until it is done. */
-void gt__segment_keep(gt_segment *segment);
-/* The data were given away and are to be copied: that will soon be done, if nothing else keeps the other end busy. */
-bool gt__segment_on_its_way(const gt_segment *segment);
 /* Also while it is held. */
 bool gt__segment_busy(const gt_segment *segment);
 /* The data must stay, or need not any more, whether the other end uses it or not. Set before the other end may be done. The

@@ -1,14 +1,28 @@
 /* card.c: see card.h. */
 #include "worker/card.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/cards.h"
 #include "core/log.h"
+#include "core/report.h"
 #include "worker/worker.h"
 
-enum { PERIOD_S = 1 };
+enum { PERIOD_S = 1, PATIENCE_S = 1 };
+
+/* Freed by the thread or by gt__card_watch_end, whichever is done with it last. */
+struct gt_card_watch {
+    pthread_t thread;
+    char bus_id[GT_CARD_BUS_ID];
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t changed;
+    gt_statement *statement; /* NULL: the watch ends */
+    bool is_done, is_left;   /* the thread is, by gt__card_watch_end */
+};
 
 static void state(_Atomic uint64_t *field, uint64_t value)
 {
@@ -27,19 +41,19 @@ static void publish(gt_statement *statement, const gt_card *card)
     atomic_store_explicit(&statement->card, gt__card_pack(card), memory_order_release);
 }
 
-/* False: the watch ends. */
-static bool pause_watch(gt_card_watch *watch)
+static struct timespec after(int seconds)
 {
     struct timespec until;
-    int timed_out = 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PERIOD_S;
-    pthread_mutex_lock(&watch->mutex);
-    while (!watch->ends && !timed_out)
-        timed_out = pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
-    bool ends = watch->ends;
-    pthread_mutex_unlock(&watch->mutex);
-    return !ends;
+    until.tv_sec += seconds;
+    return until;
+}
+
+static void watch_free(gt_card_watch *watch)
+{
+    pthread_mutex_destroy(&watch->mutex);
+    pthread_cond_destroy(&watch->changed);
+    free(watch);
 }
 
 static void *watch_main(void *argument)
@@ -49,52 +63,82 @@ static void *watch_main(void *argument)
     bool known = gt__card_read(watch->bus_id, &card);
     if (!known)
         gt__log(GT_LOG_STATUS, "the driver's library does not tell of the card at %s", watch->bus_id);
-    while (known) {
+    pthread_mutex_lock(&watch->mutex);
+    while (known && watch->statement) {
         publish(watch->statement, &card);
-        known = pause_watch(watch);
-        if (known && !gt__card_read(watch->bus_id, &card))
+        struct timespec until = after(PERIOD_S);
+        for (int timed_out = 0; watch->statement && !timed_out;)
+            timed_out = pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
+        if (!watch->statement)
+            break;
+        pthread_mutex_unlock(&watch->mutex);
+        if (!gt__card_read(watch->bus_id, &card))
             card = (gt_card){0}; /* it has been lost: old values would look true */
+        pthread_mutex_lock(&watch->mutex);
     }
+    watch->is_done = true;
+    bool left = watch->is_left;
+    pthread_cond_signal(&watch->changed);
+    pthread_mutex_unlock(&watch->mutex);
+    if (left)
+        watch_free(watch);
     return NULL;
+}
+
+static bool start_thread(gt_card_watch *watch)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
+    bool started = pthread_create(&watch->thread, NULL, watch_main, watch) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
 }
 
 void gt__card_watch_start(gt_worker *worker)
 {
-    gt_card_watch *watch = &worker->card;
     const gt_engine_ops *ops = worker->engine->ops;
+    char bus_id[GT_CARD_BUS_ID];
     pthread_condattr_t monotonic;
-    sigset_t all, before;
-    watch->statement = worker->timing.statement;
-    if (!ops->card || !ops->card(worker->engine, watch->bus_id))
+    if (!ops->card || !ops->card(worker->engine, bus_id))
         return;
-    watch->ends = false;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&watch->mutex, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
-    watch->started = pthread_create(&watch->thread, NULL, watch_main, watch) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (watch->started)
-        return;
+    gt_card_watch *watch = calloc(1, sizeof *watch);
+    if (watch) {
+        memcpy(watch->bus_id, bus_id, sizeof bus_id);
+        watch->statement = worker->timing.statement;
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&watch->changed, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+        pthread_mutex_init(&watch->mutex, NULL);
+        if (start_thread(watch)) {
+            worker->card = watch;
+            return;
+        }
+        watch_free(watch);
+    }
     gt__log_warning("worker %s: no thread to ask about its card", worker->name);
-    pthread_mutex_destroy(&watch->mutex);
-    pthread_cond_destroy(&watch->changed);
 }
 
 void gt__card_watch_end(gt_worker *worker)
 {
-    gt_card_watch *watch = &worker->card;
-    if (!watch->started)
+    gt_card_watch *watch = worker->card;
+    worker->card = NULL;
+    if (!watch)
         return;
+    struct timespec until = after(PATIENCE_S);
     pthread_mutex_lock(&watch->mutex);
-    watch->ends = true;
+    watch->statement = NULL;
     pthread_cond_signal(&watch->changed);
+    for (int timed_out = 0; !watch->is_done && !timed_out;)
+        timed_out = pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
+    bool is_done = watch->is_done;
+    watch->is_left = !is_done;
+    if (!is_done)
+        pthread_detach(watch->thread);
     pthread_mutex_unlock(&watch->mutex);
+    if (!is_done)
+        return;
     pthread_join(watch->thread, NULL);
-    pthread_mutex_destroy(&watch->mutex);
-    pthread_cond_destroy(&watch->changed);
-    watch->started = false;
+    watch_free(watch);
 }

@@ -7,27 +7,12 @@
 #ifndef GT_WORKER_CARD_H
 #define GT_WORKER_CARD_H
 
-#include <pthread.h>
-#include <stdbool.h>
-
-#include "core/cards.h"
-#include "core/report.h"
-
 typedef struct gt_worker gt_worker;
-
-typedef struct gt_card_watch {
-    bool started;
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool ends; /* under the mutex */
-    gt_statement *statement;
-    char bus_id[GT_CARD_BUS_ID];
-} gt_card_watch;
+typedef struct gt_card_watch gt_card_watch;
 
 /* The worker has joined and has its statement. */
 void gt__card_watch_start(gt_worker *worker);
-/* Before the link closes, which has the statement. */
+/* Before the link closes, which has the statement. Waits a second at most: a driver whose card is lost may never answer. */
 void gt__card_watch_end(gt_worker *worker);
 
 #endif

@@ -20,7 +20,6 @@ enum { ADOPT_BYTES = 1 << 20, MAX_ADOPTED = 128 };
 static gt_err upload_adopt(gt_worker *worker, gt_segment *segment, gt_entry *entry)
 {
     GT_TRY(gt__store_wrap_segment(worker->store, segment, &entry->buffer));
-    gt__segment_keep(segment);
     entry->view.data = entry->buffer->memory;
     gt__view_set_contiguous(&entry->view);
     return GT_OK;

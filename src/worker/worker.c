@@ -285,8 +285,8 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     err = run_stream(worker, options);
     gt__late_drain(worker);
     gt__timing_flush(worker);
-    gt__card_watch_end(worker);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
+    gt__card_watch_end(worker);
     return err;
 }
 

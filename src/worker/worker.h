@@ -69,9 +69,9 @@ struct gt_worker {
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
-    gt_card_watch card;
-    uint64_t trim_ns; /* when the pool's unused memory is given back: trim.h; 0: no client has left */
-    bool trim_again;  /* and another client has left since it was set */
+    gt_card_watch *card; /* NULL: nobody asks about a card */
+    uint64_t trim_ns;    /* when the pool's unused memory is given back: trim.h; 0: no client has left */
+    bool trim_again;     /* and another client has left since it was set */
     gt_canceller cancel;
     struct gt_stand_in *stand_ins; /* that this process runs besides */
     bool joined;                   /* the server has welcomed us */

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -76,11 +77,26 @@ static void test_done(const void *argument)
     gt__parallel_free(pool);
 }
 
-/* The caller is free while the jobs run. With too many of them it waits, unless it is cancelled. The pool may be gone when they
- * end. */
-static void test_left(const void *argument)
+/* Work that is cancelled already is not begun. */
+static void test_cancelled_before(const void *argument)
 {
     int looks = 0;
+    gt_cancel cancel = {.look = look, .context = &looks};
+    gt_parallel *pool;
+    job j;
+    (void)argument;
+    job_init(&j);
+    if (!CHECK(gt__parallel_new(1, &cancel, &pool) == GT_OK))
+        return;
+    CHECK(!gt__detach_run(pool, work, drop, &j));
+    CHECK(is_dropped(&j) && gt__detach_left() == 0);
+    gt__parallel_free(pool);
+}
+
+/* The caller is free while the jobs run. With too many of them it works itself. The pool may be gone when they end. */
+static void test_left(const void *argument)
+{
+    int looks;
     gt_cancel cancel = {.look = look, .context = &looks};
     gt_parallel *pool;
     static job jobs[GT_DETACH_MOST], next;
@@ -90,27 +106,26 @@ static void test_left(const void *argument)
         return;
     for (int k = 0; k < GT_DETACH_MOST; k++) {
         job_init(&jobs[k]);
+        looks = 1; /* before it is begun */
         CHECK(!gt__detach_run(pool, work, drop, &jobs[k]));
         CHECK(!atomic_load(&jobs[k].has_run) && !is_dropped(&jobs[k]));
         CHECK_EQ(gt__detach_left(), k + 1);
         gt__parallel_resume(pool);
     }
     sem_post(&next.go);
-    CHECK(!gt__detach_run(pool, work, drop, &next));
-    CHECK(is_dropped(&next) && !atomic_load(&next.has_run));
-    gt__parallel_resume(pool);
-
-    sem_post(&jobs[0].go); /* there is room again */
     looks = -1;
     CHECK(gt__detach_run(pool, work, drop, &next));
-    CHECK(atomic_load(&next.has_run) && is_dropped(&jobs[0]));
-    CHECK_EQ(gt__detach_left(), GT_DETACH_MOST - 1);
+    CHECK(atomic_load(&next.has_run) && !is_dropped(&next));
+    CHECK_EQ(gt__detach_left(), GT_DETACH_MOST);
     gt__parallel_free(pool);
-    for (int k = 1; k < GT_DETACH_MOST; k++) {
+    for (int k = 0; k < GT_DETACH_MOST; k++) {
         sem_post(&jobs[k].go);
         while (sem_wait(&jobs[k].dropped) != 0)
             ;
+        CHECK(atomic_load(&jobs[k].has_run));
     }
+    while (gt__detach_left()) /* until the last thread has ended */
+        sched_yield();
 }
 
 static int told[2]; /* a pipe */
@@ -131,7 +146,7 @@ static void *post(void *argument)
 static int leave_and_exit(void)
 {
     static job j;
-    int looks = 0, status;
+    int looks = 1, status;
     gt_cancel cancel = {.look = look, .context = &looks};
     gt_parallel *pool;
     pthread_t thread;
@@ -326,7 +341,7 @@ static void test_lines(const void *argument)
 static void test_cancelled_lines(const void *argument)
 {
     int64_t shape[] = {1, 262147};
-    int looks = 0;
+    int looks = 1;
     gt_cancel cancel = {.look = look, .context = &looks};
     gt_engine *engine = open_engine(*(const int *)argument, &cancel);
     gt_imm spec = {.u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_COMPLEX, .axes = 1u << 1})};
@@ -345,6 +360,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("done", test_done, NULL);
     check_run("exit", test_exit, NULL);
+    check_run("cancelled before", test_cancelled_before, NULL);
     check_run("left behind", test_left, NULL);
     check_run("matrices, one thread", test_matrices, &(int){1});
     check_run("matrices, several threads", test_matrices, &(int){3});

@@ -297,7 +297,6 @@ static void test_adopted_segments(const void *argument)
         const gt_entry *entry = upload_segment(&worker, GT_FLOAT32, slot, BYTES);
         bool in_place = slot <= MOST;
         CHECK_EQ(gt__segment_busy(made), in_place);
-        CHECK(!gt__segment_on_its_way(made)); /* kept, or done */
         CHECK((entry->view.data == only_segment->data) == in_place);
         CHECK(((const uint8_t *)entry->view.data)[BYTES - 1] == 5);
     }

@@ -341,6 +341,46 @@ static void test_fast_card(const void *argument)
     gt__link_close(worker);
 }
 
+/* A card's worker answers the marks that it finds complete together: the first with the time of all, the others with none. What it gets
+ * is still some windows of work at most, and not all that there is. */
+static void test_marks_answered_together(const void *argument)
+{
+    (void)argument;
+    enum { PRODUCTS = 100, KNOWN = 16, PRODUCT_NS = 3000000, MOST_AHEAD = 24 };
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST, .operand = {1}};
+    shared_server s = {0};
+    int products = 0, told = 0, marks = 0;
+    server_new(&s.server, false);
+    s.worker = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    join_worker(s.worker, "card");
+    join_client(s.heavy);
+    join_client(s.watcher);
+    send_products(s.heavy, PRODUCTS);
+    while (products < KNOWN && CHECK(receive_any(s.worker, record))) {
+        products += record->ins.op == GT_OP_matmul;
+        if (record->ins.op != GT_OP_mark)
+            continue;
+        reply.imm[0].u += marks++ % 2 ? 1000 : 2 * (uint64_t)(products - told) * PRODUCT_NS;
+        told = products;
+        send_ins(s.worker, reply);
+        gt__link_flush(s.worker);
+    }
+    int64_t before, now = taken(&s, 1);
+    do {
+        before = now;
+        now = taken(&s, 1);
+    } while (now != before);
+    CHECK(now <= KNOWN + MOST_AHEAD);
+    gt__link_close(s.watcher);
+    gt__link_close(s.heavy);
+    server_stop(&s.server);
+    gt__link_close(s.worker);
+}
+
 int main(void)
 {
     check_run("a light client first", test_light_first, NULL);
@@ -349,6 +389,7 @@ int main(void)
     check_run("a client that moves", test_moved_client, NULL);
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a fast card", test_fast_card, NULL);
+    check_run("marks answered together", test_marks_answered_together, NULL);
     check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
     return check_end();
 }

@@ -1,18 +1,23 @@
 /* detach.c: see detach.h. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* SCHED_IDLE */
+#define _GNU_SOURCE /* pthread_tryjoin_np, gettid */
 #endif
 #include "engines/cpu/detach.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+
+enum { LEFT_NICE = 19 };
 
 typedef struct task {
     struct task *next; /* of those left behind */
     pthread_t thread;
+    pid_t number; /* the kernel's, for its priority; 0: it has not started */
     void (*work)(void *);
     void (*drop)(void *);
     void *job;
@@ -41,29 +46,33 @@ static void reset(void)
     left_count = 0;
 }
 
-/* Join the threads left behind that are done; `all`: every one. With the mutex held, which is given up for a moment. */
-static void reap(bool all)
+/* With the mutex held: forget the threads left behind that have ended. Waits for none of them: their priority is low. */
+static void reap(void)
 {
     for (task **at = &left; *at;) {
         task *t = *at;
-        if (!t->is_done && !all) {
+        if (!t->is_done || pthread_tryjoin_np(t->thread, NULL) != 0) {
             at = &t->next;
             continue;
         }
         *at = t->next;
         left_count--;
-        pthread_mutex_unlock(&mutex);
-        pthread_join(t->thread, NULL);
         free(t);
-        pthread_mutex_lock(&mutex);
-        at = &left; /* it may have changed */
     }
 }
 
 static void wait_for_all(void)
 {
     pthread_mutex_lock(&mutex);
-    reap(true);
+    while (left) {
+        task *t = left;
+        left = t->next;
+        left_count--;
+        pthread_mutex_unlock(&mutex);
+        pthread_join(t->thread, NULL);
+        free(t);
+        pthread_mutex_lock(&mutex);
+    }
     pthread_mutex_unlock(&mutex);
 }
 
@@ -77,7 +86,7 @@ int gt__detach_left(void)
 {
     pthread_once(&once, start);
     pthread_mutex_lock(&mutex);
-    reap(false);
+    reap();
     int count = left_count;
     pthread_mutex_unlock(&mutex);
     return count;
@@ -88,6 +97,9 @@ int gt__detach_left(void)
 static void *thread_main(void *argument)
 {
     task *t = argument;
+    pthread_mutex_lock(&mutex);
+    t->number = (pid_t)syscall(SYS_gettid);
+    pthread_mutex_unlock(&mutex);
     t->work(t->job);
     pthread_mutex_lock(&mutex);
     if (t->is_left) { /* drop the job before the task counts as done: until then its memory is in use */
@@ -96,8 +108,9 @@ static void *thread_main(void *argument)
         pthread_mutex_lock(&mutex);
     }
     t->is_done = true;
-    pthread_cond_broadcast(&done);
     pthread_mutex_unlock(&mutex);
+    pthread_cond_broadcast(
+        &done); /* without the mutex: whoever wakes up need not wait for a thread of low priority */
     return NULL;
 }
 
@@ -117,24 +130,19 @@ static bool wait_a_moment(gt_parallel *parallel)
     return !cancelled;
 }
 
-/* Wait until few enough threads are left behind. False: the work was cancelled. */
-static bool await_room(gt_parallel *parallel)
+static bool has_room(void)
 {
-    bool wanted = true;
     pthread_mutex_lock(&mutex);
-    reap(false);
-    while (wanted && left_count >= GT_DETACH_MOST) {
-        wanted = wait_a_moment(parallel);
-        reap(false);
-    }
+    reap();
+    bool room = left_count < GT_DETACH_MOST;
     pthread_mutex_unlock(&mutex);
-    return wanted;
+    return room;
 }
 
-/* NULL: there is no memory, or no thread, for it. */
+/* NULL: there is no memory or no thread for it, or too many are left behind. */
 static task *begin(void work(void *job), void drop(void *job), void *job)
 {
-    task *t = is_ready ? malloc(sizeof *t) : NULL;
+    task *t = is_ready && has_room() ? malloc(sizeof *t) : NULL;
     sigset_t all, before;
     if (!t)
         return NULL;
@@ -156,13 +164,14 @@ static void leave(task *t)
     t->next = left;
     left = t;
     left_count++;
-    pthread_setschedparam(t->thread, SCHED_IDLE, &(struct sched_param){0}); /* refused: it competes for a core */
+    if (t->number)
+        setpriority(PRIO_PROCESS, (id_t)t->number, LEFT_NICE); /* refused: it competes for a core */
 }
 
 bool gt__detach_run(gt_parallel *parallel, void work(void *job), void drop(void *job), void *job)
 {
     pthread_once(&once, start);
-    if (!await_room(parallel)) {
+    if (gt__parallel_poll(parallel)) {
         drop(job);
         return false;
     }

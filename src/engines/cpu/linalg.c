@@ -36,7 +36,7 @@ typedef struct linalg {
     int64_t result; /* of one matrix, in elements of the operand's dtype */
     /* Elements of workspace for one matrix: copies, LAPACK's own, real numbers for complex routines, integers. */
     size_t area[3], work, reals, integers;
-    bool is_long; /* a matrix takes tens of milliseconds, and LAPACK cannot be interrupted: see detach.h */
+    bool is_long; /* a matrix takes a tenth of a second or more, and LAPACK cannot be interrupted: see detach.h */
 } linalg;
 
 /* What the threads of a call report. */
@@ -296,6 +296,7 @@ static lone_matrix *take_matrix(const linalg *s, const char *const *from, size_t
     lone->call.ins = &lone->ins;
     lone->call.in = lone->in;
     lone->call.out = NULL;
+    lone->call.tail = NULL;
     lone->w = workspace_cut(s, size, lone->memory);
     lone->from[0] = (char *)lone->memory + all;
     lone->from[1] = lone->from[0] + bytes[0];
@@ -362,7 +363,7 @@ static bool run_share(outcome *all, int64_t begin, int64_t end, void **memory)
 {
     const linalg *s = all->s;
     size_t size = gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype);
-    bool large = (int64_t)s->m * s->n * s->k > GT_CPU_GRAIN;
+    bool large = s->is_long || (int64_t)s->m * s->n * s->k > GT_CPU_GRAIN;
     for (int64_t matrix = begin; matrix < end && !(large && gt__parallel_poll(s->cpu->parallel)); matrix++) {
         int64_t offset[GT_LOOP_VIEWS];
         const char *from[2] = {NULL};
