@@ -62,9 +62,9 @@ test-engines: setup-test build
 test-cuda: setup-test build
 	@$(python) tools/test-cuda
 
-# Three processes, each with whole files, where pytest-xdist is installed: many tests wait for other processes. test_top.py drives a terminal, which pytest-xdist
-# disturbs.
-parallel = $$($(python) -c 'import xdist; print("-n 3 --dist loadfile")' 2>/dev/null)
+# Three processes, each with whole files, where pytest-xdist is installed: many tests wait for other processes. conftest.py has the
+# order of the files. test_top.py drives a terminal, which pytest-xdist disturbs.
+parallel = $$($(python) -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder")' 2>/dev/null)
 few_dtypes = -k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)'
 cut_suites = $(addprefix tests/python/test_,op_database.py sharded_table.py training.py torch_compile.py)
 hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py random_programs.py)
@@ -75,7 +75,7 @@ on_engines = for engine in far late; do \
 	done; \
 	for engine in numpy pytorch; do \
 		echo "on the engine $$engine:"; \
-		GT_BACKEND=$$engine $(python) -m pytest -q $(subst loadfile,load,$(parallel)) tests/python/test_ops_table.py $(if $(1),-k 'float32 or int64') || status=1; \
+		GT_BACKEND=$$engine $(python) -m pytest -q $(subst loadfile --no-loadscope-reorder,load,$(parallel)) tests/python/test_ops_table.py $(if $(1),-k 'float32 or int64') || status=1; \
 	done;
 
 # Random programs on spread tensors and with views, many more of them; every sample of the op database; many deaths of workers.

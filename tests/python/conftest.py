@@ -52,5 +52,14 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:.*degrees of freedom is <= 0:UserWarning")
 
 
+# Files of few tests that take long. Of pytest-xdist's processes, one would be busy with them when the others have nothing left.
+LONG_FILES = ["test_engines", "test_server", "test_recovery", "test_torch_compile", "test_http", "test_visualize", "test_types", "test_examples",
+              "test_python_engines", "test_op_database", "test_alias_programs", "test_training", "test_sharding", "test_random_programs"]
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG_FILES.index(item.path.stem) if item.path.stem in LONG_FILES else len(LONG_FILES))
+
+
 def pytest_unconfigure(config):
     shutil.rmtree(RUNTIME, ignore_errors=True)
