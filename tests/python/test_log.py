@@ -201,10 +201,13 @@ def test_the_log_is_rotated_by_size(programs, size):
     )
     files = sorted(path.name for path in programs.directory.iterdir() if path.name.startswith("instructions.log"))
     assert files == ["instructions.log", *(f"instructions.log.{k}" for k in range(1, 5))], "four old ones are kept"
-    last = 0
+    last = bytes_before = 0
     for name in [*(f"instructions.log.{k}" for k in range(4, 0, -1)), "instructions.log"]:
         path = programs.directory / name
-        assert size / 2 < path.stat().st_size <= size or name == "instructions.log"
+        bytes_here = path.stat().st_size
+        assert bytes_here <= size
+        assert not bytes_before or bytes_before + bytes_here > size, "a file is begun when the next write does not fit"
+        bytes_before = bytes_here
         for line in path.read_text().splitlines():
             match = LINE.fullmatch(line)
             assert match, f"a line was parted: {line!r}"
