@@ -29,7 +29,7 @@ static void state(_Atomic uint64_t *field, uint64_t value)
     atomic_store_explicit(field, value, memory_order_relaxed);
 }
 
-/* The word with `known` comes last: whoever sees it sees the name, too. */
+/* `card` is stored last: a reader that sees it also sees the name. */
 static void publish(gt_statement *statement, const gt_card *card)
 {
     uint64_t name[GT_CARD_NAME / sizeof(uint64_t)];

@@ -69,7 +69,7 @@ struct gt_worker {
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
-    gt_card_watch *card; /* NULL: nobody asks about a card */
+    gt_card_watch *card; /* NULL: the engine has no graphics card */
     uint64_t trim_ns;    /* when the pool's unused memory is given back: trim.h; 0: no client has left */
     bool trim_again;     /* and another client has left since it was set */
     gt_canceller cancel;

@@ -1,12 +1,13 @@
 /*
  * fake_nvml.c: a stand-in for NVIDIA's management library (libnvidia-ml.so.1): two cards, of which the second in its order is the
  * one that fake_driver.c computes on. Each question for its temperature finds it one degree warmer. With FAKE_NVML_BARE, the cards
- * tell their names and nothing else.
+ * tell their names and nothing else. With FAKE_NVML_SILENT they never answer.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -76,6 +77,8 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, card **device)
 
 API int nvmlDeviceGetName(const card *device, char *name, unsigned size)
 {
+    while (getenv("FAKE_NVML_SILENT"))
+        pause();
     snprintf(name, size, "%s", device->name);
     return SUCCESS;
 }

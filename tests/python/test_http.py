@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 
@@ -206,6 +207,17 @@ def test_a_card_that_tells_its_name_only(programs):
     assert until(lambda: device(site), "the card") == {"name": "Fake GPU 80GB", **dict.fromkeys(
         ["utilisation", "celsius", "watts", "memory_used", "memory_total"])}
     assert "gt_worker_device" not in site.ask("/metrics")[2]
+
+
+@needs_fake
+def test_a_worker_ends_although_its_card_never_answers(programs):
+    site = Site(programs)
+    worker = with_card(site, FAKE_NVML_SILENT=1)
+    until(lambda: site.state()["workers"], "the worker")
+    assert device(site) is None
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    until(lambda: not site.state()["workers"], "the server to notice")
 
 
 @needs_fake

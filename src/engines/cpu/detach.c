@@ -109,8 +109,8 @@ static void *thread_main(void *argument)
     }
     t->is_done = true;
     pthread_mutex_unlock(&mutex);
-    pthread_cond_broadcast(
-        &done); /* without the mutex: whoever wakes up need not wait for a thread of low priority */
+    /* Not with the mutex locked: the thread that wakes up would wait for this one, whose priority is low. */
+    pthread_cond_broadcast(&done);
     return NULL;
 }
 
