@@ -88,28 +88,9 @@ static const double euler_maclaurin[] = {
     8.5860620562778445641e-15, -2.174868698558061873e-16,  5.5090028283602295152e-18, -1.3954464685812523341e-19,
 };
 
-/* The terms left of 0, which are a difference of two such sums, and those right of it. */
-static double zeta_left(double s, double q)
+/* For s > 1, q > 0: a sum of the first terms, then Euler's and Maclaurin's formula for the others. */
+static double zeta_right(double s, double q)
 {
-    if (q == floor(q))
-        return INFINITY;
-    if (isinf(s))
-        return INFINITY;
-    if (s != floor(s))
-        return NAN; /* a power of a negative number */
-    double first = -q - floor(-q), sign = fmod(s, 2) == 0 ? 1 : -1;
-    return sign * (gt__special_zeta(s, first) - gt__special_zeta(s, 1 - q)) + gt__special_zeta(s, 1 - first);
-}
-
-/* A sum of the first terms, then Euler's and Maclaurin's formula for the others. */
-double gt__special_zeta(double s, double q)
-{
-    if (s == 1)
-        return INFINITY;
-    if (s < 1)
-        return NAN;
-    if (q <= 0)
-        return zeta_left(s, q);
     double sum = pow(q, -s), term = sum;
     for (int k = 0; k < 9; k++) {
         q += 1;
@@ -131,6 +112,31 @@ double gt__special_zeta(double s, double q)
         term /= q;
     }
     return sum;
+}
+
+/*
+ * The terms left of 0, which are a difference of two such sums, and those right of it. It does not call gt__special_zeta: a
+ * compiler for cards would copy functions that call each other into each other, level by level, which takes minutes.
+ */
+static double zeta_left(double s, double q)
+{
+    if (q == floor(q))
+        return INFINITY;
+    if (isinf(s))
+        return INFINITY;
+    if (s != floor(s))
+        return NAN; /* a power of a negative number */
+    double first = -q - floor(-q), sign = fmod(s, 2) == 0 ? 1 : -1;
+    return sign * (zeta_right(s, first) - zeta_right(s, 1 - q)) + zeta_right(s, 1 - first);
+}
+
+double gt__special_zeta(double s, double q)
+{
+    if (s == 1)
+        return INFINITY;
+    if (s < 1)
+        return NAN;
+    return q <= 0 ? zeta_left(s, q) : zeta_right(s, q);
 }
 
 /* ---- the incomplete gamma function -------------------------------------------------------------------------- */

@@ -158,12 +158,9 @@ static void write_kernels(const cudahost *h)
     for (long k = 0; k < all.count; k++) {
         char name[32];
         const wanted *w = &all.at[k];
-        bool special = w->key.family == GT_CUDA_SPECIAL; /* they take long to compile, so they count as one op */
         kernel_name(w, k, name, sizeof name);
         gt__cuda_add(&text, "// kernel %u %s\n", w->key.family,
-                     w->source ? "chain"
-                     : special ? "special"
-                               : gt__op_table[w->key.op].name);
+                     w->source ? "chain" : gt__op_table[w->key.op].name);
         if (w->source)
             gt__cuda_add_plain(&text, w->source);
         else if (gt__cuda_add_kernel(&w->key, NULL, name, &text) != GT_OK)
