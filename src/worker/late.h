@@ -25,9 +25,10 @@ typedef struct gt_poison gt_poison; /* store.h */
 typedef struct gt_flight {
     uint32_t references;
     bool settled;
-    bool follows;      /* timed: work of the record on the host came first; its time counts, too */
-    uint8_t operands;  /* in operand[] */
-    uint16_t timed_op; /* the op that its duration counts for, `weight` times; 0: none */
+    bool follows;       /* timed: work of the record on the host came first; its time counts, too */
+    uint8_t operands;   /* in operand[] */
+    uint16_t timed_op;  /* the op that its duration counts for, `weight` times; 0: none */
+    uint16_t record_op; /* timed: the op of its record, which differs in a hot path */
     uint32_t weight;
     uint64_t line; /* and the line (gt__line_key) */
     gt_token token;

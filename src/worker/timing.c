@@ -67,8 +67,9 @@ static bool is_measured(gt_timing *timing, unsigned op, unsigned *weight)
 {
     if (atomic_load_explicit(&timing->statement->row[op].count, memory_order_relaxed) <= GT_TIMING_FIRST)
         return true;
+    unsigned average = timing->large[op].is_short ? GT_TIMING_SHORT : GT_TIMING_LARGE;
     if (!timing->large[op].left)
-        timing->large[op].left = timing->large[op].distance = (uint8_t)next_distance(timing, GT_TIMING_LARGE);
+        timing->large[op].left = timing->large[op].distance = (uint8_t)next_distance(timing, average);
     *weight = timing->large[op].distance;
     return --timing->large[op].left == 0;
 }
@@ -106,6 +107,7 @@ static void state_beginning(gt_worker *worker, unsigned op)
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled)
 {
     gt_timing *timing = &worker->timing;
+    timing->op = ins->op;
     timing->weight = sampled ? GT_TIMING_SAMPLE : 1;
     state_line(worker, ins->scope, ins->site);
     if (!sampled && !timing->watched && worker->engine->ops->asynchronous &&
@@ -215,6 +217,7 @@ void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool foll
     if (!flight)
         return;
     flight->timed_op = gt__timing_on(&worker->timing) ? (uint16_t)op : 0;
+    flight->record_op = (uint16_t)worker->timing.op;
     flight->weight = worker->timing.weight;
     flight->line = worker->timing.line;
     flight->follows = follows;
@@ -245,9 +248,11 @@ void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op
 void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done)
 {
     gt_timing *timing = &worker->timing;
-    if (done && flight->timed_op)
+    if (done && flight->timed_op) {
+        timing->large[flight->record_op].is_short = done->end_ns - done->start_ns < GT_TIMING_SHORT_NS;
         gt__timing_measured(worker, &flight->origin, flight->timed_op, flight->line, flight->weight,
                             flight->follows, done);
+    }
     gt_timing_entry *entry = timing->watched ? find_entry(timing, flight->origin.number) : NULL;
     if (entry)
         entry->failed = flight->poison != NULL;

@@ -6,7 +6,8 @@
  * dispatcher does not watch, the worker times a random sample of small instructions, one in GT_TIMING_SAMPLE on
  * average, and each counts for the whole interval. It always times large instructions and the first few of each op.
  * Asynchronous engines measure with events of the device, which cost more than queueing an instruction. There the worker
- * samples large instructions, too, each op by itself: a measurement counts for those of its op since the last one.
+ * samples large instructions, too, each op by itself: a measurement counts for those of its op since the last one. Short
+ * ones are sampled less often: what is timed is launched by itself, and that is much beside a kernel of some ten microseconds.
  * While the dispatcher watches, the end of one instruction is the start of the next: one reading per instruction.
  *
  * The sums are kept in the worker's statement (core/report.h), where the dispatcher reads them even while the worker computes.
@@ -25,7 +26,9 @@ enum {
     GT_TIMING_SAMPLE = 64,  /* small instructions per timed one */
     GT_TIMING_SMALL = 4096, /* elements */
     GT_TIMING_LARGE = 16,   /* asynchronous engines: large instructions of an op per timed one */
-    GT_TIMING_FIRST = 16,   /* of each op: always timed */
+    GT_TIMING_SHORT = 64,   /* and if the last one that was timed was short: took less than GT_TIMING_SHORT_NS */
+    GT_TIMING_SHORT_NS = 1000000,
+    GT_TIMING_FIRST = 16, /* of each op: always timed */
 };
 
 typedef struct gt_timing {
@@ -40,11 +43,13 @@ typedef struct gt_timing {
     uint64_t reading_ticks;  /* the cost of a reading */
     uint64_t last_ticks;     /* watched: the end of the previous record; 0 after a wait */
     uint64_t start_ticks;    /* of the current record; 0: it is not timed */
+    unsigned op;             /* of the current record, if it is timed */
     unsigned weight;         /* of the current record, if it is timed: how many instructions it counts for */
     uint64_t line;           /* gt__line_key of the current record, if it is timed; 0: it counts for no line */
     gt_statement *statement; /* sums by op, and what the dispatcher may read at any moment */
     struct {
         uint8_t left, distance; /* large instructions to the next timed one, and from the last */
+        bool is_short;          /* the last timed one was */
     } large[GT_OP_COUNT];       /* of asynchronous engines */
     uint64_t entry_last;        /* number of the last entry's record */
     unsigned entry_count;
