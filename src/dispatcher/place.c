@@ -94,7 +94,8 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     const gt_op_row *row = &gt__op_table[ins->op];
     const gt_meta *metas[2] = {NULL, NULL};
     uint64_t slots[2] = {ins->operand[0], ins->operand[1]};
-    if (!row->keeps || ins->flags || ins->scope || !worker || !worker->slots.free_count)
+    if (!row->keeps || ins->flags || (ins->scope && ins->scope != session->plain_scope) || !worker ||
+        !worker->slots.free_count)
         return false;
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE)
@@ -153,6 +154,10 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     unsigned length = 1u + ins->tail;
     gt_dispatch_worker *worker = session->home;
     gt_slot *out = room_at_home(session, length);
+    if (__builtin_expect(ins->scope && ins->scope != session->plain_scope, 0)) {
+        gt__signals_look_up(session, ins->scope);
+        session->plain_scope = ins->scope;
+    }
     out[0] = record[0];
     if (length > 1)
         memcpy(out + 1, record + 1, (length - 1) * sizeof *out);

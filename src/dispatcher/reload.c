@@ -15,10 +15,8 @@ static gt_err reload_config(gt_dispatcher *dispatcher)
     gt__config_free(&dispatcher->config);
     dispatcher->config = fresh;
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && peer->session->spreading) {
-            peer->session->spreading->target_valid = false;
-            peer->session->spreading->config_changes++;
-        }
+        if (peer->session && gt__signals_reconsider(peer->session) != GT_OK)
+            gt__peer_end(peer, gt_error_text());
     return gt__quota_configure(dispatcher);
 }
 

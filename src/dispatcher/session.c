@@ -433,6 +433,7 @@ static void tell_workers_of_end(const gt_session *session)
 gt_err gt__session_drop_tensors(gt_session *session)
 {
     gt__spreading_free(session);
+    gt__signals_free(session);
     free_tensors(session);
     gt__quota_free(session);
     gt__handles_free(&session->handles);
@@ -456,6 +457,7 @@ void gt__session_free(gt_session *session, const char *reason)
     gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
     gt__spreading_free(session);
+    gt__signals_free(session);
     gt__paths_free(session);
     free_tensors(session);
     if (session->home)

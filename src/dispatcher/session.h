@@ -20,6 +20,7 @@
 #include "dispatcher/texts.h"
 
 typedef struct gt_download gt_download;
+typedef struct gt_signals gt_signals;
 typedef struct gt_spreading gt_spreading;
 typedef struct gt_recovery gt_recovery;
 
@@ -44,6 +45,8 @@ struct gt_session {
     gt_modifier *chain;
     gt_output output;         /* records that wait between the modifiers and placement */
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
+    gt_signals *signals;      /* NULL: it names none */
+    uint32_t plain_scope;     /* the last scope of which it is known that it places nothing; 0: none */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_recovery *recovery;    /* NULL: it is lost with its worker (recover/recover.h) */
     gt_handles handles;

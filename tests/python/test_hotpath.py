@@ -385,6 +385,21 @@ results.append(text.getvalue())
     assert hotpath["plans"] >= hotpath["compiled"] > 0 and hotpath["compile_seconds"] > 0
 
 
+def test_paths_in_a_scope_without_shards_run_as_one():
+    """A signal that places nothing, such as one for a timeline, changes nothing of how a path runs."""
+    program = """
+x = gt.randn(100, 33)
+for k in range(50):
+    with gt.signal.context("layer"):
+        y = gt.relu(x * 2 + 1) * x
+keep(y)
+results.append(gt.debug.get_hot_paths())
+"""
+    (_, paths), hotpath, _ = run(program, workers=2, **HOT)
+    assert [0, 1, 2, 3] == paths[0]["groups"][0][:4] and paths[0]["compile_seconds"] > 0
+    assert hotpath["hits"] == hotpath["worker_runs"] == hotpath["runs"] > 0 and hotpath["fallbacks"] == 0
+
+
 def test_counts_by_op_include_paths():
     program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu']['count'])"
     assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50

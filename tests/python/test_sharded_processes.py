@@ -88,6 +88,38 @@ def test_the_servers_config_is_the_default(programs):
                                  "split(axis=0, workers=[0,1])", "split(axis=1, workers=[1,0])"]
 
 
+def test_shards_that_the_server_learns_of_later(programs):
+    """A signal without shards leaves tensors on one worker, until the server's config has shards for it."""
+    config = programs.directory / "server.yaml"
+    config.write_text("ours: {compile: false}\n")
+    server = programs.server("--config", config)
+    for _ in range(2):
+        programs.worker(server.port)
+    client = programs.python("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        while len(gt.debug.get_worker_stats()) < 2:
+            pass
+        def made():
+            with gt.signal.context('ours'):
+                a = gt.ones(4, 4)
+                for _ in range(20):
+                    b = a * 2 + 1
+                assert b.sum().item() == 48
+                return b.placement
+        print(made(), flush=True)
+        while made().startswith('single'):
+            pass
+        print(made(), flush=True)
+        """, f"localhost:{server.port}", name="client")
+    until(lambda: "single" in client.text() or not client.alive, "the first tensor")
+    config.write_text("ours: {shard: {axis: 0, workers: [0, 1]}}\n")
+    server.signal(signal.SIGHUP)
+    assert client.wait() == 0, client.text()
+    assert client.text().splitlines()[-1] == "split(axis=0, workers=[0,1])"
+
+
 def test_a_bad_config_stops_the_server(programs):
     config = programs.directory / "bad.yaml"
     config.write_text("ours:\n  shard: {axes: 0}\n")

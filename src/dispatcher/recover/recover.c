@@ -150,8 +150,8 @@ static bool is_sharded(const gt_session *session)
     for (uint32_t k = 0; saved && k < saved->count; k++) /* it may have another config by now */
         if (saved->tensor[k]->layout)
             return true;
-    return spreading &&
-           (spreading->automatic || has_shards(&spreading->config) || has_shards(&session->dispatcher->config));
+    return spreading && (spreading->automatic || (session->signals && has_shards(&session->signals->config)) ||
+                         has_shards(&session->dispatcher->config));
 }
 
 /* Which workers must be there again. */

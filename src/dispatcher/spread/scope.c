@@ -15,52 +15,31 @@ enum { MAX_SCOPES = 1 << 16 };
 
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope)
 {
-    const gt_spreading *s = session->spreading;
-    return s && scope && scope <= s->scope_count ? s->scopes[scope - 1].name : NULL;
+    const gt_signals *s = session->signals;
+    return s && scope && scope <= s->count ? s->scopes[scope - 1].name : NULL;
 }
 
-gt_err gt__spread_scope(gt_session *session, const gt_slot *record)
+static gt_err signals_new(gt_session *session)
 {
-    GT_TRY(gt__spreading_new(session));
-    gt_spreading *s = session->spreading;
-    uint64_t number = record->ins.imm[0].u, parent = record->ins.imm[1].u;
-    if (number != (uint64_t)s->scope_count + 1 || number > MAX_SCOPES || parent >= number)
-        return gt__fail(GT_ERR_PROTOCOL, "scope %llu inside %llu comes out of order", (unsigned long long)number,
-                        (unsigned long long)parent);
-    if (s->scope_count == s->scope_capacity) {
-        uint32_t capacity = s->scope_capacity ? 2 * s->scope_capacity : 16;
-        gt_scope *scopes = realloc(s->scopes, capacity * sizeof *scopes);
-        if (!scopes)
-            return gt__fail(GT_ERR_MEMORY, "out of memory");
-        s->scopes = scopes;
-        s->scope_capacity = capacity;
-    }
-    gt_scope *scope = &s->scopes[s->scope_count++];
-    *scope = (gt_scope){.parent = (uint32_t)parent};
-    memcpy(scope->name, record + 1, GT_MAX_NAME);
-    memcpy(scope->backward, record + 1 + GT_NAME_SLOTS, GT_MAX_NAME);
+    if (!session->signals && !(session->signals = calloc(1, sizeof *session->signals)))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
     return GT_OK;
 }
 
-gt_err gt__spread_config(gt_session *session, const gt_slot *record)
+void gt__signals_free(gt_session *session)
 {
-    GT_TRY(gt__spreading_new(session));
-    gt_spreading *s = session->spreading;
-    gt_signal_config signal;
-    if (gt__config_read(record, &signal) != GT_OK)
-        return gt__fail(GT_ERR_PROTOCOL, "malformed config record");
-    s->target_valid = false;
-    s->config_changes++;
-    if (signal.flags & GT_CONFIG_AUTOMATIC) {
-        s->automatic = true;
-        return GT_OK;
-    }
-    return gt__config_set(&s->config, &signal);
+    gt_signals *s = session->signals;
+    if (!s)
+        return;
+    gt__config_free(&s->config);
+    free(s->scopes);
+    free(s);
+    session->signals = NULL;
 }
 
 static const gt_signal_config *find_signal(const gt_session *session, const char *name)
 {
-    const gt_signal_config *signal = gt__config_find(&session->spreading->config, name);
+    const gt_signal_config *signal = gt__config_find(&session->signals->config, name);
     return signal ? signal : gt__config_find(&session->dispatcher->config, name);
 }
 
@@ -72,13 +51,14 @@ static const char *backward_name(const gt_scope *scope, const gt_signal_config *
 
 const char *gt__spread_backward_name(const gt_session *session, uint32_t scope)
 {
-    const gt_scope *entered = &session->spreading->scopes[scope - 1];
+    const gt_scope *entered = &session->signals->scopes[scope - 1];
     return backward_name(entered, find_signal(session, entered->name));
 }
 
+/* The shard entry that decides for a scope; NULL: none does. */
 static const gt_signal_config *find_shard(const gt_session *session, uint32_t number, bool backward)
 {
-    const gt_spreading *s = session->spreading;
+    const gt_signals *s = session->signals;
     for (; number; number = s->scopes[number - 1].parent) {
         const gt_scope *scope = &s->scopes[number - 1];
         const gt_signal_config *signal = find_signal(session, scope->name);
@@ -90,11 +70,82 @@ static const gt_signal_config *find_shard(const gt_session *session, uint32_t nu
         }
         if (signal && signal->flags & GT_CONFIG_SHARD)
             return signal;
-        char warning[GT_CONFIG_WARNING];
-        if (!signal && gt__config_misses(&session->dispatcher->config, scope->name, warning, sizeof warning))
-            gt__peer_log(session->peer, GT_LOG_WARNING, "is warned: %s", warning);
     }
     return NULL;
+}
+
+static gt_err consider_scope(gt_session *session, uint32_t number)
+{
+    bool spreads = find_shard(session, number, false) || find_shard(session, number, true);
+    return spreads ? gt__spreading_new(session) : GT_OK;
+}
+
+gt_err gt__spread_scope(gt_session *session, const gt_slot *record)
+{
+    GT_TRY(signals_new(session));
+    gt_signals *s = session->signals;
+    uint64_t number = record->ins.imm[0].u, parent = record->ins.imm[1].u;
+    if (number != (uint64_t)s->count + 1 || number > MAX_SCOPES || parent >= number)
+        return gt__fail(GT_ERR_PROTOCOL, "scope %llu inside %llu comes out of order", (unsigned long long)number,
+                        (unsigned long long)parent);
+    if (s->count == s->capacity) {
+        uint32_t capacity = s->capacity ? 2 * s->capacity : 16;
+        gt_scope *scopes = realloc(s->scopes, capacity * sizeof *scopes);
+        if (!scopes)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        s->scopes = scopes;
+        s->capacity = capacity;
+    }
+    gt_scope *scope = &s->scopes[s->count++];
+    *scope = (gt_scope){.parent = (uint32_t)parent};
+    memcpy(scope->name, record + 1, GT_MAX_NAME);
+    memcpy(scope->backward, record + 1 + GT_NAME_SLOTS, GT_MAX_NAME);
+    return consider_scope(session, s->count);
+}
+
+gt_err gt__spread_config(gt_session *session, const gt_slot *record)
+{
+    gt_signal_config signal;
+    if (gt__config_read(record, &signal) != GT_OK)
+        return gt__fail(GT_ERR_PROTOCOL, "malformed config record");
+    if (signal.flags & (GT_CONFIG_AUTOMATIC | GT_CONFIG_SHARD))
+        GT_TRY(gt__spreading_new(session));
+    if (session->spreading) {
+        session->spreading->target_valid = false;
+        session->spreading->config_changes++;
+    }
+    if (signal.flags & GT_CONFIG_AUTOMATIC) {
+        session->spreading->automatic = true;
+        return GT_OK;
+    }
+    GT_TRY(signals_new(session));
+    return gt__config_set(&session->signals->config, &signal);
+}
+
+gt_err gt__signals_reconsider(gt_session *session)
+{
+    session->plain_scope = 0;
+    for (uint32_t number = 1; session->signals && number <= session->signals->count; number++)
+        GT_TRY(consider_scope(session, number));
+    if (session->spreading) {
+        session->spreading->target_valid = false;
+        session->spreading->config_changes++;
+    }
+    return GT_OK;
+}
+
+void gt__signals_look_up(const gt_session *session, uint32_t number)
+{
+    const gt_signals *s = session->signals;
+    for (; s && number && number <= s->count; number = s->scopes[number - 1].parent) {
+        char warning[GT_CONFIG_WARNING];
+        const char *name = s->scopes[number - 1].name;
+        const gt_signal_config *signal = find_signal(session, name);
+        if (signal && signal->flags & GT_CONFIG_SHARD)
+            return; /* this one decides */
+        if (!signal && gt__config_misses(&session->dispatcher->config, name, warning, sizeof warning))
+            gt__peer_log(session->peer, GT_LOG_WARNING, "is warned: %s", warning);
+    }
 }
 
 /* But for those that get nothing new. */
@@ -127,10 +178,11 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
     *target = NULL;
     if (!ins->scope && !s->automatic)
         return GT_OK;
-    if (ins->scope > s->scope_count)
+    if (ins->scope > (session->signals ? session->signals->count : 0))
         return gt__fail(GT_ERR_PROTOCOL, "scope %u does not exist", ins->scope);
     if (!s->target_valid || s->target_scope != ins->scope || s->target_backward != backward) {
         const gt_signal_config *signal = find_shard(session, ins->scope, backward);
+        gt__signals_look_up(session, ins->scope);
         s->target_valid = false;
         s->target_there = signal || s->automatic;
         if (signal)

@@ -134,6 +134,7 @@ gt_err gt__spreading_new(gt_session *session)
 {
     if (session->spreading)
         return GT_OK;
+    session->plain_scope = 0;
     session->spreading = calloc(1, sizeof *session->spreading);
     return session->spreading ? GT_OK : gt__spread_no_memory();
 }
@@ -168,10 +169,8 @@ void gt__spreading_free(gt_session *session)
         free(s->unplaced);
         s->unplaced = next;
     }
-    gt__config_free(&s->config);
     free(s->table);
     free(s->free_numbers);
-    free(s->scopes);
     free(s->reached);
     free(s->alone);
     free(s->temporaries);

@@ -1,9 +1,9 @@
 /*
  * spread.h: tensors spread over workers, and the instructions on them.
  *
- * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session that
- * names a signal gets a gt_spreading. This is a path of placement, not a modifier: place.c says why. From then on the
- * records that place.c's fast path does not take come to gt__spread_compute:
+ * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session gets a
+ * gt_spreading when a signal that it names has a shard entry, or with GT_AUTO_SHARD. This is a path of placement, not a
+ * modifier: place.c says why. From then on the records that place.c's fast path does not take come to gt__spread_compute:
  *
  *     scope.c   which workers and which axis the signal of the record asks for    -> gt_target
  *     rules.c   from the op and the operands' layouts: the layout of each operand -> gt_plan
@@ -52,6 +52,13 @@ typedef struct gt_scope {
     uint32_t parent;
 } gt_scope;
 
+/* The signals that a session names: its scopes, and what its own config says of them. */
+struct gt_signals {
+    gt_scope *scopes; /* number minus one */
+    uint32_t count, capacity;
+    gt_config config;
+};
+
 /* An upload that is not complete, and the scope that will place it. The scope's workers are looked up then: some may have
  * left meanwhile. */
 typedef struct gt_unplaced {
@@ -69,10 +76,7 @@ typedef struct gt_temporary {
 struct gt_spreading {
     gt_spread **table;
     uint32_t count, capacity, *free_numbers, free_count;
-    gt_scope *scopes; /* number minus one */
-    uint32_t scope_count, scope_capacity;
-    gt_config config;
-    uint64_t config_changes; /* how often it was changed */
+    uint64_t config_changes; /* how often it or the server's was changed */
     gt_target target;        /* of the last scope that had one; the cache of gt__spread_target */
     uint32_t target_scope;
     bool target_backward, target_valid, target_there;
@@ -169,6 +173,11 @@ static inline gt_err gt__spread_no_memory(void)
 }
 
 /* scope.c */
+void gt__signals_free(gt_session *session);
+/* The server's config has changed. */
+gt_err gt__signals_reconsider(gt_session *session);
+/* A record of this scope is placed: warn if there is a config that does not have its signal. */
+void gt__signals_look_up(const gt_session *session, uint32_t scope);
 /* The name of one of the session's scopes; NULL: there is no such scope. */
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope);
 /* The signal of a scope's gradients; "": the same as its own. */
