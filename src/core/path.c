@@ -130,9 +130,14 @@ static gt_err read_records(reading *r)
     }
     if (!r->locals || r->locals != path->count)
         return bad("fewer results than it says");
-    for (uint32_t k = 0; k < path->count; k++)
+    const gt_instruction *first = gt__path_maker(path, 0);
+    path->one_signal = true;
+    for (uint32_t k = 0; k < path->count; k++) {
+        const gt_instruction *ins = gt__path_maker(path, k);
+        path->one_signal &= ins->scope == first->scope && !((ins->flags ^ first->flags) & GT_FLAG_BACKWARD);
         if (!r->gone[k])
             path->output[path->outputs++] = k;
+    }
     return GT_OK;
 }
 
@@ -274,4 +279,39 @@ gt_err gt__path_expand(const gt_path *path, const gt_slot *run, gt_err (*emit)(v
             count = 0;
         }
     return GT_OK;
+}
+
+/* The records of a run on their way to `emit`. */
+typedef struct packing {
+    gt_err (*emit)(void *context, gt_slot *record);
+    void *context;
+    gt_slot frees;
+    unsigned freed;
+} packing;
+
+static gt_err emit_frees(packing *to)
+{
+    unsigned freed = to->freed;
+    to->freed = 0;
+    return freed ? to->emit(to->context, &to->frees) : GT_OK;
+}
+
+static gt_err emit_packed(void *context, gt_slot *record)
+{
+    packing *to = context;
+    if (record->ins.op != GT_OP_free)
+        return to->emit(to->context, record);
+    const uint64_t *ids = gt__free_ids(&record->ins);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++)
+        if (ids[k] && gt__free_append(&to->frees.ins, &to->freed, ids[k]))
+            GT_TRY(emit_frees(to));
+    return GT_OK;
+}
+
+gt_err gt__path_expand_packed(const gt_path *path, const gt_slot *run,
+                              gt_err (*emit)(void *context, gt_slot *record), void *context)
+{
+    packing to = {.emit = emit, .context = context};
+    GT_TRY(gt__path_expand(path, run, emit_packed, &to));
+    return emit_frees(&to);
 }

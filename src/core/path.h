@@ -29,6 +29,7 @@ enum {
     GT_PATH_SLOTS = 1 << 15, /* the longest definition */
     GT_PATH_WORDS = 8 * 256, /* the most words of a run */
     GT_PATHS = 256,          /* that a client may have defined at a time; their numbers are below this */
+    GT_PATH_ROOM = 1 + GT_PATH_WORDS / 8, /* slots of the longest run */
 };
 
 /* Words of a slot, 8 bytes each. */
@@ -61,6 +62,7 @@ typedef struct gt_path {
     uint32_t count; /* computing records, each of which makes a local */
     uint32_t inputs, outputs, parameters;
     bool marked;      /* the program asked for it: gt.compile, `compile: true` */
+    bool one_signal;  /* all its computing records have the same scope, and are gradients or are not */
     uint32_t *offset; /* by local: its id less that of the first */
     uint32_t *maker;  /* by local: where the record that makes it begins in `records` */
     uint32_t *output; /* locals that live on, in the order they are made */
@@ -112,6 +114,9 @@ static inline uint32_t gt__path_run_words(const gt_path *path)
  */
 gt_err gt__path_expand(const gt_path *path, const gt_slot *run, gt_err (*emit)(void *context, gt_slot *record),
                        void *context);
+/* The same, with frees as a client packs them: as many ids in each as there is room for. */
+gt_err gt__path_expand_packed(const gt_path *path, const gt_slot *run,
+                              gt_err (*emit)(void *context, gt_slot *record), void *context);
 /* GT_ERR_PROTOCOL unless the run has the words that the path needs. */
 gt_err gt__path_check_run(const gt_path *path, const gt_slot *run);
 

@@ -158,32 +158,10 @@ static gt_err pass_on(void *context, gt_slot *record)
     return session->chain->ops->step(session->chain, record);
 }
 
-/* The records of a run on their way to the log and the tape. */
-typedef struct showing {
-    gt_session *session;
-    gt_slot frees; /* ids that a path frees one by one are packed, as a client packs them */
-    unsigned freed;
-} showing;
-
-static void show_frees(showing *to)
-{
-    if (to->freed)
-        gt__observe_received(to->session, &to->frees);
-    to->freed = 0;
-}
-
 /* Log the record; it is not sent. */
 static gt_err show(void *context, gt_slot *record)
 {
-    showing *to = context;
-    if (record->ins.op != GT_OP_free) {
-        gt__observe_received(to->session, record);
-        return GT_OK;
-    }
-    const uint64_t *ids = gt__free_ids(&record->ins);
-    for (unsigned k = 0; k < GT_FREE_IDS; k++)
-        if (ids[k] && gt__free_append(&to->frees.ins, &to->freed, ids[k]))
-            show_frees(to);
+    gt__observe_received(context, record);
     return GT_OK;
 }
 
@@ -202,10 +180,10 @@ static gt_err put(void *context, gt_slot *record)
 static gt_err show_all(gt_session *session, const gt_path *path, const gt_slot *run)
 {
     uint64_t line, tensor;
-    showing to = {.session = session};
+    if (gt__observe_run(session, path, run))
+        return GT_OK;
     gt__observe_cause(session->dispatcher, &line, &tensor);
-    GT_TRY(gt__path_expand(path, run, show, &to));
-    show_frees(&to);
+    GT_TRY(gt__path_expand_packed(path, run, show, session));
     gt__observe_resume(session, line, tensor);
     return GT_OK;
 }

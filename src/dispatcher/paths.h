@@ -15,10 +15,7 @@ typedef struct gt_session gt_session;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
 typedef struct gt_paths gt_paths;
 
-enum {
-    GT_WORKER_PATHS = 1024,              /* that one worker has at a time; their numbers there are below this */
-    GT_PATH_ROOM = 1 + GT_PATH_WORDS / 8 /* slots of the longest run */
-};
+enum { GT_WORKER_PATHS = 1024 /* that one worker has at a time; their numbers there are below this */ };
 
 /* A client's `path` record. */
 gt_err gt__paths_define(gt_session *session, const gt_slot *record);

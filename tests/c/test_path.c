@@ -1,10 +1,11 @@
 /*
  * test_path.c: hot paths as a peer may write them. A definition is read back as it was made, and a run expands into the
  * records that it stands for; every other definition is refused; and a server whose client sends wrong ones ends that
- * session, and no other.
+ * session, and no other. In a compact log a run is one entry, which is read as its records.
  */
 #include "core/path.h"
 #include "core/record.h"
+#include "dispatcher/observe/log_code.h"
 #include "random_numbers.h"
 #include "server_fixture.h"
 
@@ -158,6 +159,108 @@ static void test_runs(const void *argument)
     CHECK_EQ(gt__path_check_run(path, run), GT_ERR_PROTOCOL);
     gt__path_free(&path);
 }
+
+/* ---- in the log --------------------------------------------------------------------------------------------- */
+
+enum { LOGGED_RUNS = 20, LOG_ROOM = 1 << 18 };
+
+/* The place of a record's site. */
+static gt_log_text *place_of_site(void *context, uint32_t scope, uint32_t site)
+{
+    gt_log_text **texts = context;
+    (void)scope;
+    return texts[site];
+}
+
+/* Read a block as events; returns how many there were before its end or its first damage. */
+static unsigned read_events(gt_log_decoder *decoder, const char *block, size_t bytes, const collected *expected,
+                            uint64_t first, gt_log_text *const *places)
+{
+    unsigned count = 0, at = 0, run = 0;
+    gt_log_event event;
+    bool there = gt__log_block_open(decoder, block, bytes, false) == GT_OK;
+    while (there && gt__log_block_next(decoder, &event, &there) == GT_OK && there) {
+        if (expected) {
+            gt_slot record = expected[run].slots[at];
+            gt_log_text *place = places[record.ins.site];
+            CHECK(event.sequence == first + count && event.event == GT_EVENT_RECV && event.op == record.ins.op);
+            const gt_log_text *note = event.notes[0];
+            CHECK(note ? place && note->length == place->length &&
+                             memcmp(note->text, place->text, note->length) == 0
+                       : !place);
+            at += 1u + record.ins.tail;
+            CHECK(event.slots == 1 + record.ins.tail && event.bytes == (1u + record.ins.tail) * sizeof record);
+            record.ins.scope = record.ins.site = 0;
+            CHECK(memcmp(event.record, &record, sizeof record) == 0);
+            if (at == expected[run].count) {
+                at = 0;
+                run++;
+            }
+        }
+        count++;
+    }
+    return count;
+}
+
+static void test_logged_runs(const void *argument)
+{
+    (void)argument;
+    numbers n = {.state = 17};
+    example_path e = example_new();
+    e.records[0].ins.site = 1;
+    e.records[1].ins.site = 2;
+    gt_path *path;
+    gt_log_text *places[3] = {NULL, gt__log_text_new(" at=a.py:1", 10), gt__log_text_new(" at=b.py:2", 10)};
+    gt_log_encoder *encoder = gt__log_encoder_new();
+    gt_log_decoder *decoder = gt__log_decoder_new();
+    char *room = malloc(LOG_ROOM), *at = room;
+    collected *expected = calloc(LOGGED_RUNS, sizeof *expected);
+    unsigned events = 0;
+    CHECK_EQ(read_path(&e, &path), GT_OK);
+    for (unsigned k = 0; k < LOGGED_RUNS; k++) {
+        gt_slot run[8];
+        uint64_t words[16];
+        uint32_t lines;
+        unsigned count = 3 + (unsigned)numbers_below(&n, 10);
+        for (unsigned word = 0; word < count; word++)
+            words[word] = 1 + numbers_below(&n, 1000000);
+        write_run(run, 0, 1000 + 10 * k, words, count);
+        expected[k].most = MOST_SLOTS;
+        CHECK_EQ(gt__path_expand_packed(path, run, collect, &expected[k]), GT_OK);
+        if (!k) /* the first one in a block is written as it is */
+            CHECK_EQ(gt__log_run_bytes(encoder, path, run, &lines), 0);
+        size_t bytes = gt__log_run_bytes(encoder, path, run, &lines);
+        CHECK(bytes && bytes < LOG_ROOM);
+        gt_log_run what = {.sequence = 5 + events, .at_ns = 7 * k, .path = path, .run = run};
+        what.place = place_of_site;
+        what.context = places;
+        char *end = gt__log_encode_run(encoder, &what, at);
+        CHECK((size_t)(end - at) <= bytes);
+        at = end;
+        events += lines;
+    }
+    size_t bytes = (size_t)(at - room);
+    gt__log_seal(NULL, room, bytes);
+    CHECK_EQ(gt__log_block_open(decoder, room, bytes, true), GT_OK);
+    CHECK_EQ(read_events(decoder, room, bytes, expected, 5, places), events);
+    for (unsigned k = 0; k < CASES / 10; k++) { /* damaged: it ends somewhere, and nothing else happens */
+        char *damaged = memcpy(malloc(bytes), room, bytes);
+        for (unsigned change = 1 + (unsigned)numbers_below(&n, 3); change; change--)
+            damaged[sizeof(gt_log_block) + numbers_below(&n, bytes - sizeof(gt_log_block))] ^=
+                (char)(1u << numbers_below(&n, 8));
+        read_events(decoder, damaged, bytes, NULL, 0, places);
+        free(damaged);
+    }
+    gt__log_decoder_free(decoder);
+    gt__log_encoder_free(encoder);
+    gt__path_free(&path);
+    free(places[1]);
+    free(places[2]);
+    free(expected);
+    free(room);
+}
+
+/* ---- wrong ones --------------------------------------------------------------------------------------------- */
 
 static void test_refused(const void *argument)
 {
@@ -606,6 +709,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("round trip", test_round_trip, NULL);
     check_run("runs", test_runs, NULL);
+    check_run("runs in a log", test_logged_runs, NULL);
     check_run("refused", test_refused, NULL);
     check_run("parameters", test_parameters, NULL);
     check_run("mutations", test_mutations, NULL);

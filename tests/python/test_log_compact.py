@@ -59,6 +59,34 @@ def test_both_forms_say_the_same(programs):
     assert again == text
 
 
+def test_runs_of_hot_paths_are_logged_by_instruction(programs):
+    """A run is one entry in the file, and its instructions are the lines: the same as where each is logged by itself, with a tape."""
+    program = """
+        import gt
+        a, b = gt.full((2, 3), 2.0), gt.arange(3)
+        for k in range(400):
+            for name in ('mine', 'other')[k // 200:]:
+                with gt.signal.context(name):
+                    c = (a * b + 1.5 * k).relu()
+                    d = gt.cat([c, c], dim=1).reshape(4, 3).sum(dim=1)
+            if k % 50 == 49:
+                gt.synchronize()
+        print(d.tolist())
+    """
+    hot = {"GT_AUTO_COMPILE": 1, "GT_HOTPATH_THRESHOLD": 3, "GT_HOTPATH_MIN_SEQ": 2}
+    for name, more in (("each.log", {"GT_TAPE": programs.directory / "run.tape"}), ("run.log", {}), ("run.gtlog", {})):
+        programs.run(program, GT_INSTRUCTION_LOG=programs.directory / name, **hot, **more)
+    texts = [gt_log(programs.directory / name)[0] for name in ("each.log", "run.log", "run.gtlog")]
+    for event in ("RECV", "SIGNAL"):
+        lines = [content(text, event) for text in texts]
+        assert lines[0] == lines[1] == lines[2] and len(lines[0]) > (2000 if event == "RECV" else 200), event
+    assert sum("op=relu" in line and " at=.py:" in line for line in content(texts[2], "RECV")) == 600
+    assert any("RunPath" in line for line in content(texts[2], "RECV"))
+    for text in texts:
+        sequences = [int(re.search(r"#(\d+)", line)[1]) for line in text.splitlines()]
+        assert sequences == list(range(1, len(sequences) + 1))
+
+
 def test_lines_are_chosen(programs):
     log = run(programs, "run.gtlog")
     printed, _ = gt_log(log)

@@ -231,6 +231,11 @@ char *gt__file_next_buffer(gt_file_writer *writer)
     return writer->room.at;
 }
 
+size_t gt__file_most(const gt_file_writer *writer)
+{
+    return writer->buffer_bytes;
+}
+
 bool gt__file_failed(const gt_file_writer *writer)
 {
     return atomic_load(&writer->failed);

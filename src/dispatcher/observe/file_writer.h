@@ -66,6 +66,8 @@ static inline void gt__file_commit(gt_file_writer *writer, size_t bytes)
     ((gt_file_room *)writer)->at += bytes;
 }
 
+/* The most that one reserve may ask for. */
+size_t gt__file_most(const gt_file_writer *writer);
 /* Hand the current buffer to the thread, unless all buffers wait for it. Never waits. */
 void gt__file_flush(gt_file_writer *writer);
 /* Whether the writing has failed. */

@@ -6,10 +6,14 @@
 #include <time.h>
 
 #include "core/tape.h"
+#include "dispatcher/observe/log_run.h"
 
 enum {
     WORDS = 7, /* of a record: its head, result, operands, immediates. Scope and site are in the notes */
     TEXT_ENTRY = 15,
+    PATH_ENTRY = 14,
+    RUN_ENTRY = 13,
+    KNOWN_PATHS = 64, /* of which a block has the code */
     TIMED = 1 << 4,
     FAILED = 1 << 5,
     NOTED = 1 << 6,
@@ -88,32 +92,24 @@ static uint64_t checksum(const gt_log_block *head, const char *block, size_t byt
 
 struct gt_log_encoder {
     code_state state;
-    const char *next; /* where the last event ended */
-    uint32_t texts;   /* of the block */
+    const char *next;               /* where the last event ended */
+    uint32_t texts, paths;          /* of the block */
+    gt_log_path known[KNOWN_PATHS]; /* by serial */
 };
 
 gt_log_encoder *gt__log_encoder_new(void)
 {
-    return calloc(1, sizeof(gt_log_encoder));
+    gt_log_encoder *encoder = calloc(1, sizeof *encoder);
+    if (encoder)
+        encoder->state.block = 1; /* texts and paths that no block has yet have 0 */
+    return encoder;
 }
 
 void gt__log_encoder_free(gt_log_encoder *encoder)
 {
+    for (unsigned k = 0; encoder && k < KNOWN_PATHS; k++)
+        gt__log_path_drop(&encoder->known[k]);
     free(encoder);
-}
-
-static inline uint8_t *put_varint(uint8_t *at, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        *at++ = (uint8_t)(value | 0x80);
-    *at++ = (uint8_t)value;
-    return at;
-}
-
-static inline uint8_t *put_difference(uint8_t *at, uint64_t value, uint64_t before)
-{
-    uint64_t difference = value - before;
-    return put_varint(at, difference << 1 ^ (0 - (difference >> 63)));
 }
 
 /* The number of a shared text in this block; it is written where it is used for the first time. */
@@ -124,7 +120,7 @@ static inline uint8_t *name_text(gt_log_encoder *encoder, uint8_t *at, gt_log_te
     text->block = encoder->state.block;
     text->number = encoder->texts++;
     *at++ = TEXT_ENTRY;
-    at = put_varint(at, text->length);
+    at = gt__put_varint(at, text->length);
     memcpy(at, text->text, text->length);
     return at + text->length;
 }
@@ -139,12 +135,12 @@ static inline uint8_t *put_record(code_state *state, uint8_t *at, const gt_log_e
     for (unsigned k = 0; k < WORDS; k++)
         if (word[k] != last[k]) {
             *mask |= (uint8_t)(1u << k);
-            at = put_difference(at, word[k], last[k]);
+            at = gt__put_difference(at, word[k], last[k]);
             last[k] = word[k];
         }
     if (event->bytes != stream_bytes(ins)) {
         *mask |= OTHER_BYTES;
-        at = put_varint(at, event->bytes);
+        at = gt__put_varint(at, event->bytes);
     }
     for (unsigned slot = 1; slot < event->slots; slot++) {
         mask = at++;
@@ -152,7 +148,7 @@ static inline uint8_t *put_record(code_state *state, uint8_t *at, const gt_log_e
         for (unsigned k = 0; k < 8; k++)
             if (event->record[slot].u64[k]) {
                 *mask |= (uint8_t)(1u << k);
-                at = put_varint(at, event->record[slot].u64[k]);
+                at = gt__put_varint(at, event->record[slot].u64[k]);
             }
     }
     return at;
@@ -160,32 +156,35 @@ static inline uint8_t *put_record(code_state *state, uint8_t *at, const gt_log_e
 
 static inline uint8_t *put_subject(code_state *state, uint8_t *at, const gt_log_event *event)
 {
-    at = put_difference(put_varint(at, event->session), event->tensor, state->tensor);
+    at = gt__put_difference(gt__put_varint(at, event->session), event->tensor, state->tensor);
     state->tensor = event->tensor;
     if (event->event != GT_EVENT_WORKER_RECV)
         return at;
     uint64_t duration = event->duration_ns <= UINT64_MAX >> 1 ? event->duration_ns : UINT64_MAX >> 1;
-    at = put_varint(at, duration << 1 | (event->start_ns != 0));
+    at = gt__put_varint(at, duration << 1 | (event->start_ns != 0));
     if (!event->start_ns)
         return at;
-    at = put_difference(at, event->start_ns, state->start_ns);
+    at = gt__put_difference(at, event->start_ns, state->start_ns);
     state->start_ns = event->start_ns;
     return at;
 }
 
-static uint8_t *begin_block(gt_log_encoder *encoder, const gt_log_event *event, char *room)
+/* Where the next entry goes; if the last one did not end here, behind the head of a new block. */
+static inline uint8_t *begin_entry(gt_log_encoder *encoder, uint64_t sequence, uint64_t at_ns, char *room)
 {
-    gt_log_block block = {.magic = GT_LOG_BLOCK_MAGIC, .sequence = event->sequence, .at_ns = event->at_ns};
+    if (__builtin_expect(room == encoder->next, 1))
+        return (uint8_t *)room;
+    gt_log_block block = {.magic = GT_LOG_BLOCK_MAGIC, .sequence = sequence, .at_ns = at_ns};
     memcpy(room, &block, sizeof block);
-    state_begin(&encoder->state, event->at_ns);
-    encoder->texts = 0;
+    state_begin(&encoder->state, at_ns);
+    encoder->texts = encoder->paths = 0;
     return (uint8_t *)room + sizeof block;
 }
 
 char *gt__log_encode(gt_log_encoder *encoder, const gt_log_event *event, char *room)
 {
     code_state *state = &encoder->state;
-    uint8_t *at = room == encoder->next ? (uint8_t *)room : begin_block(encoder, event, room);
+    uint8_t *at = begin_entry(encoder, event->sequence, event->at_ns, room);
     at = name_text(encoder, at, event->source);
     for (unsigned k = 0; k < GT_LOG_NOTES; k++)
         at = name_text(encoder, at, event->notes[k]);
@@ -193,28 +192,94 @@ char *gt__log_encode(gt_log_encoder *encoder, const gt_log_event *event, char *r
     *at++ = (uint8_t)(event->event | (timed ? TIMED : 0) | (event->failed ? FAILED : 0) |
                       (event->notes[0] ? NOTED : 0) | (event->text_length ? WITH_TEXT : 0));
     if (timed)
-        at = put_varint(at, event->at_ns - state->at_ns);
+        at = gt__put_varint(at, event->at_ns - state->at_ns);
     state->at_ns = event->at_ns;
-    at = put_varint(at, event->source ? event->source->number + 1u : 0);
-    at = put_varint(at, event->op);
+    at = gt__put_varint(at, event->source ? event->source->number + 1u : 0);
+    at = gt__put_varint(at, event->op);
     if (event->event == GT_EVENT_RECV)
         at = put_record(state, at, event);
     else
-        at = put_varint(at, event->bytes);
+        at = gt__put_varint(at, event->bytes);
     if (event->event == GT_EVENT_SEND)
-        at = put_varint(at, event->tensor);
+        at = gt__put_varint(at, event->tensor);
     else if (event->event == GT_EVENT_WORKER_SEND || event->event == GT_EVENT_WORKER_RECV)
         at = put_subject(state, at, event);
     for (unsigned k = 0; k < GT_LOG_NOTES && event->notes[k]; k++) {
         bool more = k + 1 < GT_LOG_NOTES && event->notes[k + 1];
-        at = put_varint(at, (uint64_t)event->notes[k]->number << 1 | more);
+        at = gt__put_varint(at, (uint64_t)event->notes[k]->number << 1 | more);
     }
     if (event->text_length) {
         size_t length = event->text_length < GT_LOG_OWN ? event->text_length : GT_LOG_OWN;
-        at = put_varint(at, length);
+        at = gt__put_varint(at, length);
         memcpy(at, event->text, length);
         at += length;
     }
+    encoder->next = (char *)at;
+    return (char *)at;
+}
+
+/* The path as this encoder writes it; NULL: it cannot. */
+static gt_log_path *known_path(gt_log_encoder *encoder, const gt_path *path)
+{
+    gt_log_path *known = &encoder->known[path->serial % KNOWN_PATHS];
+    if (known->serial != path->serial && !gt__log_path_make(known, path))
+        return NULL;
+    return known->code ? known : NULL;
+}
+
+size_t gt__log_run_bytes(gt_log_encoder *encoder, const gt_path *path, const gt_slot *run, uint32_t *lines)
+{
+    gt_log_path *known = known_path(encoder, path);
+    if (!known)
+        return 0;
+    if (known->block != encoder->state.block) {
+        bool again = known->seen == encoder->state.block;
+        known->seen = encoder->state.block;
+        if (!again || encoder->paths == GT_LOG_PATHS)
+            return 0;
+    }
+    *lines = gt__log_run_lines(known, path, run);
+    return GT_LOG_ENTRY + known->bytes + known->places * (size_t)(GT_LOG_TEXT + 2 * GT_LOG_VARINT) +
+           run->ins.imm[0].u * GT_LOG_VARINT;
+}
+
+/* The path's code, unless the block has it. */
+static uint8_t *name_path(gt_log_encoder *encoder, uint8_t *at, gt_log_path *known, const gt_log_run *run)
+{
+    uint32_t number[GT_LOG_PLACES];
+    if (known->block == encoder->state.block)
+        return at;
+    for (uint32_t k = 0; k < known->places; k++) {
+        gt_log_text *place = run->place(run->context, known->place[k].scope, known->place[k].site);
+        at = name_text(encoder, at, place);
+        number[k] = place ? place->number + 1 : 0;
+    }
+    *at++ = PATH_ENTRY;
+    at = gt__put_varint(at, known->bytes);
+    memcpy(at, known->code, known->bytes);
+    at = gt__put_varint(at + known->bytes, known->places);
+    for (uint32_t k = 0; k < known->places; k++)
+        at = gt__put_varint(at, number[k]);
+    known->block = encoder->state.block;
+    known->number = encoder->paths++;
+    known->first = 0;
+    memset(known->word, 0, gt__path_run_words(run->path) * sizeof *known->word);
+    return at;
+}
+
+char *gt__log_encode_run(gt_log_encoder *encoder, const gt_log_run *run, char *room)
+{
+    gt_log_path *known = known_path(encoder, run->path);
+    code_state *state = &encoder->state;
+    uint8_t *at = begin_entry(encoder, run->sequence, run->at_ns, room);
+    at = name_text(encoder, at, run->source);
+    at = name_path(encoder, at, known, run);
+    *at++ = RUN_ENTRY;
+    at = gt__put_varint(at, run->at_ns - state->at_ns);
+    state->at_ns = run->at_ns;
+    at = gt__put_varint(at, run->source ? run->source->number + 1u : 0);
+    at = gt__put_varint(at, known->number);
+    at = gt__log_run_put(known, run->path, run->run, at);
     encoder->next = (char *)at;
     return (char *)at;
 }
@@ -234,13 +299,18 @@ void gt__log_seal(void *unused, char *block, size_t bytes)
 
 struct gt_log_decoder {
     code_state state;
-    const uint8_t *at, *end;
+    gt_log_input in; /* broken: an entry of this block has been damaged */
     uint64_t sequence;
     gt_log_text **texts;
     uint32_t count, capacity;
     gt_slot record[GT_LOG_RECORD];
     char own[GT_LOG_OWN];
-    bool broken; /* an entry of this block has been damaged */
+    gt_log_path_read paths[GT_LOG_PATHS]; /* of this block */
+    uint32_t path_count;
+    gt_log_path_read *run; /* whose records are the next events; NULL: none is */
+    gt_log_text *run_source;
+    gt_slot *records; /* of the run: `slots` of them, of which `shown` are done */
+    size_t slots, shown, room;
 };
 
 gt_log_decoder *gt__log_decoder_new(void)
@@ -248,26 +318,31 @@ gt_log_decoder *gt__log_decoder_new(void)
     return calloc(1, sizeof(gt_log_decoder));
 }
 
-static void drop_texts(gt_log_decoder *decoder)
+/* What the entries of a block name. */
+static void drop_names(gt_log_decoder *decoder)
 {
     while (decoder->count)
         free(decoder->texts[--decoder->count]);
+    while (decoder->path_count)
+        gt__log_path_read_drop(&decoder->paths[--decoder->path_count]);
+    decoder->run = NULL;
 }
 
 void gt__log_decoder_free(gt_log_decoder *decoder)
 {
     if (!decoder)
         return;
-    drop_texts(decoder);
+    drop_names(decoder);
     free(decoder->texts);
+    free(decoder->records);
     free(decoder);
 }
 
 gt_err gt__log_block_open(gt_log_decoder *decoder, const char *block, size_t bytes, bool sealed)
 {
     gt_log_block head;
-    drop_texts(decoder);
-    decoder->at = decoder->end = NULL;
+    drop_names(decoder);
+    decoder->in.at = decoder->in.end = NULL;
     if (bytes < sizeof head)
         return gt__fail(GT_ERR_PROTOCOL, "a block is too short");
     memcpy(&head, block, sizeof head);
@@ -276,39 +351,11 @@ gt_err gt__log_block_open(gt_log_decoder *decoder, const char *block, size_t byt
     if (sealed && head.checksum != checksum(&head, block, bytes))
         return gt__fail(GT_ERR_PROTOCOL, "the checksum of a block is wrong");
     state_begin(&decoder->state, head.at_ns);
-    decoder->at = (const uint8_t *)block + sizeof head;
-    decoder->end = (const uint8_t *)block + bytes;
+    decoder->in.at = (const uint8_t *)block + sizeof head;
+    decoder->in.end = (const uint8_t *)block + bytes;
     decoder->sequence = head.sequence;
-    decoder->broken = false;
+    decoder->in.broken = false;
     return GT_OK;
-}
-
-/* Past the end, or in a varint of more than 64 bits, the decoder is broken and the values are 0. */
-static inline uint8_t get_byte(gt_log_decoder *decoder)
-{
-    if (decoder->at < decoder->end)
-        return *decoder->at++;
-    decoder->broken = true;
-    return 0;
-}
-
-static inline uint64_t get_varint(gt_log_decoder *decoder)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = get_byte(decoder);
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return value;
-    }
-    decoder->broken = true;
-    return 0;
-}
-
-static inline uint64_t get_difference(gt_log_decoder *decoder, uint64_t before)
-{
-    uint64_t code = get_varint(decoder);
-    return before + (code >> 1 ^ (0 - (code & 1)));
 }
 
 /* A text that is printed: without what would break a line or change a terminal. */
@@ -322,13 +369,13 @@ static void clean(char *text, size_t length)
 /* The bytes of a text of at most `most`; NULL: broken. */
 static const char *get_bytes(gt_log_decoder *decoder, size_t most, size_t *length)
 {
-    uint64_t count = get_varint(decoder);
-    if (decoder->broken || count > most || count > (size_t)(decoder->end - decoder->at)) {
-        decoder->broken = true;
+    uint64_t count = gt__get_varint(&decoder->in);
+    if (decoder->in.broken || count > most || count > (size_t)(decoder->in.end - decoder->in.at)) {
+        decoder->in.broken = true;
         return NULL;
     }
-    const char *text = (const char *)decoder->at;
-    decoder->at += count;
+    const char *text = (const char *)decoder->in.at;
+    decoder->in.at += count;
     *length = count;
     return text;
 }
@@ -338,7 +385,7 @@ static gt_err get_text_entry(gt_log_decoder *decoder)
     size_t length;
     const char *bytes = get_bytes(decoder, GT_LOG_TEXT, &length);
     if (!bytes || decoder->count == MOST_TEXTS) {
-        decoder->broken = true;
+        decoder->in.broken = true;
         return GT_OK;
     }
     if (decoder->count == decoder->capacity) {
@@ -361,7 +408,7 @@ static gt_log_text *text_of(gt_log_decoder *decoder, uint64_t number)
 {
     if (number < decoder->count)
         return decoder->texts[number];
-    decoder->broken = true;
+    decoder->in.broken = true;
     return NULL;
 }
 
@@ -369,45 +416,45 @@ static inline void get_record(gt_log_decoder *decoder, gt_log_event *event)
 {
     gt_instruction *ins = &decoder->record->ins;
     uint64_t *last = last_words(&decoder->state, event->op);
-    uint8_t mask = get_byte(decoder);
+    uint8_t mask = gt__get_byte(&decoder->in);
     for (unsigned k = 0; k < WORDS; k++)
         if (mask >> k & 1)
-            last[k] = get_difference(decoder, last[k]);
+            last[k] = gt__get_difference(&decoder->in, last[k]);
     memset(decoder->record, 0, sizeof decoder->record);
     memcpy(decoder->record, last, sizeof decoder->state.last[0].word);
-    event->bytes = mask & OTHER_BYTES ? get_varint(decoder) : stream_bytes(ins);
+    event->bytes = mask & OTHER_BYTES ? gt__get_varint(&decoder->in) : stream_bytes(ins);
     event->slots = (uint8_t)slots_shown(ins);
     for (unsigned slot = 1; slot < event->slots; slot++) {
-        mask = get_byte(decoder);
+        mask = gt__get_byte(&decoder->in);
         for (unsigned k = 0; k < 8; k++)
             if (mask >> k & 1)
-                decoder->record[slot].u64[k] = get_varint(decoder);
+                decoder->record[slot].u64[k] = gt__get_varint(&decoder->in);
     }
     event->record = decoder->record;
     if (ins->op != event->op || !gt__dtype_valid(ins->dtype) || ins->rank > GT_MAX_RANK)
-        decoder->broken = true;
+        decoder->in.broken = true;
 }
 
 static inline void get_subject(gt_log_decoder *decoder, gt_log_event *event)
 {
     code_state *state = &decoder->state;
-    event->session = get_varint(decoder);
-    event->tensor = state->tensor = get_difference(decoder, state->tensor);
+    event->session = gt__get_varint(&decoder->in);
+    event->tensor = state->tensor = gt__get_difference(&decoder->in, state->tensor);
     if (event->event != GT_EVENT_WORKER_RECV)
         return;
-    uint64_t duration = get_varint(decoder);
+    uint64_t duration = gt__get_varint(&decoder->in);
     event->duration_ns = duration >> 1;
     if (duration & 1)
-        event->start_ns = state->start_ns = get_difference(decoder, state->start_ns);
+        event->start_ns = state->start_ns = gt__get_difference(&decoder->in, state->start_ns);
 }
 
 static void get_notes(gt_log_decoder *decoder, gt_log_event *event)
 {
     bool more = true;
-    for (unsigned k = 0; more && !decoder->broken; k++) {
-        uint64_t code = get_varint(decoder);
+    for (unsigned k = 0; more && !decoder->in.broken; k++) {
+        uint64_t code = gt__get_varint(&decoder->in);
         if (k == GT_LOG_NOTES) {
-            decoder->broken = true;
+            decoder->in.broken = true;
             return;
         }
         event->notes[k] = text_of(decoder, code >> 1);
@@ -420,22 +467,22 @@ static void get_event(gt_log_decoder *decoder, uint8_t tag, gt_log_event *event)
     code_state *state = &decoder->state;
     *event = (gt_log_event){.event = tag & 15, .failed = tag & FAILED, .sequence = decoder->sequence++};
     if (tag & TIMED)
-        state->at_ns += get_varint(decoder);
+        state->at_ns += gt__get_varint(&decoder->in);
     event->at_ns = state->at_ns;
-    uint64_t source = get_varint(decoder), op = get_varint(decoder);
+    uint64_t source = gt__get_varint(&decoder->in), op = gt__get_varint(&decoder->in);
     if (source)
         event->source = text_of(decoder, source - 1);
     if (event->event >= GT_EVENT_COUNT || op >= GT_OP_COUNT) {
-        decoder->broken = true;
+        decoder->in.broken = true;
         return;
     }
     event->op = (uint16_t)op;
     if (event->event == GT_EVENT_RECV)
         get_record(decoder, event);
     else
-        event->bytes = get_varint(decoder);
+        event->bytes = gt__get_varint(&decoder->in);
     if (event->event == GT_EVENT_SEND)
-        event->tensor = get_varint(decoder);
+        event->tensor = gt__get_varint(&decoder->in);
     else if (event->event == GT_EVENT_WORKER_SEND || event->event == GT_EVENT_WORKER_RECV)
         get_subject(decoder, event);
     if (tag & NOTED)
@@ -450,18 +497,106 @@ static void get_event(gt_log_decoder *decoder, uint8_t tag, gt_log_event *event)
     }
 }
 
+static gt_err get_path_entry(gt_log_decoder *decoder)
+{
+    if (decoder->path_count == GT_LOG_PATHS) {
+        decoder->in.broken = true;
+        return GT_OK;
+    }
+    gt_log_path_read *read = &decoder->paths[decoder->path_count];
+    GT_TRY(gt__log_path_get(&decoder->in, read));
+    for (uint32_t k = 0; k < read->places; k++)
+        if (read->place[k] > decoder->count)
+            decoder->in.broken = true;
+    decoder->path_count++;
+    return GT_OK;
+}
+
+/* A record of the run that is being read. */
+static gt_err keep_record(void *context, gt_slot *record)
+{
+    gt_log_decoder *decoder = context;
+    unsigned length = 1u + record->ins.tail;
+    if (decoder->slots + length > decoder->room) {
+        size_t room = 2 * (decoder->slots + length);
+        gt_slot *records = realloc(decoder->records, room * sizeof *records);
+        if (!records)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        decoder->records = records;
+        decoder->room = room;
+    }
+    memcpy(decoder->records + decoder->slots, record, length * sizeof *record);
+    decoder->slots += length;
+    return GT_OK;
+}
+
+static gt_err get_run_entry(gt_log_decoder *decoder)
+{
+    gt_slot run[GT_PATH_ROOM];
+    decoder->state.at_ns += gt__get_varint(&decoder->in);
+    uint64_t source = gt__get_varint(&decoder->in), number = gt__get_varint(&decoder->in);
+    decoder->run_source = source ? text_of(decoder, source - 1) : NULL;
+    if (decoder->in.broken || number >= decoder->path_count) {
+        decoder->in.broken = true;
+        return GT_OK;
+    }
+    GT_TRY(gt__log_run_get(&decoder->in, &decoder->paths[number], run));
+    decoder->run = &decoder->paths[number];
+    decoder->slots = decoder->shown = 0;
+    return gt__path_expand_packed(decoder->run->path, run, keep_record, decoder);
+}
+
+/* The next record of the run. */
+static void get_run_event(gt_log_decoder *decoder, gt_log_event *event)
+{
+    const gt_slot *record = decoder->records + decoder->shown;
+    const gt_log_path_read *run = decoder->run;
+    uint32_t place = record->ins.site;
+    *event = (gt_log_event){.event = GT_EVENT_RECV,
+                            .op = record->ins.op,
+                            .sequence = decoder->sequence++,
+                            .at_ns = decoder->state.at_ns,
+                            .source = decoder->run_source,
+                            .bytes = stream_bytes(&record->ins),
+                            .slots = (uint8_t)slots_shown(&record->ins),
+                            .record = decoder->record};
+    memset(decoder->record, 0, sizeof decoder->record);
+    memcpy(decoder->record, record, event->slots * sizeof *record);
+    decoder->record->ins.scope = decoder->record->ins.site = 0;
+    if (place > run->places || record->ins.scope || !gt__dtype_valid(record->ins.dtype) ||
+        record->ins.rank > GT_MAX_RANK)
+        decoder->in.broken = true;
+    else if (place && run->place[place - 1])
+        event->notes[0] = text_of(decoder, run->place[place - 1] - 1);
+    decoder->shown += 1u + record->ins.tail;
+    if (decoder->shown == decoder->slots)
+        decoder->run = NULL;
+}
+
 gt_err gt__log_block_next(gt_log_decoder *decoder, gt_log_event *event, bool *there)
 {
     *there = false;
-    while (decoder->at < decoder->end && !decoder->broken) {
-        uint8_t tag = *decoder->at++;
+    while (!decoder->run && decoder->in.at < decoder->in.end && !decoder->in.broken) {
+        uint8_t tag = *decoder->in.at++;
         if (tag == TEXT_ENTRY) {
             GT_TRY(get_text_entry(decoder));
             continue;
         }
+        if (tag == PATH_ENTRY) {
+            GT_TRY(get_path_entry(decoder));
+            continue;
+        }
+        if (tag == RUN_ENTRY) {
+            GT_TRY(get_run_entry(decoder));
+            continue;
+        }
         get_event(decoder, tag, event);
-        *there = !decoder->broken;
+        *there = !decoder->in.broken;
         break;
     }
-    return decoder->broken ? gt__fail(GT_ERR_PROTOCOL, "an entry of a block is damaged") : GT_OK;
+    if (decoder->run && !decoder->in.broken) {
+        get_run_event(decoder, event);
+        *there = !decoder->in.broken;
+    }
+    return decoder->in.broken ? gt__fail(GT_ERR_PROTOCOL, "an entry of a block is damaged") : GT_OK;
 }

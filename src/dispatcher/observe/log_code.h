@@ -4,7 +4,8 @@
  *
  *     file     gt_log_head, then blocks
  *     block    gt_log_block, then entries until its end
- *     entry    a text that later entries of the block name by its number, or an event
+ *     entry    a text or a path (log_run.h) that later entries of the block name by its number, an event, or a run of a path,
+ *              which stands for an event of each of its records
  *
  * Blocks do not depend on each other: numbers, differences and texts begin anew in each. So a log can be rotated between any
  * two of them, and a file that was cut or damaged is readable up to that place. The dispatcher encodes, because what it writes
@@ -12,7 +13,7 @@
  * block (gt__log_seal) and writes it as it is; or it decodes it again, if the file is to be text.
  *
  * Entries are bytes and varints (seven bits to a byte, the lowest first). A signed difference d is the varint of
- * d << 1 ^ d >> 63. An event:
+ * d << 1 ^ d >> 63. They begin with a tag: 15 a text, 14 a path, 13 a run; the others are events:
  *
  *     tag       bits 0-3 gt_event, 4: a time follows, 5: failed, 6: notes follow, 7: a text of its own follows
  *     time      since the event before, or the block's at_ns: ns
@@ -36,7 +37,7 @@
 #include "dispatcher/observe/log_text.h"
 
 enum {
-    GT_LOG_VERSION = 1,
+    GT_LOG_VERSION = 2,
     GT_LOG_ENTRY = 4096, /* the most bytes that one event takes, with the texts before it and a block's head */
     GT_LOG_MOST_BLOCK = 1 << 18, /* bytes, those of a buffer (file_writer.h); a reader refuses longer ones */
 };
@@ -73,6 +74,23 @@ void gt__log_encoder_free(gt_log_encoder *encoder);
 /* Append an event at `room`, which has GT_LOG_ENTRY bytes, and return its end. If `room` is not where the last one ended,
  * a block begins there. Sequences of a block grow by one. */
 char *gt__log_encode(gt_log_encoder *encoder, const gt_log_event *event, char *room);
+/* A run of a path, and where its records come from. */
+typedef struct gt_log_run {
+    uint64_t sequence; /* of its first record's event */
+    uint64_t at_ns;
+    gt_log_text *source;
+    const gt_path *path;
+    const gt_slot *run; /* checked against the path */
+    /* The text of a place; NULL: none. It stays until the next call. */
+    gt_log_text *(*place)(void *context, uint32_t scope, uint32_t site);
+    void *context;
+} gt_log_run;
+
+/* The room that a run needs at most, in a block of its own, and how many events it is; 0: it is not to be encoded as one:
+ * it is too long, or the first one of its path in this block. */
+size_t gt__log_run_bytes(gt_log_encoder *encoder, const gt_path *path, const gt_slot *run, uint32_t *lines);
+/* Append a run; otherwise as gt__log_encode. */
+char *gt__log_encode_run(gt_log_encoder *encoder, const gt_log_run *run, char *room);
 /* Complete the head of a block. */
 void gt__log_seal(void *unused, char *block, size_t bytes);
 

@@ -23,6 +23,7 @@ enum {
     KEEP_LOGS = 4,        /* rotated ones */
     TEXT_BUFFERS = 128,   /* of GT_FILE_BUFFER: how many events may wait to become text, */
     COMPACT_BUFFERS = 32, /* or to be written as they are */
+    MOST_LINES = 1 << 15, /* of runs, in a buffer that becomes text */
     MOST_SENT = 1 << 20   /* records kept of a worker that does not send their timing */
 };
 
@@ -48,7 +49,8 @@ struct gt_observer {
     uint64_t sequence;
     uint64_t now_ns; /* since the start */
     unsigned until_clock;
-    bool handling;                      /* a client's record: it is the cause of records sent now */
+    uint32_t run_lines; /* that the present buffer has, and earlier ones that were ended otherwise */
+    bool handling;      /* a client's record: it is the cause of records sent now */
     uint64_t session, tensor, received; /* its client, its tensor, its line */
     uint32_t trace;                     /* of its client */
     char own[GT_LOG_OWN];               /* the text of the event that is being made */
@@ -57,15 +59,24 @@ struct gt_observer {
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
+/* `lines` more lines: read the clock now and then. */
+static inline void keep_clock(gt_dispatcher *dispatcher, uint32_t lines)
+{
+    gt_observer *observer = dispatcher->observer;
+    if (observer->until_clock >= lines) {
+        observer->until_clock -= lines;
+        return;
+    }
+    observer->until_clock = CLOCK_EVERY;
+    observer->now_ns = gt__now_ns() - dispatcher->started_ns;
+}
+
 /* Begin an event, which event_end writes. */
 static inline gt_log_event event_begin(gt_dispatcher *dispatcher, gt_event kind, gt_log_text *source, gt_opcode op,
                                        uint64_t bytes)
 {
     gt_observer *observer = dispatcher->observer;
-    if (!observer->until_clock--) {
-        observer->until_clock = CLOCK_EVERY;
-        observer->now_ns = gt__now_ns() - dispatcher->started_ns;
-    }
+    keep_clock(dispatcher, 1);
     gt_log_event event; /* set field by field: clearing all of it at once takes as long as encoding it */
     event.sequence = ++observer->sequence;
     event.at_ns = observer->now_ns;
@@ -210,6 +221,17 @@ static void log_signal(gt_session *session, uint32_t scope, bool mark, bool back
     event_end_text(dispatcher, &event, gt__log_quoted(at, mark ? "name=" : " name=", name, strlen(name)));
 }
 
+/* A computing record is next in the log: has it another signal than the last? */
+static inline void follow_signal(gt_session *session, const gt_instruction *ins)
+{
+    bool backward = ins->scope && ins->flags & GT_FLAG_BACKWARD;
+    if (ins->scope == session->watched.last_scope && backward == session->watched.last_backward)
+        return;
+    session->watched.last_scope = ins->scope;
+    session->watched.last_backward = backward;
+    log_signal(session, ins->scope, false, backward);
+}
+
 /* " scope=layer1 at=train.py:12" of a record; NULL: neither is known. */
 static gt_log_text *place_new(const gt_session *session, uint32_t scope, uint32_t site)
 {
@@ -289,19 +311,58 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     observer->session = session->number;
     observer->trace = session->watched.trace;
     observer->tensor = gt__path_is(&record->ins) ? record->ins.result + 1 : gt__record_subject(&record->ins);
-    bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
-    if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
-        (record->ins.scope != session->watched.last_scope || backward != session->watched.last_backward)) {
-        session->watched.last_scope = record->ins.scope;
-        session->watched.last_backward = backward;
-        log_signal(session, record->ins.scope, false, backward);
-    }
+    if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL)
+        follow_signal(session, &record->ins);
     if (dispatcher->watching && record->ins.op == GT_OP_mark)
         log_signal(session, record->ins.scope, true, false);
     else if (dispatcher->watching && record->ins.op != GT_OP_goodbye && !is_note((gt_opcode)record->ins.op))
         log_received(session, record);
     if (observer->tape)
         gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
+}
+
+/* A block that becomes text stays short in lines, too: so many of them wait for that at most, in all buffers. */
+static void end_long_block(gt_observer *observer, uint32_t lines)
+{
+    observer->run_lines += lines;
+    if (observer->run_lines < MOST_LINES)
+        return;
+    observer->run_lines = 0;
+    gt__file_next_buffer(observer->log);
+}
+
+static gt_log_text *place_in_run(void *context, uint32_t scope, uint32_t site)
+{
+    return place_of(context, scope, site);
+}
+
+bool gt__observe_run(gt_session *session, const gt_path *path, const gt_slot *run)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_observer *observer = dispatcher->observer;
+    uint32_t lines;
+    if (!observer->log || observer->console || observer->traced || observer->tape || observer->ids ||
+        !path->one_signal || gt__log_on(GT_LOG_DISPATCHER))
+        return false;
+    size_t bytes = gt__log_run_bytes(observer->encoder, path, run, &lines);
+    if (!bytes || bytes > gt__file_most(observer->log))
+        return false;
+    follow_signal(session, gt__path_maker(path, 0));
+    keep_clock(dispatcher, lines);
+    char *room = gt__file_reserve(observer->log, bytes);
+    gt_log_run what = {.sequence = observer->sequence + 1,
+                       .at_ns = observer->now_ns,
+                       .source = session->watched.source,
+                       .path = path,
+                       .run = run,
+                       .place = place_in_run,
+                       .context = session};
+    observer->sequence += lines;
+    if (room)
+        gt__file_commit(observer->log, (size_t)(gt__log_encode_run(observer->encoder, &what, room) - room));
+    if (room && observer->writer)
+        end_long_block(observer, lines);
+    return true;
 }
 
 void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor)

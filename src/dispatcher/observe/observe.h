@@ -75,6 +75,8 @@ void gt__observer_flush(gt_dispatcher *dispatcher);
 /* ---- events; only while dispatcher->observing (received) or ->watching (the others) -------------------------- */
 
 void gt__observe_received(gt_session *session, const gt_slot *record);
+/* A run of a path: its records, all at once. False: this must be done one by one. */
+bool gt__observe_run(gt_session *session, const gt_path *path, const gt_slot *run);
 /* The record being handled, as its line in the log and its tensor (0: none is): kept with records that wait, and given
  * back when they are placed. */
 void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor);
