@@ -22,7 +22,7 @@ void (*gt__batch_slow_hook)(const char *op);
 
 void gt__batch_count(int change)
 {
-    atomic_fetch_add_explicit(&gt__signals_active, change, memory_order_relaxed);
+    gt__modes_count(change);
 }
 
 gt_err gt__batch_enter(int64_t size, gt_randomness randomness, uint32_t *level)

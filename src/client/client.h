@@ -110,6 +110,7 @@ struct gt_client {
     uint32_t scopes_sent; /* signals.c: scopes that the server has, */
     size_t config_sent;   /* and signals of this version of the config */
     uint64_t config_version;
+    uint64_t config_told; /* the version of which the server has everything */
     char address[96];
     char *key_file; /* that it connected with; NULL: the default */
     char description[128];

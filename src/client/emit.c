@@ -470,7 +470,10 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     gt_client *client = a->client;
     bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node); /* while they are in registers */
     uint32_t site = site_now(client);
+    uint32_t scope = 0;
     bool signals = atomic_load_explicit(&gt__signals_active, memory_order_relaxed);
+    if (__builtin_expect(signals, 0)) /* gradients have the scope of the op: gt__emit records it */
+        signals = tracked || !gt__signal_plain(client, &scope);
     gt_slot *slot = __builtin_expect(signals, 0) ? NULL : room_now(client, 1);
     if (__builtin_expect(!slot, 0))
         return gt__emit(client, elementwise(op, literals, first, second), NULL, in, count, out);
@@ -478,7 +481,7 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__meta_copy(&result->meta, &a->meta);
-    uint64_t head = gt__word_head(op, literals), place = gt__word_place(0, site);
+    uint64_t head = gt__word_head(op, literals), place = gt__word_place(scope, site);
     const gt_expected *expected = client->expected;
     *slot = (gt_slot){.u64 = {head, result->id, first, second, 0, 0, 0, place}};
     if (expected && expected->plain && !gt__log_on(GT_LOG_CLIENT) &&

@@ -23,7 +23,7 @@ _Thread_local bool gt__anomaly_wanted;
 static void count_mode(bool before, bool after)
 {
     if (before != after)
-        atomic_fetch_add_explicit(&gt__signals_active, after - before, memory_order_relaxed);
+        gt__modes_count(after - before);
 }
 
 gt_autocast gt__autocast_get(void)

@@ -24,7 +24,7 @@ typedef struct entered {
     gt_client *compiles; /* where the scope is a region of hot paths, kept allocated; NULL: nowhere */
 } entered;
 
-_Atomic int gt__signals_active;
+_Atomic int gt__signals_active, gt__modes_active;
 static _Thread_local gt_signal_state state; /* what instructions of this thread carry now */
 static _Thread_local entered *stack;        /* the entered scopes, with the state before each; NULL: none is */
 static _Thread_local unsigned depth;
@@ -34,6 +34,7 @@ static scope **scopes;                                    /* by number minus one
 static uint32_t scope_count, scope_capacity;
 static gt_config config;
 static bool config_read;
+static _Atomic uint64_t config_version; /* config.version, for those without the mutex */
 
 /* ---- scopes ------------------------------------------------------------------------------------------------- */
 
@@ -74,6 +75,12 @@ static gt_err scope_number(const char *name, const char *backward, uint32_t pare
     scopes[scope_count++] = new;
     *number = scope_count;
     return GT_OK;
+}
+
+void gt__modes_count(int change)
+{
+    atomic_fetch_add_explicit(&gt__modes_active, change, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gt__signals_active, change, memory_order_relaxed);
 }
 
 gt_signal_state gt__signal_current(void)
@@ -239,6 +246,7 @@ static bool next_untold(gt_client *client, uint32_t number, gt_slot *record)
         gt__config_write(config.signals[client->config_sent++], record);
         return true;
     }
+    client->config_told = config.version;
     if (client->scopes_sent >= number)
         return false;
     const scope *next = scopes[client->scopes_sent++];
@@ -253,13 +261,15 @@ static bool next_untold(gt_client *client, uint32_t number, gt_slot *record)
 
 bool gt__signal_untold(const gt_client *client)
 {
-    if (!state.scope)
-        return false;
-    pthread_mutex_lock(&mutex);
-    bool untold = client->scopes_sent < state.scope || client->config_sent < config.count ||
-                  client->config_version != config.version;
-    pthread_mutex_unlock(&mutex);
-    return untold;
+    return state.scope && (client->scopes_sent < state.scope ||
+                           client->config_told != atomic_load_explicit(&config_version, memory_order_acquire));
+}
+
+bool gt__signal_plain(const gt_client *client, uint32_t *number)
+{
+    *number = state.scope;
+    return !state.backward && !atomic_load_explicit(&gt__modes_active, memory_order_relaxed) &&
+           !gt__signal_untold(client);
 }
 
 /* Waits for room first: the wait may be interrupted, and another thread may send the same meanwhile. */
@@ -378,6 +388,7 @@ gt_err gt__signal_config_init(void)
     bool first = !config_read;
     config_read = true;
     gt_err err = first && path && *path ? gt__config_load(&config, path) : GT_OK;
+    config_version = config.version;
     if (err != GT_OK)
         config_read = false; /* the next call tries again and reports the error, too */
     pthread_mutex_unlock(&mutex);
@@ -388,6 +399,7 @@ gt_err gt__signal_config_set(const gt_signal_config *signal)
 {
     pthread_mutex_lock(&mutex);
     gt_err err = gt__config_set(&config, signal);
+    config_version = config.version;
     pthread_mutex_unlock(&mutex);
     return err;
 }
@@ -420,6 +432,7 @@ gt_err gt_config_load(const char *path)
     GT_TRY(gt__signal_config_init()); /* first, so that `path` replaces what GT_CONFIG says */
     pthread_mutex_lock(&mutex);
     gt_err err = gt__config_load(&config, path);
+    config_version = config.version;
     pthread_mutex_unlock(&mutex);
     return err;
 }

@@ -21,8 +21,11 @@ typedef struct gt_signal_state {
     bool exact;     /* a copy is placed as the scope says */
 } gt_signal_state;
 
-/* Threads that are in a scope. While it is 0, emissions skip signals. */
+/* Threads that are in a scope, and modes (intercept.h). While it is 0, emissions skip signals. */
 extern _Atomic int gt__signals_active;
+/* Of these, the modes. */
+extern _Atomic int gt__modes_active;
+void gt__modes_count(int change);
 
 gt_signal_state gt__signal_current(void);
 /* Set this thread's state; returns the previous one. For the backward walk. */
@@ -46,6 +49,8 @@ gt_err gt__signal_mark(gt_client *client, const char *name);
  * which may wait for room; stamp a record with this thread's scope. */
 bool gt__signal_untold(const gt_client *client);
 gt_err gt__signal_tell(gt_client *client);
+/* Whether a record of this thread needs nothing but the number of its scope (0: it has none). */
+bool gt__signal_plain(const gt_client *client, uint32_t *scope);
 void gt__signal_stamp(gt_instruction *ins);
 /* An error if a tensor that the user makes cannot be placed as its scope says, so that it is raised at the user's line. Marks
  * intermediate results with GT_FLAG_INNER. */
