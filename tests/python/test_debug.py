@@ -78,7 +78,7 @@ def test_worker_statistics_are_what_was_done(facts):
 def test_statistics_are_by_worker_and_by_client(programs, facts):
     server = programs.cluster(workers=2)
     address = f"localhost:{server.port}"
-    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(wait=True), gt.debug.memory(wait=True), gt.debug.dispatcher_stats()))", address)
+    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(wait=True), gt.debug.memory(wait=True), gt.debug.dispatcher_stats(wait=True)))", address)
     workers, memory, dispatcher = stats
     assert len(workers) == 2 and sum("matmul" in worker["ops"] for worker in workers.values()) == 1
     assert memory["workers"].keys() == workers.keys()
@@ -91,7 +91,7 @@ def test_statistics_are_by_worker_and_by_client(programs, facts):
 
 
 def test_each_modifier_has_statistics(facts):
-    stats = facts(COUNTED + "    print(gt.debug.dispatcher_stats())", GT_MODIFIERS="identity,statistics")
+    stats = facts(COUNTED + "    print(gt.debug.dispatcher_stats(wait=True))", GT_MODIFIERS="identity,statistics")
     (client,) = stats["clients"]
     assert list(client["modifiers"]) == ["identity", "statistics", "place"], "the chain, in its order"
     assert client["modifiers"]["statistics"]["ops"]["relu"] == 1
