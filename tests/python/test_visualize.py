@@ -766,6 +766,8 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--output", "no/such/folder.json.gz"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.svg"], 1, "cannot write"),
         (["a.log", "--output", "picture.gif"], 2, "picture.gif ends with none of .png, .svg, .pdf, .json and .json.gz"),
+        (["a.log", "--output", "picture"], 2, "picture ends with none of .png, .svg, .pdf, .json and .json.gz"),
+        (["a.log", "--output", "of.png/picture"], 2, "of.png/picture ends with none of .png, .svg, .pdf, .json and .json.gz"),
         (["a.log", "--arrows", "some"], 2, "batches, all or none"),
         (["a.log", "--from", "x"], 2, "not a number"),
         (["a.log", "--to", "-1"], 2, "not a number"),
