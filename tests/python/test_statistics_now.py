@@ -26,7 +26,10 @@ PROGRAM = f"""
     for _ in range({QUEUED}):
         a = a + 1
     now = gt.debug.get_worker_stats()["held"]
+    used = gt.debug.dispatcher_stats()["clients"][0]["seconds"]
     later = gt.debug.get_worker_stats()["held"]
+    while gt.debug.dispatcher_stats()["clients"][0]["seconds"] < used + 0.1:
+        pass
     print((before, now, later))
     sys.stdout.flush()
     while not (folder / "go").exists():
@@ -63,7 +66,7 @@ def test_a_worker_inside_an_operation(programs, link):
     assert later["idle_seconds"] == now["idle_seconds"]
     [worker] = said["workers"]
     assert worker["idle"] == 0 and worker["queue"] > 0 and worker["memory"] > 0
-    assert [client["name"].split(":")[0] for client in said["clients"]] == ["2-program.py"]
+    assert [(client["name"].split(":")[0], client["share"]) for client in said["clients"]] == [("2-program.py", 1)]
     if link == "memory":  # its statement is in shared memory
         assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
         assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
