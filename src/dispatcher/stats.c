@@ -201,6 +201,16 @@ static uint64_t bytes_of(gt_session *session)
     return counted->bytes;
 }
 
+/* Whether it has sent anything to other workers than its home. Scopes without a configuration do not. */
+static bool uses_others(const gt_session *session)
+{
+    const gt_spreading *spreading = session->spreading;
+    for (int32_t index = 0; spreading && index < spreading->reached_capacity; index++)
+        if (spreading->reached[index] && session->dispatcher->workers[index] != session->home)
+            return true;
+    return false;
+}
+
 static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
@@ -216,7 +226,7 @@ static void write_client(FILE *json, gt_session *session)
             "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
             "\"bytes\": %llu, "
             "\"link\": \"%s\", ",
-            session->spreading ? "+" : "", (unsigned long long)session->instructions,
+            uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
             (unsigned long long)session->account.queued, session->account.shown_ns * 1e-9, session->account.weight,
             session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
     write_place(json, session, session->seen.scope, session->seen.site);

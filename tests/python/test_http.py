@@ -370,6 +370,9 @@ def test_the_page_in_chromium(site):
         assert "singular" in browser.value("document.querySelector('#errors tbody').textContent")
         browser.value(f"{row}.click()")
         browser.until("document.querySelector('#tensors tbody').textContent.includes('1000 × 250')", "the largest tensor")
+        made = browser.value("[...document.querySelectorAll('#lines tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
+        assert sorted(line[0].split(":")[1] for line in made[:2]) == ["14", "5"], "the largest first"
+        assert all(int(line[1]) > 0 for line in made), "lines without tensors are not listed"
         browser.until("timeline.samples.length > 2", "the timeline")
         # A narrow window: tables scroll in their boxes, the page does not scroll to the side, and all controls are inside.
         for width in (800, 400):
@@ -381,6 +384,7 @@ def test_the_page_in_chromium(site):
             assert browser.value("[...document.querySelectorAll('header button, .bar button, .bar input')]"
                                  ".filter(each => each.getBoundingClientRect().right > each.closest('header, section')"
                                  ".getBoundingClientRect().right).map(each => each.id)") == []
+            assert browser.value("new Set(['pause', 'in', 'out'].map(id => document.getElementById(id).offsetTop)).size") == 1, "in one line"
         browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         # A program whose name is HTML stays text.
         site.client("<img src=x onerror=alert(1)>")
