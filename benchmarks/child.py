@@ -95,7 +95,7 @@ class Session:
         return times
 
     def dispatcher_stats(self):
-        return self.lib.module.debug.dispatcher_stats()
+        return self.lib.module.debug.dispatcher_stats(wait=True)
 
     def make(self, work):
         """The same as prepare, without a result: an engine that computes nothing has none."""

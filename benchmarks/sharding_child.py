@@ -143,12 +143,12 @@ def dispatch_cost(rounds):
     best = float("inf")
     for _ in range(rounds):
         gt.synchronize()
-        before = gt.debug.dispatcher_stats()["cpu_seconds"]
+        before = gt.debug.dispatcher_stats(wait=True)["cpu_seconds"]
         y = x
         for _ in range(5000):
             y = y + x
         gt.synchronize()
-        best = min(best, (gt.debug.dispatcher_stats()["cpu_seconds"] - before) / 5000)
+        best = min(best, (gt.debug.dispatcher_stats(wait=True)["cpu_seconds"] - before) / 5000)
     return {"seconds": best}
 
 
@@ -164,13 +164,13 @@ def dispatch_rate(rounds):
     rates, own = [], []
     for _ in range(rounds):
         gt.synchronize()
-        before = gt.debug.dispatcher_stats()
+        before = gt.debug.dispatcher_stats(wait=True)
         y, start = x, time.perf_counter()
         for _ in range(1000):
             y = (y @ w).relu()
         gt.synchronize()
         seconds = time.perf_counter() - start
-        after = gt.debug.dispatcher_stats()
+        after = gt.debug.dispatcher_stats(wait=True)
         done = sum(a["instructions"] - b["instructions"] for a, b in zip(after["workers"], before["workers"]))
         rates.append(done / seconds)
         own.append(done / (after["cpu_seconds"] - before["cpu_seconds"]))

@@ -38,4 +38,4 @@ print(f'{seconds / (STEPS - STEPS // 2) * 1e6:.0f} microseconds a step')
 
 hotpath = next(iter(gt.debug.get_worker_stats(wait=True).values()))['hotpath']
 print(f'{hotpath["hot_instructions"]} of {hotpath["total_instructions"]} instructions ran in hot paths')
-gt.debug.print_hot_paths()
+gt.debug.print_hot_paths(wait=True)

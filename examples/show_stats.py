@@ -23,6 +23,6 @@ gt.debug.print_worker_stats(wait=True)
 
 for number, client in gt.debug.memory(wait=True)['clients'].items():
     print(f'client {number}: {client["tensors"]} tensors, {client["bytes"]} bytes')
-for client in gt.debug.dispatcher_stats()['clients']:
+for client in gt.debug.dispatcher_stats(wait=True)['clients']:
     for modifier, counts in client['modifiers'].items():
         print(f'client {client["number"]} ({client["name"]}), modifier {modifier}: {counts}')

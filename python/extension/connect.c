@@ -607,13 +607,12 @@ static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     if (gt__py_parse("stats", args, nargs, kwnames, names, 2, 2, values) < 0 ||
         gt__py_flag(values[0], &workers) < 0 || gt__py_flag(values[1], &wait) < 0)
         return NULL;
-    bool now = workers && !wait;
-    gt_client *client = now ? client_in_use() : NULL;
+    gt_client *client = wait ? NULL : client_in_use();
     char *json;
     if (!client && !(client = gt__py_client()))
         return NULL;
     gt__py_pin(client); /* other threads run meanwhile, and may close it */
-    gt_err err = now ? gt__client_stats_now(client, &json) : gt__client_stats(client, workers, &json);
+    gt_err err = wait ? gt__client_stats(client, workers, &json) : gt__client_stats_now(client, workers, &json);
     gt__py_unpin(client);
     if (err != GT_OK)
         return gt__py_raise(err);
@@ -726,9 +725,8 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_flags = METH_O,
      .ml_doc = "manual_seed(seed): make random numbers repeat from here."},
     FAST("stats", py_stats,
-         "stats(workers=False, wait=True): the dispatcher's statistics as JSON; if workers, once they have "
-         "executed "
-         "this client's instructions; unless wait, 20 ms later at most."),
+         "stats(workers=False, wait=True): the dispatcher's statistics as JSON, once it has taken this client's "
+         "instructions; if workers, once they have executed them; unless wait, 20 ms later at most."),
     {.ml_name = "_progress", .ml_meth = py_progress, .ml_flags = METH_O},
     NOARGS("_hot_paths", py_hot_paths, "What the client knows of its hot paths, as JSON."),
     {.ml_name = "_region_enter",

@@ -36,10 +36,12 @@ def progress(show=True):
     return _gt._progress(show)
 
 
-def dispatcher_stats():
+def dispatcher_stats(wait=False):
     """The dispatcher's statistics as a dictionary: its own, what is known of each worker now, and each client with the
-    counters of its stream modifiers (a client with a key sees those of its own user: docs/security.md). Waits for the dispatcher, not for the workers."""
-    return json.loads(_gt.stats(False))
+    counters of its stream modifiers (a client with a key sees those of its own user: docs/security.md). They come within 50 ms,
+    whatever is queued. With `wait`, the dispatcher takes this client's instructions so far first, and its counters
+    have all of them; it does not wait for the workers."""
+    return json.loads(_gt.stats(False, wait))
 
 
 def get_worker_stats(wait=False):
@@ -66,13 +68,14 @@ def _hotpath():
     return json.loads(_gt._hot_paths())
 
 
-def get_hot_paths():
+def get_hot_paths(wait=False):
     """The hot paths of this client, those that save most first: a list of dictionaries with 'name', 'instructions', 'runs',
     'misses', 'inputs', 'parameters' (literals that change), 'intermediates' (values that die inside) and 'steps', pairs of an op
     and its place in the program. 'groups' are lists of steps that the engine runs as one, and 'compile_seconds' is how
-    long it took to compile them; both are None before the path has run, and of sharded programs. Waits for the workers."""
+    long it took to compile them; both are None before the path has run, and of sharded programs. With `wait`, the workers execute
+    this client's instructions so far first."""
     hotpath = _hotpath()
-    clients = json.loads(_gt.stats(True))['clients'] if hotpath['paths'] else []
+    clients = json.loads(_gt.stats(True, wait))['clients'] if hotpath['paths'] else []
     news = next((client['paths'] for client in clients if client['number'] == hotpath['client']), {})
     paths = hotpath['paths']
     for path in paths:
@@ -92,10 +95,10 @@ def _groups(groups, count):
     return list(members.values())
 
 
-def print_hot_paths():
-    """Print get_hot_paths(), one paragraph per path: for each line of the program, in order, the ops it contributes; then what
+def print_hot_paths(wait=False):
+    """Print get_hot_paths(wait), one paragraph per path: for each line of the program, in order, the ops it contributes; then what
     runs as one: "mul+add+relu" is one pass over the data, and the values between are never stored."""
-    paths = get_hot_paths()
+    paths = get_hot_paths(wait)
     if not paths:
         print('no hot paths' + ('' if _hotpath()['enabled'] else ' (GT_AUTO_COMPILE is off)'))
     for path in paths:

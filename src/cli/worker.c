@@ -55,7 +55,8 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->worker.name,
          .value = "NAME",
-         .help = "this worker's name at the server (default worker_<pid>); it replaces a worker of the same name"},
+         .help = "this worker's name at the server (default worker_<pid>, in a container worker_<host>); it "
+                 "replaces a worker of the same name"},
         {.name = "index",
          .kind = GT_OPTION_OWN,
          .target = &arguments->number,
@@ -164,7 +165,7 @@ static void name_member(const gt_worker_options *first, int k, char *name, size_
     if (first->name && *first->name)
         snprintf(base, sizeof base, "%s", first->name);
     else
-        snprintf(base, sizeof base, "worker_%d", (int)getpid());
+        gt__worker_default_name(base, sizeof base);
     if (first->number && !first->name)
         snprintf(name, size, "worker_%d", first->number - 1 + k);
     else

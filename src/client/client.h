@@ -298,8 +298,8 @@ void gt__lease_end(gt_lease *lease); /* the client may be closed; the caller hol
 /* The dispatcher's statistics as JSON text, malloc'ed; it waits for the dispatcher to take this client's records so far. With
  * `workers`, and for each worker to execute them. */
 gt_err gt__client_stats(gt_client *client, bool workers, char **json);
-/* The same with `workers` if they have it soon; else what they have published: within 50 ms, whatever they do. */
-gt_err gt__client_stats_now(gt_client *client, char **json);
+/* The same if it comes soon; else what the dispatcher knows and the workers have published: within 50 ms, whatever is queued. */
+gt_err gt__client_stats_now(gt_client *client, bool workers, char **json);
 /* What the server says to a monitor: it has not to take this client's records first. statistics.c */
 gt_err gt__client_glance(gt_client *client, char **json);
 /* A connection to this client's server as a monitor that has asked for a topic. Waits without the hooks, about `patience_ms` at

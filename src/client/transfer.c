@@ -21,7 +21,7 @@ enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
-    SOON_MS = 20,               /* how long statistics may wait for the workers */
+    SOON_MS = 20,               /* how long statistics may wait for the dispatcher and the workers */
     LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
@@ -384,14 +384,15 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 }
 
 /* The answer to a question that is given up is dropped when it comes, as after an interrupted wait. */
-gt_err gt__client_stats_now(gt_client *client, char **json)
+gt_err gt__client_stats_now(gt_client *client, bool workers, char **json)
 {
     sink text = {.grow = true};
+    gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
     gt_slot *slot = client->stats_ticket ? NULL : gt__client_room(client, 1);
     gt_err err = GT_ERR_TIMEOUT;
     if (slot) {
-        uint64_t ticket = client->stats_ticket = client->next_ticket++;
-        slot->ins = (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = ticket};
+        uint64_t ticket = question.result = client->stats_ticket = client->next_ticket++;
+        slot->ins = question;
         gt__client_commit(client, 1, 0);
         err = await_until(client, ticket, &text, gt__deadline_ns(SOON_MS));
         client->stats_ticket = err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED ? ticket : 0;
@@ -400,7 +401,7 @@ gt_err gt__client_stats_now(gt_client *client, char **json)
     if (err == GT_ERR_TIMEOUT)
         err = gt__client_glance(client, json);
     bool no_way = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT; /* the server takes no monitor */
-    return no_way ? gt__client_stats(client, true, json) : err;
+    return no_way ? gt__client_stats(client, workers, json) : err;
 }
 
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text)

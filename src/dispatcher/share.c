@@ -206,7 +206,7 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
     return elements * (sorts ? SORTED_ELEMENT_NS : ELEMENT_NS);
 }
 
-/* Time that a session has used; negative: less than was estimated. */
+/* Time that a session uses. */
 static inline void use(gt_account *account, double ns)
 {
     account->used_ns += ns * account->inverse;
@@ -338,15 +338,49 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         const gt_charge *charge = charge_at(share, k);
         if (!charge->session)
             continue;
-        /* From what was estimated to what was measured. */
-        use(&charge->session->account, (double)charge->ns * charge->part * (fmin(ratio, MOST_RATIO) - 1));
-        charge->session->account.queued -= charge->records;
+        /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
+        gt_account *account = &charge->session->account;
+        double estimated = (double)charge->ns * charge->part;
+        account->used_ns += estimated * (fmin(ratio, MOST_RATIO) - 1) * account->inverse;
+        account->total_ns += estimated * (ratio - 1);
+        account->queued -= charge->records;
     }
     measure(share, by_work, measured);
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;
     decide(worker);
+}
+
+void gt__share_look_begin(gt_account *account)
+{
+    account->ahead_ns = 0;
+}
+
+/* Work since the last mark is taken to have gone to the charges in their order, and what is beyond their estimates to the record
+ * at hand. */
+void gt__share_look(gt_dispatch_worker *worker, const gt_session *at, uint64_t busy_ns)
+{
+    const gt_share *share = &worker->share;
+    double worked = busy_ns > share->busy_ns ? (double)(busy_ns - share->busy_ns) : 0;
+    const gt_charge *longer = NULL;
+    for (uint32_t k = 0; k < share->charge_count; k++) {
+        const gt_charge *charge = charge_at(share, k);
+        double done = fmin((double)charge->ns, worked);
+        worked -= done;
+        if (!charge->session)
+            continue;
+        charge->session->account.ahead_ns += ((double)charge->ns - done) * charge->part;
+        if (!longer || (charge->session == at && longer->session != at))
+            longer = charge;
+    }
+    if (longer)
+        longer->session->account.ahead_ns -= worked * longer->part;
+}
+
+void gt__share_look_end(gt_account *account)
+{
+    account->shown_ns = fmax(account->shown_ns, account->total_ns - account->ahead_ns);
 }
 
 bool gt__share_has_queued(const gt_session *session)

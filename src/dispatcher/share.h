@@ -49,8 +49,11 @@ typedef struct gt_charge {
 
 /* A session's part of the division. */
 typedef struct gt_account {
-    double used_ns;  /* time used, divided by the weight, on the scale of gt_share.clock_ns */
-    double total_ns; /* time used since it connected, for the statistics */
+    double used_ns; /* time used, divided by the weight, on the scale of gt_share.clock_ns */
+    double
+        total_ns; /* time used since it connected, for the statistics: measured, and estimated of what was not measured yet */
+    double ahead_ns; /* of that, what no worker has executed yet: gt__share_look */
+    double shown_ns; /* total_ns - ahead_ns, as far as it grew */
     double weight, inverse;
     gt_session *previous, *next; /* in the waiting list of its home worker */
     gt_dispatch_worker *waits_at;
@@ -114,6 +117,14 @@ void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned fo
 void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records);
 /* The answer to a mark, which came behind `charges` charges and `placed_ns` of estimated work. */
 void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns);
+/*
+ * For the statistics: tell executed time from time that was charged in advance, up to this moment, in the middle of an
+ * operation. gt__share_look for each worker that is there, between _look_begin and _look_end for all sessions. busy_ns: how long it
+ * has worked until now. `at`: the session whose record it executes, as far as it is known, or NULL.
+ */
+void gt__share_look_begin(gt_account *account);
+void gt__share_look(gt_dispatch_worker *worker, const gt_session *at, uint64_t busy_ns);
+void gt__share_look_end(gt_account *account);
 /* Whether the session has as many records queued as it may. If so, it can go on after an answer of its home worker. */
 bool gt__share_has_queued(const gt_session *session);
 /* Write marks that had no room. */

@@ -13,7 +13,7 @@
  *                                                           memory_used and memory_total (bytes, of all processes); those
  *                                                           that the driver does not tell are null. null: it has no card
  *   clients[]  number, name, link, user, host, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
- *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time (share.h)
+ *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time until now (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
@@ -42,13 +42,22 @@ static double seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
+static uint64_t up_ns(const gt_dispatch_worker *worker)
+{
+    return worker->reported.report.up_ns + worker->reported.silent_ns;
+}
+
+static uint64_t busy_ns(const gt_dispatch_worker *worker)
+{
+    uint64_t up = up_ns(worker), idle = worker->reported.report.idle_ns;
+    return up > idle ? up - idle : 0;
+}
+
 /* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96}, ...}. "on_host" is there if it is not 0. */
 static void write_report(FILE *json, const gt_dispatch_worker *worker)
 {
     const gt_report *report = &worker->reported.report;
-    uint64_t up = report->up_ns + worker->reported.silent_ns,
-             busy = up > report->idle_ns ? up - report->idle_ns : 0;
-    uint64_t total = 0, bytes = 0;
+    uint64_t up = up_ns(worker), busy = busy_ns(worker), total = 0, bytes = 0;
     const char *separator = "";
     fputs("\"ops\": {", json);
     for (unsigned k = 0; k < worker->reported.row_count; k++) {
@@ -192,6 +201,16 @@ static uint64_t bytes_of(gt_session *session)
     return counted->bytes;
 }
 
+/* Whether it has sent anything to other workers than its home. Scopes without a configuration do not. */
+static bool uses_others(const gt_session *session)
+{
+    const gt_spreading *spreading = session->spreading;
+    for (int32_t index = 0; spreading && index < spreading->reached_capacity; index++)
+        if (spreading->reached[index] && session->dispatcher->workers[index] != session->home)
+            return true;
+    return false;
+}
+
 static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
@@ -207,8 +226,8 @@ static void write_client(FILE *json, gt_session *session)
             "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
             "\"bytes\": %llu, "
             "\"link\": \"%s\", ",
-            session->spreading ? "+" : "", (unsigned long long)session->instructions,
-            (unsigned long long)session->account.queued, session->account.total_ns * 1e-9, session->account.weight,
+            uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
+            (unsigned long long)session->account.queued, session->account.shown_ns * 1e-9, session->account.weight,
             session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
     write_place(json, session, session->seen.scope, session->seen.site);
     fputs(", \"modifiers\": ", json);
@@ -228,15 +247,24 @@ bool gt__stats_may_see(const gt_peer *viewer, const gt_peer *peer)
     return gt__stats_of_all(viewer) || !strcmp(viewer->link->user, peer->link->user);
 }
 
-/* Note the lines of the sessions that workers are executing. */
-static void see_lines(const gt_dispatcher *dispatcher)
+/* Note the lines of the sessions that workers are executing, and the time that they have used. */
+static void see_sessions(const gt_dispatcher *dispatcher)
 {
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            gt__share_look_begin(&peer->session->account);
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
-        const gt_dispatch_worker *worker = dispatcher->workers[index];
-        gt_session *session = worker->peer ? session_at(worker) : NULL;
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer)
+            continue;
+        gt_session *session = session_at(worker);
         if (session)
             session->seen = (gt_seen){.scope = worker->reported.scope, .site = (uint32_t)worker->reported.line};
+        gt__share_look(worker, session, busy_ns(worker));
     }
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            gt__share_look_end(&peer->session->account);
 }
 
 char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewer)
@@ -246,7 +274,7 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewe
     FILE *json = open_memstream(&text, &size);
     if (!json)
         return NULL;
-    see_lines(dispatcher);
+    see_sessions(dispatcher);
     uint64_t instructions = dispatcher->past_instructions;
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         instructions += peer->session ? peer->session->instructions : 0;

@@ -218,6 +218,18 @@ static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, const cha
     return GT_OK;
 }
 
+/* Statistics, logs and errors name workers: two that are there may not have the same name. It was not chosen, or the other would
+ * have been replaced: workers of two hosts may have the same process id. */
+static void make_unique(const gt_dispatcher *dispatcher, const gt_dispatch_worker *worker, char *name, size_t size)
+{
+    char first[sizeof worker->name];
+    const gt_dispatch_worker *same;
+    snprintf(first, sizeof first, "%.48s", name);
+    for (int number = worker->index; (same = find_name(dispatcher, name)) && same->peer && same != worker;
+         number++)
+        snprintf(name, size, "%s_%d", first, number);
+}
+
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
@@ -226,6 +238,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     snprintf(name, sizeof name, "%.63s", (const char *)hello[1].bytes);
     GT_TRY(worker_entry(dispatcher, hello->ins.operand[0] & ~GT_HELLO_BITS, name,
                         hello->ins.operand[0] & GT_HELLO_NAMED, &worker));
+    make_unique(dispatcher, worker, name, sizeof name);
     worker->peer = peer;
     worker->stand_in.present = hello->ins.operand[0] & GT_HELLO_STAND_IN;
     worker->stand_in.asked_by = 0;

@@ -329,14 +329,26 @@ static void leave_peers(gt_worker *worker)
     worker->exchange->ops->close(worker->exchange);
 }
 
+void gt__worker_default_name(char *name, size_t size)
+{
+    char host[48] = "";
+    bool in_container = getpid() == 1 && !gethostname(host, sizeof host - 1) && *host;
+    if (in_container)
+        snprintf(name, size, "worker_%s", host);
+    else
+        snprintf(name, size, "worker_%d", (int)getpid());
+}
+
 /* From joining to the end of the link, which is taken. *joined: the server has accepted us. */
 static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *joined)
 {
     char name[64];
     if (options->name && *options->name)
         snprintf(name, sizeof name, "%s", options->name);
+    else if (options->named)
+        snprintf(name, sizeof name, "worker_%d", options->number - 1);
     else
-        snprintf(name, sizeof name, "worker_%d", options->named ? options->number - 1 : (int)getpid());
+        gt__worker_default_name(name, sizeof name);
     gt_worker worker = {.link = link, .name = name, .options = options};
     gt__canceller_init(&worker);
     gt__canceller_limit(&worker, options->max_op_seconds > 0 ? options->max_op_seconds

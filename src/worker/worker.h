@@ -18,7 +18,7 @@
 #include "worker/timing.h"
 
 typedef struct gt_worker_options {
-    const char *name;      /* NULL: "worker_<pid>", or "worker_<index>" with a number */
+    const char *name;      /* NULL: gt__worker_default_name, or "worker_<index>" with a number */
     bool named;            /* a worker that has this name, or number, is replaced */
     const char *backend;   /* NULL: GT_BACKEND, else cpu */
     const char *address;   /* "host:port", see gt_client_connect; not used when a link is given */
@@ -44,6 +44,9 @@ typedef struct gt_worker_options {
  * GT_OK after an orderly end, an error when the server could not be reached, refused us, or vanished.
  */
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
+/* "worker_<pid>", or "worker_<host>" for process 1: in containers all are, and each has a host name of its own. The server tells
+ * workers apart whose names are equal nevertheless. */
+void gt__worker_default_name(char *name, size_t size);
 /* The threads of an engine when a process has several workers; 0: the environment says it to the engine. */
 int gt__threads_per_worker(int workers);
 

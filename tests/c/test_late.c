@@ -3,6 +3,10 @@
  * coalesced and timed completions, memory in use, programs. With GT_LATE_HOLD nothing starts before flush or a wait, so
  * that "later" does not depend on luck.
  */
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -481,6 +485,40 @@ static void test_program_bools(const void *argument)
     engine->ops->close(engine);
 }
 
+/* The group of an engine in a child that is process 1 of a namespace of its own, as in a container; 0: not permitted here. */
+static uint64_t group_in_container(gt_engine *engine)
+{
+    int ends[2];
+    uint64_t group = 0;
+    CHECK_EQ(pipe(ends), 0);
+    long child = syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        group = getpid() == 1 ? engine->ops->group(engine) : 0;
+        _exit(write(ends[1], &group, sizeof group) != sizeof group);
+    }
+    close(ends[1]);
+    if (child > 0) {
+        CHECK_EQ(read(ends[0], &group, sizeof group), sizeof group);
+        CHECK_EQ(waitpid((pid_t)child, NULL, 0), child);
+    }
+    close(ends[0]);
+    return group;
+}
+
+static void test_containers_are_different_groups(const void *unused)
+{
+    (void)unused;
+    gt_engine *engine = open_late(false, "256"), *other = open_late(false, "256");
+    if (!engine || !other)
+        return;
+    uint64_t one = group_in_container(engine), two = group_in_container(engine);
+    CHECK(one == 0 || one != two);
+    CHECK_EQ(engine->ops->group(engine), other->ops->group(other));
+    CHECK(engine->ops->group(engine) != 0);
+    engine->ops->close(engine);
+    other->ops->close(other);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -495,5 +533,6 @@ int main(int argc, char **argv)
     check_run("many operands", test_many_operands, NULL);
     check_run("programs", test_programs, NULL);
     check_run("bools in programs", test_program_bools, NULL);
+    check_run("containers are different groups", test_containers_are_different_groups, NULL);
     return check_end();
 }

@@ -669,7 +669,7 @@ def test_a_long_chain_neither_recurses_nor_leaks():
 def test_backward_frees_what_it_consumed():
     gc.collect()
     gt.synchronize()
-    before = gt.debug.dispatcher_stats()['workers'][0]['tensors']
+    before = gt.debug.dispatcher_stats(wait=True)['workers'][0]['tensors']
     x = gt.ones(4, requires_grad=True)
     y = (x * 2).exp().sum()
     y.backward()
@@ -677,7 +677,7 @@ def test_backward_frees_what_it_consumed():
     x.grad = None
     del x
     gt.synchronize()
-    assert gt.debug.dispatcher_stats()['workers'][0]['tensors'] == before
+    assert gt.debug.dispatcher_stats(wait=True)['workers'][0]['tensors'] == before
 
 
 def test_an_mlp_learns_as_in_torch():

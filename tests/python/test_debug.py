@@ -78,7 +78,7 @@ def test_worker_statistics_are_what_was_done(facts):
 def test_statistics_are_by_worker_and_by_client(programs, facts):
     server = programs.cluster(workers=2)
     address = f"localhost:{server.port}"
-    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(wait=True), gt.debug.memory(wait=True), gt.debug.dispatcher_stats()))", address)
+    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(wait=True), gt.debug.memory(wait=True), gt.debug.dispatcher_stats(wait=True)))", address)
     workers, memory, dispatcher = stats
     assert len(workers) == 2 and sum("matmul" in worker["ops"] for worker in workers.values()) == 1
     assert memory["workers"].keys() == workers.keys()
@@ -90,8 +90,32 @@ def test_statistics_are_by_worker_and_by_client(programs, facts):
     assert client["modifiers"]["statistics"]["ops"]["matmul"] == 10
 
 
+def test_a_client_that_uses_several_workers_has_a_plus(programs):
+    server = programs.cluster(workers=2)
+    text = programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        while len(gt.debug.get_worker_stats()) < 2:
+            pass
+        def home():
+            gt.synchronize()
+            [client] = gt.debug.dispatcher_stats(wait=True)["clients"]
+            return client["worker"]
+        with gt.signal.context("forward"):      # a name for people: it places nothing
+            x = gt.ones(4, 4) + 1
+        print(home())
+        gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+        with gt.signal.context("rows"):
+            y = gt.ones(4, 4) + 1
+        print(home())
+        """, f"localhost:{server.port}", GT_AUTO_COMPILE=0)
+    alone, spread = text.split()
+    assert spread == alone + "+"
+
+
 def test_each_modifier_has_statistics(facts):
-    stats = facts(COUNTED + "    print(gt.debug.dispatcher_stats())", GT_MODIFIERS="identity,statistics")
+    stats = facts(COUNTED + "    print(gt.debug.dispatcher_stats(wait=True))", GT_MODIFIERS="identity,statistics")
     (client,) = stats["clients"]
     assert list(client["modifiers"]) == ["identity", "statistics", "place"], "the chain, in its order"
     assert client["modifiers"]["statistics"]["ops"]["relu"] == 1

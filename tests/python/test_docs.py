@@ -286,3 +286,39 @@ def test_commands_have_the_options_shown(programs):
         assert process.wait() == 0
         known = set(re.findall(r"--?[a-z][a-z-]*", process.output.read_text()))
         assert sorted(options - known) == [], command
+
+
+CONTAINER = REPOSITORY / "examples" / "admin" / "Containerfile"
+
+
+def container_packages():
+    """Of each stage, in their order."""
+    lists = re.findall(r"apt-get install -y --no-install-recommends ((?:.*\\\n)*)", CONTAINER.read_text())
+    return [set(each.replace("\\", " ").split("&&")[0].split()) for each in lists]
+
+
+def test_the_container_installs_what_setup_does():
+    (function,) = re.findall(r"^missing_build_packages\(\) \{\n(.*?)^\}", (REPOSITORY / "tools" / "setup").read_text(), re.M | re.S)
+    wanted = {name for line in re.findall(r"echo ([a-z0-9+. -]+)", function) for name in line.split()}
+    assert {"gcc", "libzmq3-dev", "libmicrohttpd-dev"} < wanted, "the test reads the list"
+    build, _ = container_packages()
+    assert build == wanted - {"make"}, "pip builds with Meson and ninja"
+
+
+def test_the_container_has_the_libraries_of_what_it_runs():
+    if not shutil.which("readelf"):
+        pytest.skip("no readelf")
+    _, run = container_packages()
+    listed = subprocess.run(["readelf", "-d", GT_BINARY], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r"NEEDED.*\[(lib[^\].]+?)(?:-[\d.]+)?\.so", listed))
+    for library in needed - {"libc", "libm", "libgcc_s", "libstdc++", "libtinfo"}:  # in every image, or of another one
+        package = {"libz": "zlib1g"}.get(library, library)
+        assert any(name.startswith(package) for name in run), library
+
+
+def test_an_image_is_not_built_from_what_git_ignores():
+    def patterns(name):
+        lines = (REPOSITORY / name).read_text().splitlines()
+        return {line.removeprefix("**/").strip("/") for line in lines if line and not line.startswith("#")}
+
+    assert patterns(".gitignore") | {".git"} <= patterns(".dockerignore")

@@ -191,7 +191,7 @@ ASK = """
         for k in range(5):
             assert (a + k).sum().item() == 8 + 8 * k
         gt.debug.get_worker_stats(wait=True)
-        worker = gt.debug.dispatcher_stats()["workers"][0]
+        worker = gt.debug.dispatcher_stats(wait=True)["workers"][0]
         if worker["ops"].get("repeat", {"count": 0})["count"] > worker["paths"]["runs"]:
             break
 """

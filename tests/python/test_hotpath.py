@@ -370,9 +370,9 @@ def test_what_is_found_is_reported():
 def test_paths_are_shown_by_line_and_by_what_runs_as_one():
     program = ELEMENTWISE + """
 import contextlib, io
-results.append(gt.debug.get_hot_paths())
+results.append(gt.debug.get_hot_paths(wait=True))
 with contextlib.redirect_stdout(io.StringIO()) as text:
-    gt.debug.print_hot_paths()
+    gt.debug.print_hot_paths(wait=True)
 results.append(text.getvalue())
 """
     (_, paths, text), hotpath, _ = run(program, **HOT)

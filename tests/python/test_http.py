@@ -354,6 +354,19 @@ def test_the_dashboard_takes_no_connection_of_clients(programs):
     until(lambda: len(site.state()["clients"]) == 1, "the only client that may connect")
 
 
+# The times below the lanes, a fifth of a second after one of them: [left, right] of each, and the width of the canvas.
+AXIS = """(() => {
+    const texts = [], pen = CanvasRenderingContext2D.prototype, fill = pen.fillText;
+    pen.fillText = function (text, x, y) { if (x >= timeline.LABEL) texts.push([x, x + this.measureText(text).width]); };
+    timeline.end = 600.2;
+    timeline.draw();
+    pen.fillText = fill;
+    timeline.end = null;
+    timeline.draw();
+    return [texts, timeline.canvas.clientWidth];
+})()"""
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed (apt-get install chromium); CHROMIUM names another one")
 def test_the_page_in_chromium(site):
     browser = Browser(site.programs.directory)
@@ -370,7 +383,13 @@ def test_the_page_in_chromium(site):
         assert "singular" in browser.value("document.querySelector('#errors tbody').textContent")
         browser.value(f"{row}.click()")
         browser.until("document.querySelector('#tensors tbody').textContent.includes('1000 × 250')", "the largest tensor")
+        made = browser.value("[...document.querySelectorAll('#lines tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
+        assert sorted(line[0].split(":")[1] for line in made[:2]) == ["14", "5"], "the largest first"
+        assert all(int(line[1]) > 0 for line in made), "lines without tensors are not listed"
         browser.until("timeline.samples.length > 2", "the timeline")
+        times, width = browser.value(AXIS)
+        assert len(times) > 3 and times[-1][1] <= width
+        assert all(left - right > 5 for (_, right), (left, _) in zip(times, times[1:])), "there is room between two times"
         # A narrow window: tables scroll in their boxes, the page does not scroll to the side, and all controls are inside.
         for width in (800, 400):
             browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
@@ -381,6 +400,7 @@ def test_the_page_in_chromium(site):
             assert browser.value("[...document.querySelectorAll('header button, .bar button, .bar input')]"
                                  ".filter(each => each.getBoundingClientRect().right > each.closest('header, section')"
                                  ".getBoundingClientRect().right).map(each => each.id)") == []
+            assert browser.value("new Set(['pause', 'in', 'out'].map(id => document.getElementById(id).offsetTop)).size") == 1, "in one line"
         browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         # A program whose name is HTML stays text.
         site.client("<img src=x onerror=alert(1)>")

@@ -49,8 +49,8 @@ def test_a_modifier_sees_and_changes_the_stream(programs):
         for step in range(200):
             last = gt.ones(2).exp()
         last.tolist()
-        assert gt.debug.dispatcher_stats()['clients'][0]['tensors'] < 20, 'the modifier frees its own'
-        assert 'python' in gt.debug.dispatcher_stats()['clients'][0]['modifiers']
+        assert gt.debug.dispatcher_stats(wait=True)['clients'][0]['tensors'] < 20, 'the modifier frees its own'
+        assert 'python' in gt.debug.dispatcher_stats(wait=True)['clients'][0]['modifiers']
         print('right')
         """)
     assert out.split() == ["right"]

@@ -380,7 +380,7 @@ for step in range(STEPS):
     if step % 7 == 3:
         say(step, loss.item())
 say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
-stats = gt.debug.dispatcher_stats()
+stats = gt.debug.dispatcher_stats(wait=True)
 assert stats["snapshots"] > 0 and (stats["recoveries"] > 0) == pathlib.Path(sys.argv[2]).exists(), stats
 """
 SOON = ("--recover", "--recover-every", 0.002)  # snapshots, also in a short program
@@ -461,7 +461,7 @@ for step in range(250):
         say(step, loss.item())
 say(*(p.placement for p in model.parameters()))
 say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
-stats = gt.debug.dispatcher_stats()
+stats = gt.debug.dispatcher_stats(wait=True)
 assert stats["snapshots"] > 0, stats
 """
 

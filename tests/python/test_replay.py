@@ -157,6 +157,26 @@ def test_what_carried_an_infinity_into_the_next_step_is_told(record):
     assert re.search(r"op=add .*-program.py:7, step 4$", text[5])
 
 
+def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
+    """The loss overflows first, at line 5; its gradient overflows by itself, at line 6, and makes the NaN."""
+    tape, _ = record(
+        """
+        import gt
+        weight, rate = gt.full((2,), 1e10) + 0, gt.ones(2) * 2
+        y = weight * 1.0
+        loss = y ** 4
+        gradient = y ** 3 * 1e20
+        step = gradient / (gradient * rate)
+        print(step.sum().item(), loss.sum().item())
+        """,
+        GT_AUTO_COMPILE="0",
+    )
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert text[0] == "the first NaN is at (0,) of div" and re.search(r"-program.py:7$", text[1])
+    assert text[2].startswith("its operand left the finite range before: inf at (0,) of ") and re.search(r"-program.py:6$", text[3])
+    assert text[4].startswith("before it, and not among its operands: inf at (0,) of ") and re.search(r"-program.py:5$", text[5])
+
+
 def test_infinities_are_found(record):
     tape, _ = record("import gt\nx = gt.zeros(2, 2)\ny = 1 / x\ngt.synchronize()\n")
     assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)

@@ -1,6 +1,7 @@
 """Servers and workers in other processes: all transports, several clients, peers that die or stop."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -282,6 +283,34 @@ def test_a_late_worker_is_waited_for(programs, transport):
     programs.worker(server.port)
     assert client.wait() == 0, client.text()
     assert client.output.read_text() == "3.0\n"
+
+
+IN_CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+
+
+def may_unshare():
+    return shutil.which("unshare") and not subprocess.run([*IN_CONTAINER, "true"], capture_output=True).returncode
+
+
+@pytest.mark.skipif(not may_unshare(), reason="this user may not make namespaces")
+def test_workers_in_containers_have_different_names(programs):
+    """Both are process 1; if they share a network they have the same host name, too."""
+    server = programs.server()
+    for _ in range(2):
+        programs.start([*IN_CONTAINER, GT_BINARY, "worker", "-p", server.port], "worker")
+    names = eval(programs.run(
+        """
+        import sys, time
+        import gt
+        gt.connect(sys.argv[1])
+        until = time.monotonic() + 30
+        while len(found := gt.debug.dispatcher_stats()["workers"]) < 2 and time.monotonic() < until:
+            pass
+        print([worker["name"] for worker in found])
+        """,
+        f"localhost:{server.port}",
+    ))
+    assert names == [f"worker_{socket.gethostname()[:47]}", f"worker_{socket.gethostname()[:47]}_1"]
 
 
 def test_one_process_has_several_workers(programs):

@@ -20,13 +20,16 @@ PROGRAM = f"""
     (a + a).sum().item()
     before = gt.debug.get_worker_stats(wait=True)["held"]
     product = a @ a
-    gt.debug.dispatcher_stats()  # sends it off
+    gt.debug.dispatcher_stats(wait=True)  # sends it off
     while not (folder / "began").exists():
         time.sleep(0.001)
     for _ in range({QUEUED}):
         a = a + 1
     now = gt.debug.get_worker_stats()["held"]
+    used = gt.debug.dispatcher_stats()["clients"][0]["seconds"]
     later = gt.debug.get_worker_stats()["held"]
+    while gt.debug.dispatcher_stats()["clients"][0]["seconds"] < used + 0.1:
+        pass
     print((before, now, later))
     sys.stdout.flush()
     while not (folder / "go").exists():
@@ -63,7 +66,7 @@ def test_a_worker_inside_an_operation(programs, link):
     assert later["idle_seconds"] == now["idle_seconds"]
     [worker] = said["workers"]
     assert worker["idle"] == 0 and worker["queue"] > 0 and worker["memory"] > 0
-    assert [client["name"].split(":")[0] for client in said["clients"]] == ["2-program.py"]
+    assert [(client["name"].split(":")[0], client["share"]) for client in said["clients"]] == [("2-program.py", 1)]
     if link == "memory":  # its statement is in shared memory
         assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
         assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
@@ -81,3 +84,42 @@ def test_a_worker_that_has_nothing_to_do(programs):
     """, GT_AUTO_COMPILE=0))
     assert all(worker["ops"]["add"]["count"] == 1 and worker["queue"] == 0 for worker in stats)
     assert stats[1]["idle_seconds"] > stats[0]["idle_seconds"]
+
+
+DISPATCHER = f"""
+    import pathlib, sys, time
+    import gt
+    folder = pathlib.Path(sys.argv[1])
+    gt.connect(sys.argv[2])
+    a = gt.ones(64, 64)
+    for _ in range(100):
+        a = (a * 2 - a).relu()
+    (a @ a).sum().sigmoid()
+    for _ in range({QUEUED}):
+        a = a + 1
+        a.sum()
+    while not (folder / "began").exists():
+        time.sleep(0.001)
+    print((gt.debug.dispatcher_stats(), gt.debug.get_hot_paths()), flush=True)
+    while not (folder / "go").exists():
+        time.sleep(0.001)
+    emitted = gt.debug.dispatcher_stats(wait=True)
+    print(emitted["clients"][0]["modifiers"]["statistics"]["ops"]["matmul"])
+"""
+
+
+def test_the_dispatcher_and_paths_behind_queued_work(programs):
+    """The dispatcher has not taken all that the client emitted: a question in the stream would wait."""
+    folder = programs.directory
+    (folder / "gt_engine_held.py").write_text(HELD)
+    server = programs.server("--max-queued", 1000)
+    programs.worker(server.port, "--name", "held", "--backend", "held", python=True, HELD=folder,
+                    PYTHONPATH=f"{folder}:{pathlib.Path(gt.__file__).absolute().parents[1]}")
+    client = programs.python(DISPATCHER, folder, f"localhost:{server.port}", GT_HOTPATH_THRESHOLD=5, GT_HOTPATH_MIN_SEQ=3)
+    until(lambda: client.text().endswith("\n"), "the client has its statistics while the product lasts")
+    dispatcher, paths = eval(client.text())
+    (folder / "go").touch()
+    assert client.wait() == 0, client.text()
+    assert [worker["name"] for worker in dispatcher["workers"]] == ["held"] and dispatcher["clients"][0]["tensors"] > 0
+    assert paths and paths[0]["runs"] > 0
+    assert client.text().splitlines()[-1] == "1"

@@ -612,10 +612,13 @@ def check_trace(trace):
         ), event
         assert (event["pid"], event["tid"]) not in named[kind], "named twice"
         named[kind][event["pid"], event["tid"]] = value
+    processes, threads = {pid for pid, _ in named["process_name"]}, [tid for _, tid in named["thread_name"]]
+    assert len(threads) == len(set(threads)), "Perfetto takes a number in two processes for one thread"
+    assert not processes & set(threads) and min(threads) > 0, "and the number of a process for its main thread"
     slices = collections.defaultdict(list)
     for event in trace["traceEvents"]:
         if event["ph"] != "M":
-            assert (event["pid"], event["tid"]) in named["thread_name"] and (event["pid"], 0) in named["process_name"], event
+            assert (event["pid"], event["tid"]) in named["thread_name"] and (event["pid"], event["pid"]) in named["process_name"], event
         if event["ph"] == "X":
             assert event["dur"] >= 0
             slices[event["pid"], event["tid"]].append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
@@ -632,7 +635,7 @@ def check_trace(trace):
     for event in by_phase["s"] + by_phase["t"] + by_phase["f"]:
         flows[event["cat"], event["name"], event["id"]].append(event)
         at = round(event["ts"] * 1000)
-        assert any(start <= at <= end for start, end in slices[event["pid"], event["tid"]]), "a flow outside of slices"
+        assert any(start <= at < end for start, end in slices[event["pid"], event["tid"]]), "a flow outside of slices"
     for steps in flows.values():  # begins once, ends once, in this order
         assert [step["ph"] for step in steps if step["ph"] != "t"] == ["s", "f"]
         ordered = sorted(steps, key=lambda step: "stf".index(step["ph"]))
@@ -700,8 +703,10 @@ def test_chrome_trace_of_work_that_overlaps(tmp_path):
         log.line(0.12 + 0.001 * number, "RECV", "CLIENT 1", "GetData", 64, f"tensor_id={number}")
     for number in range(3):
         log.line(0.13 + 0.001 * number, "SEND", "CLIENT 1", "GetData", 64, f"tensor_id={number} success=True")
+    log.line(0.14, "WORKER_SEND", "WORKER a", "WorkerUnaryOp", 64, "op=exp result=1_9")  # too short to measure
+    log.line(0.15, "WORKER_RECV", "WORKER a", "WorkerUnaryOp", 16, "success=True op=exp result=1_9 start=0.145s duration=0s")
     phases = check_trace(chrome_trace(log, tmp_path))
-    assert sum(event["cat"] == "UnaryOp" for event in phases["X"]) == 8
+    assert sum(event["cat"] == "UnaryOp" for event in phases["X"]) == 9 == len(phases["f"])
     assert sum(event["cat"] == "wait" for event in phases["X"]) == 3
 
 
@@ -766,6 +771,8 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--output", "no/such/folder.json.gz"], 1, "cannot write"),
         (["a.log", "--output", "no/such/folder.svg"], 1, "cannot write"),
         (["a.log", "--output", "picture.gif"], 2, "picture.gif ends with none of .png, .svg, .pdf, .json and .json.gz"),
+        (["a.log", "--output", "picture"], 2, "picture ends with none of .png, .svg, .pdf, .json and .json.gz"),
+        (["a.log", "--output", "of.png/picture"], 2, "of.png/picture ends with none of .png, .svg, .pdf, .json and .json.gz"),
         (["a.log", "--arrows", "some"], 2, "batches, all or none"),
         (["a.log", "--from", "x"], 2, "not a number"),
         (["a.log", "--to", "-1"], 2, "not a number"),

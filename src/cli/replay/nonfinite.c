@@ -150,16 +150,23 @@ static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
     tell_instruction(machine, carrier);
 }
 
+/* An infinity that is older than all operands of the NaN points at the cause: a loss that overflowed before its gradients did. */
+static void tell_first_infinity(const gt_nonfinite *n, const gt_machine *machine, const bad_result *origin)
+{
+    const bad_result *first = n->first_infinity < 0 ? NULL : &n->results[n->first_infinity];
+    if (!first || first >= origin)
+        return;
+    tell_value("before it, and not among its operands:", first, true);
+    tell_instruction(machine, first);
+}
+
 static void tell_nan(const gt_nonfinite *n, const gt_machine *machine, const bad_result *nan)
 {
     if (nan->parent < 0) {
         bool first = n->first_infinity < 0;
         tell_value(first ? "the first non-finite value is" : "the first NaN is", nan, first);
         tell_instruction(machine, nan);
-        if (first)
-            return;
-        tell_value("before it, and not among its operands:", &n->results[n->first_infinity], true);
-        tell_instruction(machine, &n->results[n->first_infinity]);
+        tell_first_infinity(n, machine, nan);
         return;
     }
     const bad_result *origin = nan, *carrier = find_carrier(n, nan);
@@ -171,6 +178,7 @@ static void tell_nan(const gt_nonfinite *n, const gt_machine *machine, const bad
     tell_instruction(machine, origin);
     if (carrier && carrier != origin)
         tell_carrier(machine, carrier);
+    tell_first_infinity(n, machine, origin);
 }
 
 /* ---- looking ------------------------------------------------------------------------------------------------ */

@@ -6,6 +6,9 @@
  * "f", from the client's line by the dispatcher to the worker) connect slices only. The slices of a thread are one after
  * another or one inside another, as viewers demand: those that overlap go to further threads of the party. Signals, connections and
  * errors are instants ("i"). Times are in microseconds, with three digits behind the point.
+ *
+ * Perfetto takes thread numbers for those of one machine: a thread with the number of a process is its main thread, and a number
+ * that two processes use is one thread. So each thread has a number of its own, behind those of the processes.
  */
 #include <errno.h>
 #include <math.h>
@@ -15,7 +18,11 @@
 
 #include "cli/visualize/visualize.h"
 
-enum { MOST_ROWS = 64, CLOSE_NS = 5 }; /* threads of a party; what rounding makes overlap */
+enum {
+    MOST_ROWS = 64, /* threads of a party */
+    CLOSE_NS = 5,   /* what rounding makes overlap */
+    PROCESSES = 3,  /* numbers 1 to 3 */
+};
 
 /* ANSWER: a client waits for one; WAIT: a worker for others. */
 typedef enum slice_kind { SLICE_SCOPE, SLICE_ANSWER, SLICE_WAIT, SLICE_WORK, SLICE_MESSAGE } slice_kind;
@@ -51,12 +58,14 @@ static int64_t nanoseconds(double seconds)
 
 /* ---- slices ------------------------------------------------------------------------------------------------- */
 
+/* A flow finds no slice of no length: all but scopes last a nanosecond. */
 static void add_slice(trace *t, int32_t party, slice_kind kind, int64_t start_ns, int64_t end_ns, int32_t event)
 {
+    int64_t least_ns = start_ns + (kind != SLICE_SCOPE);
     *GT_PUSH(t->slices, t->slice_count, t->slice_capacity) =
         (slice){.party = party,
                 .start_ns = start_ns,
-                .end_ns = end_ns > start_ns ? end_ns : start_ns,
+                .end_ns = end_ns > least_ns ? end_ns : least_ns,
                 .kind = kind,
                 .event = event};
 }
@@ -86,7 +95,7 @@ static void collect(trace *t)
             if (sender && event->partner >= 0) /* the client waits for the answer */
                 add_slice(t, sender, SLICE_ANSWER, at, nanoseconds(timeline->events[event->partner].time), index);
             else
-                add_slice(t, sender, SLICE_MESSAGE, at, at + 1, index);
+                add_slice(t, sender, SLICE_MESSAGE, at, at, index);
             break;
         case GT_EVENT_WORKER_RECV:
             if (event->wait > 0)
@@ -178,7 +187,7 @@ static int32_t process_of(const trace *t, int32_t party)
 
 static int64_t thread_of(const trace *t, int32_t party, int32_t row_number)
 {
-    return (int64_t)row_number * (int64_t)t->timeline->party_count + party + 1;
+    return (int64_t)row_number * (int64_t)t->timeline->party_count + party + 1 + PROCESSES;
 }
 
 /* The fields common to all events, up to and including "ts". */
@@ -223,15 +232,15 @@ static void write_arguments(const trace *t, const gt_timeline_event *event)
 
 static void write_names(const trace *t)
 {
-    static const char *const kinds[] = {"Clients", "Dispatcher", "Workers"};
+    static const char *const kinds[PROCESSES] = {"Clients", "Dispatcher", "Workers"};
     FILE *json = t->json;
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < PROCESSES; kind++)
         fprintf(json,
-                "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"args\": {\"name\": "
+                "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
                 "\"%s\"}},\n"
-                "{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"args\": "
+                "{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": "
                 "{\"sort_index\": %d}}",
-                kind ? "," : "", kind + 1, kinds[kind], kind + 1, kind);
+                kind ? "," : "", kind + 1, kind + 1, kinds[kind], kind + 1, kind + 1, kind);
     for (size_t k = 0; k < t->timeline->party_count; k++)
         for (int32_t number = 0; number == 0 || number < t->rows[k]; number++) {
             const gt_party *party = &t->timeline->parties[k];

@@ -38,13 +38,13 @@ static bool ends_with(const char *name, const char *suffix)
     return length >= more && strcasecmp(name + length - more, suffix) == 0;
 }
 
-/* By the suffix of the output's name; otherwise PNG. */
+/* By the suffix of the output's name. */
 static int format_of(const char *output)
 {
     const char *dot = strrchr(output, '.');
     if (ends_with(output, ".json") || ends_with(output, ".json.gz"))
         return FORMAT_CHROME;
-    int format = dot && !strchr(dot, '/') ? format_named(dot + 1) : GT_PICTURE_PNG;
+    int format = dot && !strchr(dot, '/') ? format_named(dot + 1) : FORMAT_NONE;
     return format < FORMAT_CHROME ? format : FORMAT_NONE;
 }
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,9 +22,20 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static meeting *meetings;
 
+/* Drawn at random: process ids are not unique, in containers they are often all 1. A forked process draws its own. */
 uint64_t gt__meeting_group(void)
 {
-    return (uint64_t)(uintptr_t)&meetings ^ (uint64_t)getpid() << 48 ^ 1;
+    static pid_t drawn_by;
+    static uint64_t group;
+    pthread_mutex_lock(&mutex);
+    if (drawn_by != getpid()) {
+        drawn_by = getpid();
+        if (getrandom(&group, sizeof group, 0) != (ssize_t)sizeof group)
+            group = 0;
+    }
+    uint64_t ours = group;
+    pthread_mutex_unlock(&mutex);
+    return ours;
 }
 
 /* With the mutex: the meeting of a tag; NULL: no memory. */

@@ -362,7 +362,9 @@ function showDetail(detail) {
     return;
   }
   setText($("detail-sums"), `${detail.user}, ${detail.tensors} tensors, ${bytes(detail.bytes)}`);
-  lines.show(detail.lines.map(line => ({...line, share: detail.bytes ? line.bytes / detail.bytes : 0})));
+  // Other lines are there because workers spent time on them.
+  const made = detail.lines.filter(line => line.tensors).sort((a, b) => b.bytes - a.bytes);
+  lines.show(made.map(line => ({...line, share: detail.bytes ? line.bytes / detail.bytes : 0})));
   tensors.show(detail.largest);
   paths.show((detail.paths || []).map(grouped));
 }

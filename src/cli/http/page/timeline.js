@@ -129,7 +129,8 @@ const timeline = {
       pen.moveTo(x(at), 0);
       pen.lineTo(x(at), height - this.AXIS + 4);
       pen.stroke();
-      pen.fillText(duration(at), Math.min(x(at) + 3, width - 46), height - this.AXIS / 2);
+      const text = duration(at);
+      if (x(at) + 3 + pen.measureText(text).width <= width) pen.fillText(text, x(at) + 3, height - this.AXIS / 2);
     }
   },
 
