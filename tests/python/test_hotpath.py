@@ -393,7 +393,7 @@ for k in range(50):
     with gt.signal.context("layer"):
         y = gt.relu(x * 2 + 1) * x
 keep(y)
-results.append(gt.debug.get_hot_paths())
+results.append(gt.debug.get_hot_paths(wait=True))
 """
     (_, paths), hotpath, _ = run(program, workers=2, **HOT)
     assert [0, 1, 2, 3] == paths[0]["groups"][0][:4] and paths[0]["compile_seconds"] > 0
