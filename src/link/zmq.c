@@ -352,6 +352,32 @@ void gt__zmq_link_clear(gt_zmq_link *link)
     free(link->straight);
 }
 
+/* An event is a frame of 16 bits of event and 32 bits of value, and a frame with the address. */
+bool gt__zmq_event(void *monitor, unsigned *event, int *connection)
+{
+    zmq_msg_t part;
+    for (;;) {
+        zmq_msg_init(&part);
+        if (zmq_msg_recv(&part, monitor, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&part);
+            return false;
+        }
+        uint16_t what = 0;
+        int32_t value = 0;
+        bool first = zmq_msg_more(&part) && zmq_msg_size(&part) == sizeof what + sizeof value;
+        if (first) {
+            memcpy(&what, zmq_msg_data(&part), sizeof what);
+            memcpy(&value, (char *)zmq_msg_data(&part) + sizeof what, sizeof value);
+        }
+        zmq_msg_close(&part);
+        if (!first)
+            continue;
+        *event = what;
+        *connection = value;
+        return true;
+    }
+}
+
 void gt__zmq_socket_options(void *socket)
 {
     /* ZeroMQ compares what comes over the wire: a frame that CURVE encrypts has a name, a nonce, a code and flags besides. The frame's

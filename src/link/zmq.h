@@ -96,6 +96,9 @@ gt_wait gt__zmq_interest(const gt_link *link);
 /* Whether a socket has something to read. On error (a signal arrived): true, and the caller checks. */
 bool gt__zmq_readable(void *socket);
 
+/* The next event of a socket's monitor: what happened, and to which connection. False: none. */
+bool gt__zmq_event(void *monitor, unsigned *event, int *connection);
+
 /* The options of both ends' sockets. */
 void gt__zmq_socket_options(void *socket);
 

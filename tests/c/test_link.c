@@ -190,13 +190,14 @@ static void test_loop(const void *argument)
 
 /* ---- death -------------------------------------------------------------------------------------------------- */
 
-/* The far end is in a child, which connects and then waits to be killed. */
-/* A peer that is killed is noticed at once, one that is stopped after GT_TIMEOUT. */
-static void client_ends(const gt_transport *transport, int how, uint64_t at_most_ns)
+/* A peer that is killed is noticed at once, one that is stopped after GT_TIMEOUT. The far end is in a child, which connects and then
+ * waits for that. Returns how long it took to notice. */
+static uint64_t client_ends(const gt_transport *transport, int how, uint64_t at_most_ns)
 {
     int ports[2], port = 0;
+    uint64_t took_ns = UINT64_MAX;
     if (!CHECK(!pipe(ports)))
-        return;
+        return took_ns;
     pid_t child = fork();
     if (child == 0) {
         gt_link *link;
@@ -220,7 +221,8 @@ static void client_ends(const gt_transport *transport, int how, uint64_t at_most
         CHECK(read_record(link, 3)); /* sent before it died */
         uint64_t start = gt__now_ns();
         CHECK(dies_with(link, how == SIGSTOP ? child : 0));
-        CHECK(gt__now_ns() - start < at_most_ns);
+        took_ns = gt__now_ns() - start;
+        CHECK(took_ns < at_most_ns);
         gt__link_close(link);
     }
     acceptor->ops->close(acceptor);
@@ -230,6 +232,7 @@ static void client_ends(const gt_transport *transport, int how, uint64_t at_most
     }
     close(ports[0]);
     close(ports[1]);
+    return took_ns;
 }
 
 static void server_ends(const gt_transport *transport, int how, uint64_t at_most_ns)
@@ -280,7 +283,10 @@ static void server_ends(const gt_transport *transport, int how, uint64_t at_most
 
 static void test_client_killed(const void *argument)
 {
-    client_ends(((const kind *)argument)->transport, SIGKILL, 4000000000u);
+    bool soon = false;
+    for (int k = 0; k < 5 && !soon; k++) /* once will do: the machine may have other work */
+        soon = client_ends(((const kind *)argument)->transport, SIGKILL, 4000000000u) < 500000000u;
+    CHECK(soon);
 }
 
 static void test_server_killed(const void *argument)
