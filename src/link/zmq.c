@@ -26,8 +26,10 @@
 
 #define CONTROL_MAGIC 0x7167747au
 
-enum { FIRST_QUEUE = 16 };
+enum { FIRST_QUEUE = 4, FIRST_FRAME = 16 };
 
+_Static_assert(GT_ZMQ_FRAME_SLOTS % FIRST_FRAME == 0 && !(GT_ZMQ_FRAME_SLOTS & (GT_ZMQ_FRAME_SLOTS - 1)),
+               "a frame grows by doubling");
 _Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is not an array of slots");
 
 /* ---- controls ----------------------------------------------------------------------------------------------- */
@@ -235,7 +237,7 @@ bool gt__zmq_urged(gt_link *base, uint64_t *word)
 
 static void open_window(gt_zmq_link *link)
 {
-    unsigned slots = link->credit < GT_ZMQ_FRAME_SLOTS ? link->credit : GT_ZMQ_FRAME_SLOTS;
+    unsigned slots = link->credit < link->frame_slots ? link->credit : link->frame_slots;
     link->base.write_next = link->frame + link->base.unflushed;
     link->base.write_end = link->frame + slots;
 }
@@ -281,22 +283,38 @@ void gt__zmq_flush(gt_link *base)
         open_window(link);
 }
 
+static bool grow_frame(gt_zmq_link *link, unsigned slots)
+{
+    unsigned size = link->frame_slots ? link->frame_slots : FIRST_FRAME;
+    while (size < slots)
+        size *= 2;
+    gt_slot *grown = aligned_alloc(sizeof *grown, size * sizeof *grown);
+    if (!grown)
+        return false;
+    if (link->base.unflushed)
+        memcpy(grown, link->frame, link->base.unflushed * sizeof *grown);
+    free(link->frame);
+    link->frame = grown;
+    link->frame_slots = size;
+    return true;
+}
+
 gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
 {
     gt_zmq_link *link = (gt_zmq_link *)base;
     assert(slots <= GT_ZMQ_FRAME_SLOTS);
-    if (link->frame && base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
+    if (base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
         gt__link_flush(base);
     if (link->credit - base->unflushed < slots) {
         gt__link_flush(base); /* the peer returns credit only for slots it has received */
         link->side->pump(link);
     }
-    if (!link->frame)
-        link->frame = aligned_alloc(sizeof(gt_slot), GT_ZMQ_FRAME_BYTES);
-    if (!link->frame)
-        gt__link_kill(base, "out of memory");
     if (base->gone)
         return NULL;
+    if (base->unflushed + slots > link->frame_slots && !grow_frame(link, base->unflushed + slots)) {
+        gt__link_kill(base, "out of memory");
+        return NULL;
+    }
     bool enough = link->credit - base->unflushed >= slots;
     link->wanted = enough ? 0 : slots;
     open_window(link);

@@ -50,6 +50,7 @@ struct gt_zmq_link {
     gt_link base;
     const gt_zmq_side *side;
     gt_slot *frame;          /* under construction; base.write_next is in it */
+    unsigned frame_slots;    /* that it has room for; grows to GT_ZMQ_FRAME_SLOTS */
     unsigned credit;         /* slots that we may send, including those in the frame */
     unsigned wanted;         /* slots that the last reserve failed to get; 0: it succeeded */
     uint64_t sent, returned; /* slots: all that were sent, and those that credit came back for */
