@@ -78,12 +78,19 @@ static router_link *peer_find(router *r, const uint8_t *identity)
     return peer;
 }
 
+/* When heartbeats are due next; 0: never. */
+static uint64_t next_beat_ns(const router *r)
+{
+    return r->probe_next_ns && r->probe_next_ns < r->alive_next_ns ? r->probe_next_ns : r->alive_next_ns;
+}
+
+/* Once, at that time: a timer that rang before would keep the loop awake. It is silent from now until then. */
 static void set_timer(router *r)
 {
-    int period_ms = !r->peer_count ? 0 : r->probe_next_ns ? PROBE_MS : ALIVE_MS;
-    struct timespec period = {.tv_sec = period_ms / 1000, .tv_nsec = period_ms % 1000 * 1000000};
-    struct itimerspec spec = {.it_interval = period, .it_value = period};
-    timerfd_settime(r->timer, 0, &spec, NULL);
+    uint64_t next_ns = next_beat_ns(r);
+    struct itimerspec spec = {
+        .it_value = {.tv_sec = (time_t)(next_ns / 1000000000u), .tv_nsec = (long)(next_ns % 1000000000u)}};
+    timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
 static void peer_remove(router_link *peer)
@@ -300,23 +307,18 @@ static void look_after_peers(router *r)
 {
     unsigned event;
     int connection;
-    bool probing = r->probe_next_ns;
     while (gt__zmq_event(r->monitor, &event, &connection))
         suspect(r, connection);
     if (!r->alive_next_ns)
         return;
-    uint64_t now = gt__now_ns(), ticks;
-    bool all = now >= r->alive_next_ns;
-    if (!all && !(r->probe_next_ns && now >= r->probe_next_ns))
+    uint64_t now = gt__now_ns();
+    if (now < next_beat_ns(r))
         return;
-    ssize_t got = read(r->timer, &ticks, sizeof ticks);
-    (void)got; /* read only to reset the timer */
-    /* A little less than the timer's period, so that the tick that wakes us is never too early. */
+    bool all = now >= r->alive_next_ns;
     if (all)
-        r->alive_next_ns = now + ALIVE_MS * 900000ull;
-    r->probe_next_ns = beat(r, all) ? now + PROBE_MS * 900000ull : 0;
-    if (probing != (r->probe_next_ns != 0))
-        set_timer(r);
+        r->alive_next_ns = now + ALIVE_MS * 1000000ull;
+    r->probe_next_ns = beat(r, all) ? now + PROBE_MS * 1000000ull : 0;
+    set_timer(r);
 }
 
 static int receive_part(void *socket, zmq_msg_t *part)

@@ -188,6 +188,26 @@ static void test_loop(const void *argument)
     ends_close(&e);
 }
 
+/* After a time in which the loop was busy, nothing wakes it but a heartbeat now and then. */
+static void test_sleep(const void *argument)
+{
+    enum { BUSY_MS = 1300, ASLEEP_MS = 1500, MOST_WAKES = 100 };
+    ends e;
+    int wakes = 0;
+    if (!ends_open(&e, argument))
+        return;
+    for (uint64_t end = gt__deadline_ns(BUSY_MS); gt__remaining_ms(end); usleep(1000))
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+    for (uint64_t end = gt__deadline_ns(ASLEEP_MS); gt__remaining_ms(end) && wakes < MOST_WAKES; wakes++) {
+        struct pollfd wake = {.fd = e.acceptor->fd, .events = POLLIN};
+        if (e.acceptor->ops->arm(e.acceptor))
+            poll(&wake, 1, gt__remaining_ms(end));
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+    }
+    CHECK(wakes < MOST_WAKES);
+    ends_close(&e);
+}
+
 /* ---- death -------------------------------------------------------------------------------------------------- */
 
 /* A peer that is killed is noticed at once, one that is stopped after GT_TIMEOUT. The far end is in a child, which connects and then
@@ -469,6 +489,7 @@ int main(int argc, char **argv)
         {.name = "flow", .run = test_flow, .which = PAIR | LISTENING},
         {.name = "wait", .run = test_wait, .which = PAIR | LISTENING},
         {.name = "loop", .run = test_loop, .which = PAIR | LISTENING},
+        {.name = "sleep", .run = test_sleep, .which = LISTENING},
         {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
         {.name = "last words", .run = test_last_words, .which = LISTENING},
         {.name = "urgent", .run = test_urgent, .which = PAIR | LISTENING},
