@@ -123,7 +123,7 @@ fuzz_targets = session config json log tape wire
 fuzz_programs = $(addprefix fuzz_,$(fuzz_targets))
 
 load: build
-	@$(python) tests/load/load.py --links memory
+	@for link in memory ipc tcp; do $(python) tests/load/load.py --links $$link || exit 1; done
 	@$(python) tests/load/load.py
 
 soak: build

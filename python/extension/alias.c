@@ -216,6 +216,12 @@ PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool vi
     return gt__py_result(err, out);
 }
 
+/* As PyTorch has it: an axis of one element may have any step, so a product may wrap around. Nothing is read by it. */
+static int64_t product(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
 PyObject *gt__py_with_axes(PyObject *self, unsigned rank, const int *axes)
 {
     const gt_meta *from = gt__py_meta(self);
@@ -232,7 +238,7 @@ PyObject *gt__py_with_axes(PyObject *self, unsigned rank, const int *axes)
         if (axes[k] >= 0)
             shaped.step[k] = strides.step[axes[k]];
         else if (next >= 0)
-            shaped.step[k] = from->shape[next] * strides.step[next];
+            shaped.step[k] = product(from->shape[next], strides.step[next]);
         else
             shaped.step[k] = k + 1 < (int)rank ? shaped.step[k + 1] : 1;
     }
@@ -295,15 +301,15 @@ int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int ran
     *meta = (gt_meta){.numel = 1, .dtype = from->dtype, .rank = (uint8_t)rank};
     out->offset = strides.offset;
     for (int axis = 0; axis < from->rank; axis++) {
-        out->offset += window->window[0][axis] * strides.step[axis];
-        strides.step[axis] *= window->window[1][axis];
+        out->offset += product(window->window[0][axis], strides.step[axis]);
+        strides.step[axis] = product(strides.step[axis], window->window[1][axis]);
     }
     for (int k = rank - 1; k >= 0; k--) {
         int next = -1 - axes[k]; /* of a new axis: the one that it stands before */
         meta->shape[k] = axes[k] < 0 ? 1 : window->window[2][axes[k]];
         meta->numel *= meta->shape[k];
         out->step[k] = axes[k] >= 0        ? strides.step[axes[k]]
-                       : next < from->rank ? from->shape[next] * before.step[next]
+                       : next < from->rank ? product(from->shape[next], before.step[next])
                                            : 1;
     }
     return 0;
@@ -379,7 +385,7 @@ PyObject *gt__py_view_as_real(PyObject *self)
     gt__py_strides(self, &strides);
     strides.offset *= 2;
     for (unsigned k = 0; k < from->rank; k++)
-        strides.step[k] *= 2;
+        strides.step[k] = product(strides.step[k], 2);
     strides.step[from->rank] = 1;
     return gt__py_view(self, GT_CUT_REAL, NULL, &meta, &strides);
 }
@@ -439,15 +445,21 @@ int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_stri
         gt__py_raise(err);
         return -1;
     }
-    int64_t last = strides->offset, size = (int64_t)gt__dtype_size((gt_dtype)meta.dtype);
+    int64_t last = strides->offset, reach, size = (int64_t)gt__dtype_size((gt_dtype)meta.dtype);
     const gt_meta *all = &alias->storage->root.shell.meta;
     int64_t room = all->numel * (int64_t)gt__dtype_size((gt_dtype)all->dtype) / size;
-    for (int k = 0; k < rank; k++)
-        last += meta.numel ? strides->step[k] * (shape[k] - 1) : 0;
-    if (strides->offset < 0 || (meta.numel && last >= room)) {
+    bool far = false; /* further than a number of bytes can say */
+    for (int k = 0; k < rank && meta.numel; k++)
+        far = far || __builtin_mul_overflow(strides->step[k], shape[k] - 1, &reach) ||
+              __builtin_add_overflow(last, reach, &last);
+    far = far || last >= INT64_MAX / size || last < INT64_MIN / size;
+    if (strides->offset < 0 || (meta.numel && (far || last >= room))) {
         PyObject *sizes = gt__py_size_list((unsigned)rank, shape);
         PyObject *steps = sizes ? gt__py_size_list((unsigned)rank, strides->step) : NULL;
-        if (steps)
+        if (steps && far)
+            PyErr_Format(PyExc_RuntimeError, "Storage size calculation overflowed with sizes=%R and strides=%R",
+                         sizes, steps);
+        else if (steps)
             PyErr_Format(
                 PyExc_RuntimeError,
                 "setStorage: sizes %R, strides %R, storage offset %lld, and itemsize %lld requiring a storage "

@@ -195,7 +195,8 @@ gt_err gt__log_file_read(const char *path, FILE *complaints, char **text, size_t
     do {
         err = gt__log_file_next(file, &piece, &bytes);
         make_room(text, &capacity, *size + bytes + 1);
-        memcpy(*text + *size, piece, bytes);
+        if (bytes)
+            memcpy(*text + *size, piece, bytes);
         *size += bytes;
     } while (err == GT_OK && bytes);
     if (err == GT_ERR_PROTOCOL) {

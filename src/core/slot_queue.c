@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 
-enum { FIRST_CAPACITY = 64 };
+enum {
+    FIRST_CAPACITY = 64,
+    KEPT_CAPACITY = 256, /* of an empty queue: 16 KiB */
+};
 
 gt_slot *gt__slot_queue_reserve(gt_slot_queue *queue, unsigned slots)
 {
@@ -37,6 +40,12 @@ bool gt__slot_queue_append(gt_slot_queue *queue, const gt_slot *record)
     memcpy(out, record, length * sizeof *out);
     gt__slot_queue_commit(queue, length);
     return true;
+}
+
+void gt__slot_queue_relax(gt_slot_queue *queue)
+{
+    if (gt__slot_queue_empty(queue) && queue->capacity > KEPT_CAPACITY)
+        gt__slot_queue_free(queue);
 }
 
 void gt__slot_queue_free(gt_slot_queue *queue)

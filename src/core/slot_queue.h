@@ -68,6 +68,9 @@ static inline void gt__slot_queue_clear(gt_slot_queue *queue)
     queue->first = queue->end = 0;
 }
 
+/* If it is empty: free the memory of what waited, unless that is little. */
+void gt__slot_queue_relax(gt_slot_queue *queue);
+
 void gt__slot_queue_free(gt_slot_queue *queue);
 
 #endif

@@ -29,6 +29,7 @@ bool gt__answers_flush(gt_session *session)
         gt__slot_queue_pop(&session->unread);
         progress = true;
     }
+    gt__slot_queue_relax(&session->unread);
     return progress;
 }
 

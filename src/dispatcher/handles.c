@@ -6,7 +6,7 @@
 
 #include "dispatcher/quota.h"
 
-enum { FIRST_BITS = 8 };
+enum { FIRST_BITS = 5, FIRST_HANDLES = 16 };
 
 gt_err gt__handles_init(gt_handles *table)
 {
@@ -48,7 +48,7 @@ static gt_err grow_index(gt_handles *table)
 
 static gt_err grow_handles(gt_handles *table)
 {
-    uint32_t capacity = table->capacity ? table->capacity * 2 : 128;
+    uint32_t capacity = table->capacity ? table->capacity * 2 : FIRST_HANDLES;
     gt_handle *handles = realloc(table->handles, capacity * sizeof *handles);
     if (!handles)
         return gt__fail(GT_ERR_MEMORY, "too many tensors");

@@ -9,10 +9,7 @@
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
-enum {
-    MOST_SLOTS = (64 << 20) / (int)sizeof(gt_slot), /* that the modifiers may make of one record */
-    KEPT_SLOTS = 4096,                              /* memory that an empty queue keeps */
-};
+enum { MOST_SLOTS = (64 << 20) / (int)sizeof(gt_slot) }; /* that the modifiers may make of one record */
 
 void gt__output_init(gt_output *output)
 {
@@ -176,8 +173,7 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
         if (session->home)
             gt__worker_flush_batch(session->home);
     }
-    if (!gt__output_waits(&session->output) && waiting->capacity > KEPT_SLOTS)
-        gt__slot_queue_free(waiting);
+    gt__slot_queue_relax(waiting);
     return GT_OK;
 }
 

@@ -16,6 +16,7 @@ enum {
     SLICE_NS = 2000000, /* of a run on a worker that others use: they are served between two slices */
     MOST_SLICES = 64,
     MOST_SHOWN = 1000, /* ops of a path, to monitors */
+    FIRST_PATHS = 4,
 };
 
 /* What the outputs look like for inputs that look like this. */
@@ -38,7 +39,8 @@ typedef struct known_path {
 } known_path;
 
 struct gt_paths {
-    known_path known[GT_PATHS];
+    known_path **known; /* by number; NULL: it is not defined */
+    unsigned count;     /* numbers below this have a place */
     gt_path_pieces pieces;
     gt_replay_scratch scratch;
 };
@@ -89,8 +91,17 @@ static gt_dispatch_worker *knowing_worker(const gt_session *session, const known
     return worker && worker->peer && worker->life == known->life ? worker : NULL;
 }
 
-static void forget(gt_session *session, known_path *known)
+static known_path *find_path(const gt_session *session, uint64_t number)
 {
+    const gt_paths *paths = session->paths;
+    return paths && number < paths->count ? paths->known[number] : NULL;
+}
+
+static void forget(gt_session *session, unsigned number)
+{
+    known_path *known = find_path(session, number);
+    if (!known)
+        return;
     gt_dispatch_worker *worker = knowing_worker(session, known);
     if (worker)
         gt__worker_forget_path(worker, known->number);
@@ -99,15 +110,17 @@ static void forget(gt_session *session, known_path *known)
     gt__path_free(&known->path);
     for (unsigned k = 0; k < VARIANTS; k++)
         free(known->variants[k].inputs);
-    *known = (known_path){0};
+    free(known);
+    session->paths->known[number] = NULL;
 }
 
 void gt__paths_free(gt_session *session)
 {
     if (!session->paths)
         return;
-    for (unsigned k = 0; k < GT_PATHS; k++)
-        forget(session, &session->paths->known[k]);
+    for (unsigned k = 0; k < session->paths->count; k++)
+        forget(session, k);
+    free(session->paths->known);
     gt__path_pieces_free(&session->paths->pieces);
     free(session->paths->scratch.source);
     free(session->paths);
@@ -116,13 +129,35 @@ void gt__paths_free(gt_session *session)
 
 void gt__paths_rollback(gt_session *session, uint64_t epoch)
 {
-    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
-        known_path *known = &session->paths->known[k];
-        if (known->path && known->epoch > epoch)
-            forget(session, known);
-        else if (known->path)
+    for (unsigned k = 0; session->paths && k < session->paths->count; k++) {
+        known_path *known = session->paths->known[k];
+        if (known && known->epoch > epoch)
+            forget(session, k);
+        else if (known)
             gt__replays_rollback(session, &known->replays, epoch);
     }
+}
+
+/* An entry for a path of this number, in the place of the one before. NULL: out of memory. */
+static known_path *new_path(gt_session *session, unsigned number)
+{
+    gt_paths *paths = session->paths;
+    if (number >= paths->count) {
+        unsigned count = paths->count ? paths->count : FIRST_PATHS;
+        while (count <= number)
+            count *= 2;
+        known_path **grown = realloc(paths->known, count * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        memset(grown + paths->count, 0, (count - paths->count) * sizeof(*grown));
+        paths->known = grown;
+        paths->count = count;
+    }
+    known_path *known = calloc(1, sizeof *known);
+    if (!known)
+        return NULL;
+    forget(session, number);
+    return paths->known[number] = known;
 }
 
 gt_err gt__paths_define(gt_session *session, const gt_slot *record)
@@ -136,8 +171,11 @@ gt_err gt__paths_define(gt_session *session, const gt_slot *record)
     GT_TRY(gt__path_piece(&session->paths->pieces, record, &path));
     if (!path)
         return GT_OK;
-    known_path *known = &session->paths->known[record->ins.result];
-    forget(session, known);
+    known_path *known = new_path(session, (unsigned)record->ins.result);
+    if (!known) {
+        gt__path_free(&path);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
     known->path = path;
     known->epoch = session->epoch;
     return GT_OK;
@@ -145,7 +183,8 @@ gt_err gt__paths_define(gt_session *session, const gt_slot *record)
 
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run)
 {
-    return session->paths && run->ins.result < GT_PATHS ? session->paths->known[run->ins.result].path : NULL;
+    const known_path *known = find_path(session, run->ins.result);
+    return known ? known->path : NULL;
 }
 
 /* ---- expanding ---------------------------------------------------------------------------------------------- */
@@ -430,7 +469,7 @@ static gt_err place_slice(gt_session *session, const known_path *known, const gt
 
 gt_err gt__paths_place(gt_session *session, const gt_slot *run)
 {
-    known_path *known = &session->paths->known[run->ins.result];
+    known_path *known = find_path(session, run->ins.result);
     if (run->ins.imm[1].u)
         return place_slice(session, known, run);
     const gt_path *path = known->path;
@@ -470,10 +509,10 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
 static known_path *find_known(const gt_dispatch_worker *worker, uint64_t number)
 {
     for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next) {
-        gt_paths *paths = peer->session ? peer->session->paths : NULL;
-        for (unsigned k = 0; paths && k < GT_PATHS; k++) {
-            known_path *known = &paths->known[k];
-            if (known->path && known->number == number && known->life == worker->life)
+        const gt_paths *paths = peer->session ? peer->session->paths : NULL;
+        for (unsigned k = 0; paths && k < paths->count; k++) {
+            known_path *known = paths->known[k];
+            if (known && known->number == number && known->life == worker->life)
                 return known;
         }
     }
@@ -500,10 +539,10 @@ void gt__paths_inspect(const gt_session *session, FILE *json)
 {
     const char *separator = "";
     fputc('[', json);
-    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
-        const known_path *known = &session->paths->known[k];
+    for (unsigned k = 0; session->paths && k < session->paths->count; k++) {
+        const known_path *known = session->paths->known[k];
         uint32_t ops = 0;
-        if (!known->path)
+        if (!known)
             continue;
         fprintf(json, "%s{\"number\": %u, \"ops\": [", separator, k);
         for (uint32_t at = 0; at < known->path->slots && ops < MOST_SHOWN;
@@ -528,8 +567,8 @@ void gt__paths_stats(const gt_session *session, FILE *json)
 {
     const char *separator = "";
     fputc('{', json);
-    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
-        const gt_path_news *news = session->paths->known[k].news;
+    for (unsigned k = 0; session->paths && k < session->paths->count; k++) {
+        const gt_path_news *news = session->paths->known[k] ? session->paths->known[k]->news : NULL;
         if (!news)
             continue;
         fprintf(json, "%s\"%u\": {\"seconds\": %.9f, \"groups\": [", separator, k,

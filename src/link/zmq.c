@@ -26,8 +26,10 @@
 
 #define CONTROL_MAGIC 0x7167747au
 
-enum { FIRST_QUEUE = 16 };
+enum { FIRST_QUEUE = 4, FIRST_FRAME = 16 };
 
+_Static_assert(GT_ZMQ_FRAME_SLOTS % FIRST_FRAME == 0 && !(GT_ZMQ_FRAME_SLOTS & (GT_ZMQ_FRAME_SLOTS - 1)),
+               "a frame grows by doubling");
 _Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is not an array of slots");
 
 /* ---- controls ----------------------------------------------------------------------------------------------- */
@@ -235,7 +237,7 @@ bool gt__zmq_urged(gt_link *base, uint64_t *word)
 
 static void open_window(gt_zmq_link *link)
 {
-    unsigned slots = link->credit < GT_ZMQ_FRAME_SLOTS ? link->credit : GT_ZMQ_FRAME_SLOTS;
+    unsigned slots = link->credit < link->frame_slots ? link->credit : link->frame_slots;
     link->base.write_next = link->frame + link->base.unflushed;
     link->base.write_end = link->frame + slots;
 }
@@ -281,22 +283,38 @@ void gt__zmq_flush(gt_link *base)
         open_window(link);
 }
 
+static bool grow_frame(gt_zmq_link *link, unsigned slots)
+{
+    unsigned size = link->frame_slots ? link->frame_slots : FIRST_FRAME;
+    while (size < slots)
+        size *= 2;
+    gt_slot *grown = aligned_alloc(sizeof *grown, size * sizeof *grown);
+    if (!grown)
+        return false;
+    if (link->base.unflushed)
+        memcpy(grown, link->frame, link->base.unflushed * sizeof *grown);
+    free(link->frame);
+    link->frame = grown;
+    link->frame_slots = size;
+    return true;
+}
+
 gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
 {
     gt_zmq_link *link = (gt_zmq_link *)base;
     assert(slots <= GT_ZMQ_FRAME_SLOTS);
-    if (link->frame && base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
+    if (base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
         gt__link_flush(base);
     if (link->credit - base->unflushed < slots) {
         gt__link_flush(base); /* the peer returns credit only for slots it has received */
         link->side->pump(link);
     }
-    if (!link->frame)
-        link->frame = aligned_alloc(sizeof(gt_slot), GT_ZMQ_FRAME_BYTES);
-    if (!link->frame)
-        gt__link_kill(base, "out of memory");
     if (base->gone)
         return NULL;
+    if (base->unflushed + slots > link->frame_slots && !grow_frame(link, base->unflushed + slots)) {
+        gt__link_kill(base, "out of memory");
+        return NULL;
+    }
     bool enough = link->credit - base->unflushed >= slots;
     link->wanted = enough ? 0 : slots;
     open_window(link);
@@ -350,6 +368,32 @@ void gt__zmq_link_clear(gt_zmq_link *link)
     free(link->queue);
     free(link->frame);
     free(link->straight);
+}
+
+/* An event is a frame of 16 bits of event and 32 bits of value, and a frame with the address. */
+bool gt__zmq_event(void *monitor, unsigned *event, int *connection)
+{
+    zmq_msg_t part;
+    for (;;) {
+        zmq_msg_init(&part);
+        if (zmq_msg_recv(&part, monitor, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&part);
+            return false;
+        }
+        uint16_t what = 0;
+        int32_t value = 0;
+        bool first = zmq_msg_more(&part) && zmq_msg_size(&part) == sizeof what + sizeof value;
+        if (first) {
+            memcpy(&what, zmq_msg_data(&part), sizeof what);
+            memcpy(&value, (char *)zmq_msg_data(&part) + sizeof what, sizeof value);
+        }
+        zmq_msg_close(&part);
+        if (!first)
+            continue;
+        *event = what;
+        *connection = value;
+        return true;
+    }
 }
 
 void gt__zmq_socket_options(void *socket)

@@ -50,6 +50,7 @@ struct gt_zmq_link {
     gt_link base;
     const gt_zmq_side *side;
     gt_slot *frame;          /* under construction; base.write_next is in it */
+    unsigned frame_slots;    /* that it has room for; grows to GT_ZMQ_FRAME_SLOTS */
     unsigned credit;         /* slots that we may send, including those in the frame */
     unsigned wanted;         /* slots that the last reserve failed to get; 0: it succeeded */
     uint64_t sent, returned; /* slots: all that were sent, and those that credit came back for */
@@ -95,6 +96,9 @@ gt_wait gt__zmq_interest(const gt_link *link);
 
 /* Whether a socket has something to read. On error (a signal arrived): true, and the caller checks. */
 bool gt__zmq_readable(void *socket);
+
+/* The next event of a socket's monitor: what happened, and to which connection. False: none. */
+bool gt__zmq_event(void *monitor, unsigned *event, int *connection);
 
 /* The options of both ends' sockets. */
 void gt__zmq_socket_options(void *socket);

@@ -65,27 +65,12 @@ static void event_seen(dealer_link *dealer, unsigned event, int value)
         dealer->connection = -1; /* closed; the number may be in use for another file by now */
 }
 
-/* An event is a frame of 16 bits of event and 32 bits of value, and a frame with the address. */
 static void monitor_drain(dealer_link *dealer)
 {
-    zmq_msg_t part;
-    for (;;) {
-        zmq_msg_init(&part);
-        if (zmq_msg_recv(&part, dealer->monitor, ZMQ_DONTWAIT) < 0) {
-            zmq_msg_close(&part);
-            return;
-        }
-        uint16_t event = 0;
-        int32_t value = 0;
-        bool first = zmq_msg_more(&part) && zmq_msg_size(&part) == sizeof event + sizeof value;
-        if (first) {
-            memcpy(&event, zmq_msg_data(&part), sizeof event);
-            memcpy(&value, (char *)zmq_msg_data(&part) + sizeof event, sizeof value);
-        }
-        zmq_msg_close(&part);
-        if (first)
-            event_seen(dealer, event, value);
-    }
+    unsigned event;
+    int connection;
+    while (gt__zmq_event(dealer->monitor, &event, &connection))
+        event_seen(dealer, event, connection);
 }
 
 /* ---- what link/zmq.c asks for ------------------------------------------------------------------------------- */

@@ -3,8 +3,10 @@
  * peers.
  *
  * A ROUTER puts a peer's identity before each frame, which selects the link. A peer becomes a link when its first frame is
- * GT_ZMQ_OPEN; frames of unknown peers are dropped, also late frames of a peer that was closed or killed. A ROUTER
- * reports that a peer is gone only when something is sent to it, so every peer gets an empty frame once a second.
+ * GT_ZMQ_OPEN; frames of unknown peers are dropped, also late frames of a peer that was closed or killed.
+ *
+ * A ROUTER reports that a peer is gone only when something is sent to it. So a peer gets empty frames when ZeroMQ's monitor says that
+ * its connection has ended, and every peer gets one now and then, in case that was missed.
  *
  * The flow of slots is in link/zmq.c, the other end in link/zmq_dealer.c.
  */
@@ -25,8 +27,11 @@ enum {
     PUMP_FRAMES = 1000,
     BUCKETS = 256,
     IDENTITY_BYTES =
-        5, /* a zero byte and 32 bits, chosen by the ROUTER; peers that choose their own are refused */
-    ALIVE_MS = 1000,
+        5,           /* a zero byte and 32 bits, chosen by the ROUTER; peers that choose their own are refused */
+    ALIVE_MS = 1000, /* between heartbeats */
+    /* The monitor is told before the socket is, so a frame may still go out to a connection that has ended. */
+    PROBE_MS = 10,
+    PROBES = 10,
     HANDSHAKE_MS = 3000, /* time for a connection to prove to be ZeroMQ */
     BACKLOG = 4096,      /* connections that the kernel holds for us; it may allow fewer. ZeroMQ's own is 100 */
     MAX_UNREAD = 1000,   /* frames: then ZeroMQ stops reading from a peer that ignores credit */
@@ -37,10 +42,12 @@ typedef struct router_link router_link;
 typedef struct router {
     gt_acceptor base; /* fd: an epoll over the socket's descriptor and the timer */
     void *context, *socket;
+    void *monitor;          /* reports connections that ended */
     gt_door door;           /* who may connect by tcp */
     gt_address_file file;   /* of the ipc socket: ZeroMQ does not remove it */
     int timer;              /* runs while there are peers, to wake a sleeping loop for heartbeats */
     uint64_t alive_next_ns; /* time of the next heartbeats; 0: no peers */
+    uint64_t probe_next_ns; /* of those to suspects; 0: there are none */
     router_link *peers[BUCKETS];
     unsigned peer_count, peers_ever;
     router_link *fresh; /* not yet returned by poll, newest first */
@@ -50,6 +57,8 @@ struct router_link {
     gt_zmq_link base;
     router *router; /* NULL once the acceptor is closed */
     uint8_t identity[IDENTITY_BYTES];
+    int connection;          /* ZeroMQ's descriptor */
+    unsigned probes;         /* its connection has ended, perhaps: heartbeats that it still gets to find out */
     router_link *next;       /* in its bucket */
     router_link *fresh_next; /* in router.fresh */
 };
@@ -69,12 +78,19 @@ static router_link *peer_find(router *r, const uint8_t *identity)
     return peer;
 }
 
+/* When heartbeats are due next; 0: never. */
+static uint64_t next_beat_ns(const router *r)
+{
+    return r->probe_next_ns && r->probe_next_ns < r->alive_next_ns ? r->probe_next_ns : r->alive_next_ns;
+}
+
+/* Once, at that time: a timer that rang before would keep the loop awake. It is silent from now until then. */
 static void set_timer(router *r)
 {
-    struct timespec period = {.tv_sec = r->peer_count ? ALIVE_MS / 1000 : 0};
-    struct itimerspec spec = {.it_interval = period, .it_value = period};
-    timerfd_settime(r->timer, 0, &spec, NULL);
-    r->alive_next_ns = r->peer_count ? gt__now_ns() : 0;
+    uint64_t next_ns = next_beat_ns(r);
+    struct itimerspec spec = {
+        .it_value = {.tv_sec = (time_t)(next_ns / 1000000000u), .tv_nsec = (long)(next_ns % 1000000000u)}};
+    timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
 static void peer_remove(router_link *peer)
@@ -85,8 +101,10 @@ static void peer_remove(router_link *peer)
         at = &(*at)->next;
     *at = peer->next;
     peer->router = NULL;
-    if (--r->peer_count == 0)
-        set_timer(r);
+    if (--r->peer_count)
+        return;
+    r->alive_next_ns = r->probe_next_ns = 0;
+    set_timer(r);
 }
 
 /* Tell the event loop that there is something to do for this link. */
@@ -135,7 +153,8 @@ static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump
 
 static bool readable(const router *r)
 {
-    return gt__zmq_readable(r->socket) || (r->door.socket && gt__zmq_readable(r->door.socket));
+    return gt__zmq_readable(r->socket) || gt__zmq_readable(r->monitor) ||
+           (r->door.socket && gt__zmq_readable(r->door.socket));
 }
 
 static bool router_ready(gt_link *link, gt_wait what)
@@ -212,6 +231,7 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     peer->base.accepted = true;
     peer->router = r;
     memcpy(peer->identity, identity, IDENTITY_BYTES);
+    peer->connection = zmq_msg_get(frame, ZMQ_SRCFD);
     bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
     link->ops = &router_link_ops;
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
@@ -226,8 +246,10 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     *bucket = peer;
     peer->fresh_next = r->fresh;
     r->fresh = peer;
-    if (r->peer_count++ == 0)
+    if (r->peer_count++ == 0) {
+        r->alive_next_ns = gt__now_ns();
         set_timer(r);
+    }
     gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT, GT_ZMQ_VERSION);
 }
 
@@ -251,24 +273,52 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     zmq_msg_close(frame);
 }
 
-/* A heartbeat to every peer; sending fails for those that are gone. */
-static void alive_all(router *r, uint64_t now)
+/* A heartbeat to all peers, or to those that are suspected; sending fails for those that are gone. Returns how many stay
+ * suspected. */
+static unsigned beat(router *r, bool all)
 {
-    uint64_t ticks;
-    ssize_t got = read(r->timer, &ticks, sizeof ticks);
-    (void)got; /* read only to reset the timer */
-    /* A little less than the timer's period, so that the tick that wakes us is never too early. */
-    r->alive_next_ns = now + ALIVE_MS * 900000ull;
+    unsigned suspects = 0;
     for (unsigned k = 0; k < BUCKETS; k++) {
         for (router_link *peer = r->peers[k]; peer; peer = peer->next) {
+            if (peer->base.base.gone || (!all && !peer->probes))
+                continue;
             zmq_msg_t empty;
             zmq_msg_init(&empty);
-            if (peer->base.base.gone)
-                zmq_msg_close(&empty);
-            else
-                router_send(&peer->base, &empty);
+            peer->probes -= peer->probes != 0;
+            suspects += router_send(&peer->base, &empty) && peer->probes;
         }
     }
+    return suspects;
+}
+
+/* The descriptor of a connection that ended may belong to a new one by now. */
+static void suspect(router *r, int connection)
+{
+    for (unsigned k = 0; k < BUCKETS; k++)
+        for (router_link *peer = r->peers[k]; peer; peer = peer->next)
+            if (peer->connection == connection && !peer->base.base.gone) {
+                peer->probes = PROBES;
+                r->probe_next_ns = gt__now_ns();
+            }
+}
+
+/* Notice who is gone. */
+static void look_after_peers(router *r)
+{
+    unsigned event;
+    int connection;
+    while (gt__zmq_event(r->monitor, &event, &connection))
+        suspect(r, connection);
+    if (!r->alive_next_ns)
+        return;
+    uint64_t now = gt__now_ns();
+    if (now < next_beat_ns(r))
+        return;
+    bool all = now >= r->alive_next_ns;
+    if (all)
+        r->alive_next_ns = now + ALIVE_MS * 1000000ull;
+    r->probe_next_ns = beat(r, all) ? now + PROBE_MS * 1000000ull : 0;
+    set_timer(r);
 }
 
 static int receive_part(void *socket, zmq_msg_t *part)
@@ -285,11 +335,7 @@ static int receive_part(void *socket, zmq_msg_t *part)
 static void pump(router *r)
 {
     zmq_msg_t identity, frame;
-    if (r->alive_next_ns) {
-        uint64_t now = gt__now_ns();
-        if (now >= r->alive_next_ns)
-            alive_all(r, now);
-    }
+    look_after_peers(r);
     gt__door_answer(&r->door);
     for (int k = 0; k < PUMP_FRAMES; k++) {
         int got = receive_part(r->socket, &identity);
@@ -343,6 +389,10 @@ static void router_close(gt_acceptor *acceptor)
         }
     }
     gt__address_remove(&r->file);
+    if (r->monitor) {
+        zmq_socket_monitor(r->socket, NULL, 0);
+        zmq_close(r->monitor);
+    }
     if (r->socket)
         zmq_close(r->socket);
     gt__door_close(&r->door);
@@ -360,6 +410,25 @@ static const gt_acceptor_ops router_ops = {.poll = router_poll, .arm = acceptor_
 
 /* ---- listening ---------------------------------------------------------------------------------------------- */
 
+/* Have the acceptor's descriptor become readable with this socket. */
+static bool watch(router *r, void *socket)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int fd = -1;
+    size_t size = sizeof fd;
+    return !zmq_getsockopt(socket, ZMQ_FD, &fd, &size) && !epoll_ctl(r->base.fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static bool open_monitor(router *r)
+{
+    static const char address[] = "inproc://monitor";
+    int unbounded = 0; /* ZeroMQ's thread would wait for room otherwise */
+    r->monitor = zmq_socket(r->context, ZMQ_PAIR);
+    return r->monitor && !zmq_setsockopt(r->monitor, ZMQ_RCVHWM, &unbounded, sizeof unbounded) &&
+           !zmq_socket_monitor(r->socket, address, ZMQ_EVENT_DISCONNECTED) && !zmq_connect(r->monitor, address) &&
+           watch(r, r->monitor);
+}
+
 static gt_err router_new(router **out)
 {
     router *r = calloc(1, sizeof *r);
@@ -370,11 +439,9 @@ static gt_err router_new(router **out)
     gt__identities_seed();
     r->context = zmq_ctx_new();
     r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
-    int fd = -1, mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD, backlog = BACKLOG;
-    size_t size = sizeof fd;
+    int mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD, backlog = BACKLOG;
     struct epoll_event event = {.events = EPOLLIN};
-    if (!r->socket || r->timer < 0 || r->base.fd < 0 || zmq_getsockopt(r->socket, ZMQ_FD, &fd, &size) ||
-        epoll_ctl(r->base.fd, EPOLL_CTL_ADD, fd, &event) ||
+    if (!r->socket || r->timer < 0 || r->base.fd < 0 || !watch(r, r->socket) || !open_monitor(r) ||
         epoll_ctl(r->base.fd, EPOLL_CTL_ADD, r->timer, &event)) {
         gt_err err = gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", zmq_strerror(zmq_errno()));
         router_close(&r->base);
@@ -391,11 +458,7 @@ static gt_err router_new(router **out)
 
 static gt_err watch_door(router *r)
 {
-    struct epoll_event event = {.events = EPOLLIN};
-    int fd = -1;
-    size_t size = sizeof fd;
-    if (!r->door.socket ||
-        (!zmq_getsockopt(r->door.socket, ZMQ_FD, &fd, &size) && !epoll_ctl(r->base.fd, EPOLL_CTL_ADD, fd, &event)))
+    if (!r->door.socket || watch(r, r->door.socket))
         return GT_OK;
     return gt__fail(GT_ERR_CONNECTION, "cannot set up authentication: %s", strerror(errno));
 }

@@ -97,6 +97,8 @@ static void draw_slice(operation *o, const gt_meta *meta, int64_t *sizes)
             count = 0;
             start = size;
         }
+        if (count < 2 && draw_integer(0, 3) == 0)
+            step = draw_integer(0, 2) ? INT64_MAX : INT64_MIN;
         o->tail[0].i64[axis] = start;
         o->tail[1].i64[axis] = step;
         o->tail[2].i64[axis] = sizes[axis + 1] = count;

@@ -5,6 +5,9 @@
 #include "server_fixture.h"
 
 #include "core/config.h"
+#include "dispatcher/recover/recover.h"
+#include "dispatcher/state.h"
+#include "dispatcher/workers.h"
 
 enum { WORKERS = 3 };
 
@@ -101,10 +104,22 @@ static void test_another_worker_is_asked_to_stand_in(const void *argument)
 
 /* ---- doubt ------------------------------------------------------------------------------------------------------ */
 
+/* The worker's answer to a question: it lost the connection to another worker. */
+static void send_lost_peer(gt_link *worker)
+{
+    static const char text[] = "worker raw_1 is gone: pid 1 closed the connection";
+    gt_slot failure[1 + sizeof text / sizeof(gt_slot) + 1] = {
+        {.ins = {.op = GT_OP_failure, .tail = sizeof text / sizeof(gt_slot) + 1}}};
+    failure->ins.imm[0].i = GT_ERR_CONNECTION;
+    failure->ins.imm[1].u = sizeof text - 1;
+    memcpy(failure + 1, text, sizeof text);
+    send_slots(worker, failure, 1u + failure->ins.tail);
+    gt__link_flush(worker);
+}
+
 /* For so long, have the worker answer each sync that another is gone. How often it did. */
 static int doubt_for(gt_link *worker, int ms)
 {
-    static const char text[] = "worker raw_1 is gone: pid 1 closed the connection";
     static gt_slot record[1 + GT_MAX_TAIL];
     uint64_t deadline = gt__deadline_ns(ms);
     int doubts = 0;
@@ -120,13 +135,7 @@ static int doubt_for(gt_link *worker, int ms)
             answer_mark(worker);
         if (record->ins.op != GT_OP_sync)
             continue;
-        gt_slot failure[1 + sizeof text / sizeof(gt_slot) + 1] = {
-            {.ins = {.op = GT_OP_failure, .tail = sizeof text / sizeof(gt_slot) + 1}}};
-        failure->ins.imm[0].i = GT_ERR_CONNECTION;
-        failure->ins.imm[1].u = sizeof text - 1;
-        memcpy(failure + 1, text, sizeof text);
-        send_slots(worker, failure, 1u + failure->ins.tail);
-        gt__link_flush(worker);
+        send_lost_peer(worker);
         doubts++;
     }
     return doubts;
@@ -157,8 +166,6 @@ static void test_a_worker_may_take_its_time_to_end(const void *argument)
     server_stop(&s);
 }
 
-/* ---- replacements ---------------------------------------------------------------------------------------------- */
-
 static bool join_named(gt_link *link, const char *name)
 {
     gt_welcome welcome;
@@ -166,6 +173,154 @@ static bool join_named(gt_link *link, const char *name)
     return CHECK_EQ(gt__hello_send_worker(link, &hello), GT_OK) &&
            CHECK_EQ(gt__hello_wait(link, PATIENCE_MS, &welcome), GT_OK);
 }
+
+/* ---- between restoring and replaying ---------------------------------------------------------------------------- */
+
+/* What the dispatcher's thread does at certain moments, by links whose operations the test takes over. */
+static struct {
+    gt_link_ops client, worker;
+    const gt_link_ops *memory; /* the real ones */
+    gt_link *client_end;       /* the dispatcher's */
+    unsigned quiet_turns;      /* of the client when the loop last slept */
+    int32_t victim;            /* the worker that is lost before the journal is placed; -1: none */
+} played;
+
+static gt_peer *played_peer(void)
+{
+    return played.client_end->owner;
+}
+
+static bool is_doubted(const gt_session *session)
+{
+    return session && gt__recover_waits(session) && session->recovery->doubt_ns;
+}
+
+static bool worker_arm(gt_link *link)
+{
+    played.quiet_turns = played_peer()->quiet_turns;
+    return played.memory->arm(link);
+}
+
+/* The thread is held up until the doubt is over, after a turn in which the session still waited for that. */
+static bool worker_refill(gt_link *link)
+{
+    const gt_peer *client = played_peer();
+    while (is_doubted(client->session) && client->quiet_turns > played.quiet_turns &&
+           gt__remaining_ms(client->session->recovery->doubt_ns))
+        usleep(1000);
+    return played.memory->refill(link);
+}
+
+/* The end of a turn, which takes longer than the loop spins. */
+static void client_flush(gt_link *link)
+{
+    gt_peer *client = played_peer();
+    played.memory->flush(link);
+    if (!client->session || !gt__recover_active(client->session) ||
+        client->session->recovery->phase != GT_RECOVER_REPLAY)
+        return;
+    usleep(2 * GT_SPIN_US);
+    if (played.victim < 0)
+        return;
+    gt_dispatch_worker *worker = client->dispatcher->workers[played.victim];
+    gt_peer *lost = worker->peer;
+    played.victim = -1;
+    gt__worker_leave(worker, "the test ended it");
+    gt__link_kill(lost->link, "the test ended it");
+    gt__peer_wake(lost);
+}
+
+static gt_link *link_with(server *s, const gt_link_ops *ops, gt_link **theirs)
+{
+    gt_link *ours = NULL;
+    if (!CHECK_EQ(gt__link_memory_pair(&ours, theirs), GT_OK))
+        abort();
+    (*theirs)->ops = ops;
+    CHECK_EQ(gt__dispatcher_adopt(s->dispatcher, *theirs), GT_OK);
+    return ours;
+}
+
+/* A server with recovery, a client and workers whose links are played. */
+static void start_played(server *s, gt_link **client, gt_link **workers, int count, int32_t victim)
+{
+    gt_dispatcher_options options = {.listen = true, .recover = true, .recover_stand_in_s = 0.01};
+    gt_link *ends[2];
+    char name[16];
+    memset(s, 0, sizeof *s);
+    if (!CHECK_EQ(gt__dispatcher_new(&options, &s->dispatcher), GT_OK) ||
+        !CHECK_EQ(gt__link_memory_pair(&ends[0], &ends[1]), GT_OK))
+        abort();
+    played.memory = ends[0]->ops;
+    gt__link_close(ends[0]);
+    gt__link_close(ends[1]);
+    played.client = played.worker = *played.memory;
+    played.client.flush = client_flush;
+    played.worker.arm = worker_arm;
+    played.worker.refill = worker_refill;
+    played.victim = victim;
+    *client = link_with(s, &played.client, &played.client_end);
+    for (int k = 0; k < count; k++)
+        workers[k] = link_with(s, &played.worker, &ends[0]);
+    server_start(s);
+    for (int k = 0; k < count; k++) {
+        snprintf(name, sizeof name, "raw_%d", k);
+        CHECK(join_worker(workers[k], name));
+    }
+    CHECK(join_client(*client));
+}
+
+/* Its journal is placed although nothing was restored before it, and nothing else happens. */
+static void test_nothing_to_restore(const void *argument)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_link *worker, *client;
+    server s;
+    char text[64];
+    (void)argument;
+    start_played(&s, &client, &worker, 1, -1);
+    send_full(client, 1, 6, 1.0);
+    send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = 1});
+    gt__link_flush(client);
+    CHECK(await_op(worker, GT_OP_sync, record));
+    send_lost_peer(worker);
+    CHECK(await_op(worker, GT_OP_full, record));
+    CHECK(await_op(worker, GT_OP_sync, record));
+    send_ins(worker, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
+    gt__link_flush(worker);
+    CHECK_EQ(receive_answer(client, 1, text, sizeof text), GT_OK);
+    gt__link_close(client);
+    gt__link_close(worker);
+    server_stop(&s);
+}
+
+/* Another worker is lost when the session's configuration is dropped and not placed again: it stays sharded. */
+static void test_a_loss_before_the_journal_is_placed(const void *argument)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_link *workers[WORKERS], *client;
+    server s;
+    (void)argument;
+    start_played(&s, &client, workers, WORKERS, 2);
+    send_config(client, "rows");
+    send_split(client);
+    CHECK(await_op(workers[0], GT_OP_sync, record));
+    send_lost_peer(workers[0]);
+    CHECK(await_op(workers[0], GT_OP_stand_in, record));
+    CHECK_EQ(record->ins.imm[0].u, 2);
+    gt__link_close(workers[2]);
+    workers[2] = server_connect(&s, "memory");
+    CHECK(join_named(workers[2], "raw_2"));
+    for (int k = 0; k < WORKERS; k++) {
+        CHECK(await_op(workers[k], GT_OP_full, record));
+        CHECK_EQ(record[1].i64[0], 6);
+    }
+    gt__link_close(client);
+    for (int k = 0; k < WORKERS; k++)
+        gt__link_close(workers[k]);
+    server_stop(&s);
+}
+
+/* ---- replacements ---------------------------------------------------------------------------------------------- */
 
 /* The connection of a worker that was replaced while it was idle ends, and the loop sleeps again. */
 static void test_a_replaced_worker_is_disconnected(const void *argument)
@@ -180,7 +335,7 @@ static void test_a_replaced_worker_is_disconnected(const void *argument)
     CHECK(join_client(client));
     int64_t sleeps = server_statistic(client, 1, "{", "sleeps");
     while (server_statistic(client, 2, "{", "sleeps") < sleeps + 3)
-        ; /* idle peers are at rest */
+        usleep(1000); /* the loop sleeps if nothing is asked; then idle peers are at rest */
     gt_link *second = server_connect(&s, "memory");
     CHECK(join_named(second, "same"));
     while (receive(first, record) && record->ins.op != GT_OP_goodbye)
@@ -198,6 +353,8 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("another worker is asked to stand in", test_another_worker_is_asked_to_stand_in, NULL);
     check_run("a worker may take its time to end", test_a_worker_may_take_its_time_to_end, NULL);
+    check_run("nothing to restore", test_nothing_to_restore, NULL);
+    check_run("a loss before the journal is placed", test_a_loss_before_the_journal_is_placed, NULL);
     check_run("a replaced worker is disconnected", test_a_replaced_worker_is_disconnected, NULL);
     return check_end();
 }

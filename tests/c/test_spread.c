@@ -165,6 +165,32 @@ static void run_poison(gt_client *client)
         gt_tensor_release(all[k]);
 }
 
+/* A step that is larger than the tensor, and diagonals outside of it. */
+static void run_extremes(gt_client *client)
+{
+    const int64_t from[] = {6, 0}, step[] = {INT64_MAX, 1}, count[] = {1, COLUMNS};
+    gt_tensor *whole = table(client), *rows, *columns, *t, *sum;
+    OK(gt_signal_tensor(whole, "rows", &rows));
+    OK(gt__signal_tensor(whole, "columns", &columns));
+    OK(gt_slice(rows, from, step, count, &t));
+    OK(gt_sum(t, 0, false, &sum));
+    CHECK_EQ(expect_item(sum), 6 * COLUMNS + COLUMNS * (COLUMNS - 1) / 2);
+    gt_tensor_release(t);
+    for (int k = 0; k < 2; k++) {
+        OK(gt_tril(k ? columns : rows, INT64_MAX, &t));
+        OK(gt_sum(t, 0, false, &sum));
+        CHECK_EQ(expect_item(sum), 420);
+        gt_tensor_release(t);
+        OK(gt_triu(k ? columns : rows, INT64_MIN, &t));
+        OK(gt_sum(t, 0, false, &sum));
+        CHECK_EQ(expect_item(sum), 420);
+        gt_tensor_release(t);
+    }
+    gt_tensor *const all[] = {whole, rows, columns};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        gt_tensor_release(all[k]);
+}
+
 static void set_signals(void)
 {
     set_signal("rows", GT_CONFIG_AXIS, 0, WORKERS);
@@ -181,6 +207,7 @@ static void test_embedded(const void *argument)
     for (int round = 0; round < 3; round++)
         run_program(client);
     run_poison(client);
+    run_extremes(client);
     gt_client_close(&client);
 }
 

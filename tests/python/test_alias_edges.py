@@ -317,6 +317,11 @@ def test_the_base_of_a_view(lines):
     "v = n.ones(1).unfold(0, 1, 3)\nr = v.stride()",
     "with n.no_grad(): v = y[0]\ny.exp_()\ntry:\n    x.add_(v)\nexcept RuntimeError: pass\nv.requires_grad_(False)\nr = v",
     "q = n.ones(1)\nq.unfold(0, 1, 3).copy_(q.unsqueeze(0))",
+    # distances that no number of bytes can say
+    "r = n.ones(4).as_strided((3,), (2**63 - 1,))",
+    "r = n.ones(4).as_strided((2, 3), (2**62, 2**62))",
+    "r = n.ones(4).as_strided((2,), (1,), 2**63 - 1)",
+    "r = n.ones(4).as_strided((1,), (2**62,))[::4].stride()",
 )
 def test_refused_operations_and_strides(lines):
     check(lines)

@@ -8,7 +8,7 @@ import pytest
 from support import PATIENCE_S, REPOSITORY, clean_environment
 
 
-@pytest.mark.parametrize("links", ["memory", "memory,ipc,tcp"])
+@pytest.mark.parametrize("links", ["memory", "ipc", "tcp", "memory,ipc,tcp"])
 def test_many_clients_work_at_once(links):
     done = subprocess.run(
         [sys.executable, REPOSITORY / "tests" / "load" / "load.py", "--clients", "200", "--connects", "1000", "--links", links],

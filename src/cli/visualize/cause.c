@@ -48,7 +48,8 @@ static int32_t find_scope(gt_timeline *timeline, gt_piece name)
                                         .length = (int)strlen(timeline->scopes[k - 1].name)}))
             return (int32_t)k - 1;
     char *copy = gt__zeroed((size_t)name.length + 1, 1);
-    memcpy(copy, name.at, (size_t)name.length);
+    if (name.length)
+        memcpy(copy, name.at, (size_t)name.length);
     *GT_PUSH(timeline->texts, timeline->text_count, timeline->text_capacity) = copy;
     *GT_PUSH(timeline->scopes, timeline->scope_count, timeline->scope_capacity) =
         (gt_timeline_scope){.name = copy};

@@ -209,10 +209,9 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
     gt__share_forget(session); /* it waits for no turn, and other sessions not for it */
     if (!again && gt__now_ns() - recovery->done_ns > FORGIVEN_NS)
         recovery->attempts = 0;
-    if (recovery->phase != GT_RECOVER_WAIT) {
-        recovery->attempts++;
+    recovery->attempts += recovery->phase != GT_RECOVER_WAIT;
+    if (!again) /* later its configuration may be dropped and not placed again yet */
         recovery->alone = !is_sharded(session);
-    }
     bool taken = take_questions(session); /* always: workers owe the snapshot and the downloads nothing more */
     possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && !recovery->hopeless;
     gt__snapshot_free(&recovery->saving);
@@ -362,6 +361,9 @@ static gt_err restore(gt_session *session, size_t *left)
     }
     session->output.retry = false;
     recovery->phase = GT_RECOVER_REPLAY;
+    *left -=
+        *left !=
+        0; /* progress, also if there was nothing to restore: the loop must not sleep before the journal is placed */
     return GT_OK;
 }
 

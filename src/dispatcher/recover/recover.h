@@ -74,7 +74,7 @@ typedef struct gt_recovery {
     bool *needed;         /* by worker: the session used it */
     int32_t needed_count;
     int32_t home;      /* the index of its home worker */
-    bool alone;        /* any worker will do */
+    bool alone;        /* any worker will do; decided when the recovery begins, and kept until its end */
     bool intact;       /* tensors were not dropped since the loss */
     unsigned attempts; /* recoveries since the last snapshot, one soon after the other */
     uint64_t done_ns;  /* when the last of them was complete */

@@ -86,8 +86,8 @@ gt_err gt__plan_reshape(gt_task *task, gt_plan *plan)
 static int64_t taken(const gt_member *part, int64_t start, int64_t step, int64_t count, int64_t *first)
 {
     int64_t end = part->start + part->count;
-    *first = part->start <= start ? 0 : (part->start - start + step - 1) / step;
-    int64_t last = end <= start ? 0 : (end - start + step - 1) / step; /* first one past the part */
+    *first = part->start <= start ? 0 : (part->start - start - 1) / step + 1; /* the step may be any size */
+    int64_t last = end <= start ? 0 : (end - start - 1) / step + 1;           /* first one past the part */
     last = last < count ? last : count;
     return last > *first ? last - *first : 0;
 }
@@ -132,15 +132,15 @@ gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
 
-/* In a part that starts later the diagonal is elsewhere. */
+/* In a part that starts later the diagonal is elsewhere. One that is further away than a number can say is outside of all parts. */
 static void localize_triangle(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
 {
     unsigned axis = plan->result->axis;
-    int64_t start = plan->result->member[member].start;
+    int64_t start = plan->result->member[member].start, *diagonal = &record->ins.imm[0].i;
     if (plan->result->kind == GT_SPLIT && axis + 2u == task->out.rank)
-        record->ins.imm[0].i += start;
+        *diagonal = *diagonal > INT64_MAX - start ? INT64_MAX : *diagonal + start;
     else if (plan->result->kind == GT_SPLIT && axis + 1u == task->out.rank)
-        record->ins.imm[0].i -= start;
+        *diagonal = *diagonal < INT64_MIN + start ? INT64_MIN : *diagonal - start;
 }
 
 gt_err gt__plan_triangle(gt_task *task, gt_plan *plan)

@@ -292,7 +292,7 @@ gt_err gt__cpu_assign(gt_engine *engine, const gt_call *call)
     slice.meta.numel = 1;
     for (int axis = 0; axis < slice.meta.rank; axis++) {
         offset += start[axis] * slice.stride[axis];
-        slice.stride[axis] *= step[axis];
+        slice.stride[axis] *= count[axis] > 1 ? step[axis] : 1; /* else the step may be too large to multiply */
         slice.meta.shape[axis] = count[axis];
         slice.meta.numel *= count[axis];
     }

@@ -527,7 +527,7 @@ gt_err gt__cuda_lower_assign(const gt_call *call, const gt_cuda_device *device, 
         slice.meta.numel *= count[axis];
         slice.data = (char *)slice.data +
                      from[axis] * out->stride[axis] * (int64_t)gt__dtype_size((gt_dtype)out->meta.dtype);
-        slice.stride[axis] = out->stride[axis] * step[axis];
+        slice.stride[axis] *= count[axis] > 1 ? step[axis] : 1; /* else the step may be too large to multiply */
     }
     if (call->literals >> 1 & 1) {
         if (gt__dtype_is_complex((gt_dtype)out->meta.dtype))
