@@ -28,9 +28,9 @@ static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, in
 }
 
 static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_axis *w, const T *x, int64_t row,
-                                                                  T *best, int32_t *arg)
+                                                                  T *best, int32_t *arg, gt_look *look)
 {
-    for (int64_t k = 0; w->even && k < w->taps; k++) {
+    for (int64_t k = 0; w->even && k < w->taps && !gt__look_due(look, w->high[k] - w->low[k]); k++) {
         int64_t low = w->low[k], count = w->high[k] - low, at = row + w->start[k] + low * w->stride;
         int32_t *places = arg ? arg + low : NULL;
         if (w->stride == 1)
@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_
         else
             KERNEL(max_tap)(x + at, count, w->stride, (int32_t)at, best + low, places);
     }
-    for (int64_t o = 0; !w->even && o < w->out; o++)
+    for (int64_t o = 0; !w->even && o < w->out && !gt__look_due(look, w->end[o] - w->begin[o]); o++)
         for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
             KERNEL(max_tap)(x + row + i, 1, 1, (int32_t)(row + i), best + o, arg ? arg + o : NULL);
 }
@@ -107,7 +107,7 @@ static bool KERNEL(all_pairs)(const gt_pool_axis *axes)
            KERNEL(pairs)(&axes[2]);
 }
 
-static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg)
+static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg, gt_look *look)
 {
     T *to = best;
     int64_t width = axes[2].out;
@@ -116,15 +116,15 @@ static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best
         return;
     }
     for (int64_t d = 0; d < axes[0].out; d++)
-        for (int64_t h = 0; h < axes[1].out; h++, to += width) {
+        for (int64_t h = 0; h < axes[1].out && !gt__look_due(look, width); h++, to += width) {
             for (int64_t o = 0; o < width; o++)
                 to[o] = LEAST;
             for (int64_t o = 0; arg && o < width; o++)
                 arg[o] = -1;
             if (arg)
-                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, arg));
+                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, arg, look));
             else
-                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, NULL));
+                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, NULL, look));
             arg = arg ? arg + width : NULL;
         }
 }
@@ -153,9 +153,9 @@ static inline __attribute__((always_inline)) void KERNEL(sum_tap)(const T *x, in
         sum[o] += x[o * stride];
 }
 
-static inline void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum)
+static inline void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum, gt_look *look)
 {
-    for (int64_t k = 0; w->even && k < w->taps; k++) {
+    for (int64_t k = 0; w->even && k < w->taps && !gt__look_due(look, w->high[k] - w->low[k]); k++) {
         int64_t low = w->low[k], count = w->high[k] - low;
         const T *from = x + w->start[k] + low * w->stride;
         if (w->stride == 1)
@@ -165,20 +165,20 @@ static inline void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum)
         else
             KERNEL(sum_tap)(from, count, w->stride, sum + low);
     }
-    for (int64_t o = 0; !w->even && o < w->out; o++)
+    for (int64_t o = 0; !w->even && o < w->out && !gt__look_due(look, w->end[o] - w->begin[o]); o++)
         for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
             sum[o] += x[i];
 }
 
-static void KERNEL(pool_sum)(const gt_pool_axis *axes, const void *x, void *y)
+static void KERNEL(pool_sum)(const gt_pool_axis *axes, const void *x, void *y, gt_look *look)
 {
     T *to = y;
     int64_t width = axes[2].out;
     for (int64_t d = 0; d < axes[0].out; d++)
-        for (int64_t h = 0; h < axes[1].out; h++, to += width) {
+        for (int64_t h = 0; h < axes[1].out && !gt__look_due(look, width); h++, to += width) {
             for (int64_t o = 0; o < width; o++)
                 to[o] = 0;
-            EACH_ROW(axes, KERNEL(sum_row)(&axes[2], (const T *)x + row, to));
+            EACH_ROW(axes, KERNEL(sum_row)(&axes[2], (const T *)x + row, to, look));
         }
 }
 
@@ -190,9 +190,9 @@ static inline __attribute__((always_inline)) void KERNEL(spread_tap)(T *x, int64
         x[o * stride] += y[o];
 }
 
-static inline void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y)
+static inline void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y, gt_look *look)
 {
-    for (int64_t k = 0; w->even && k < w->taps; k++) {
+    for (int64_t k = 0; w->even && k < w->taps && !gt__look_due(look, w->high[k] - w->low[k]); k++) {
         int64_t low = w->low[k], count = w->high[k] - low;
         T *to = x + w->start[k] + low * w->stride;
         if (w->stride == 1)
@@ -202,17 +202,17 @@ static inline void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y)
         else
             KERNEL(spread_tap)(to, count, w->stride, y + low);
     }
-    for (int64_t o = 0; !w->even && o < w->out; o++)
+    for (int64_t o = 0; !w->even && o < w->out && !gt__look_due(look, w->end[o] - w->begin[o]); o++)
         for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
             x[i] += y[o];
 }
 
-static void KERNEL(pool_spread)(const gt_pool_axis *axes, void *x, const void *y)
+static void KERNEL(pool_spread)(const gt_pool_axis *axes, void *x, const void *y, gt_look *look)
 {
     const T *from = y;
     for (int64_t d = 0; d < axes[0].out; d++)
-        for (int64_t h = 0; h < axes[1].out; h++, from += axes[2].out)
-            EACH_ROW(axes, KERNEL(spread_row)(&axes[2], (T *)x + row, from));
+        for (int64_t h = 0; h < axes[1].out && !gt__look_due(look, axes[2].out); h++, from += axes[2].out)
+            EACH_ROW(axes, KERNEL(spread_row)(&axes[2], (T *)x + row, from, look));
 }
 
 #undef EACH_ROW
