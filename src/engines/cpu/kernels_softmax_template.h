@@ -25,26 +25,37 @@ static void KERNEL(softmax_row)(void *out, const void *xs, int64_t count, bool l
         INDEPENDENT for (int64_t i = 0; i < count; i++) to[i] *= scale;
 }
 
+/* All rows, with a look in front of every `part` of them. */
+#define FOR_ROWS(i)                                                                                               \
+    for (int64_t from_ = 0, to_; from_ < rows; from_ = to_)                                                       \
+        if (to_ = rows - from_ < part ? rows : from_ + part, gt__look_due(look, (to_ - from_) * width))           \
+            return;                                                                                               \
+        else                                                                                                      \
+            for (int64_t i = from_; i < to_; i++)
+
 static void KERNEL(softmax_column)(void *out, int64_t out_stride, const void *xs, int64_t stride, int64_t rows,
                                    int64_t width, bool logarithm, gt_look *look)
 {
     T most[GT_SOFTMAX_COLUMNS], scale[GT_SOFTMAX_COLUMNS], exps[GT_SOFTMAX_COLUMNS], *to = out;
     double sum[GT_SOFTMAX_COLUMNS];
+    const int64_t part = GT_LOOK_ELEMENTS / width;
     const T *x = xs;
     for (int64_t j = 0; j < width; j++) {
         most[j] = x[j];
         sum[j] = 0;
     }
-    for (int64_t i = 1; i < rows && !gt__look_due(look, width); i++)
-        INDEPENDENT for (int64_t j = 0; j < width; j++) most[j] = MAXIMUM(x[i * stride + j], most[j]);
-    for (int64_t i = 0; i < rows && !gt__look_due(look, width); i++) {
+    FOR_ROWS(i)
+    INDEPENDENT for (int64_t j = 0; j < width; j++) most[j] = MAXIMUM(x[i * stride + j], most[j]);
+    FOR_ROWS(i)
+    {
         T *row = logarithm ? exps : to + i * out_stride;
         INDEPENDENT for (int64_t j = 0; j < width; j++) row[j] = EXP(x[i * stride + j] - most[j]);
         INDEPENDENT for (int64_t j = 0; j < width; j++) sum[j] += (double)row[j];
     }
     for (int64_t j = 0; j < width; j++)
         scale[j] = (T)(logarithm ? log(sum[j]) : 1 / sum[j]);
-    for (int64_t i = 0; i < rows && !gt__look_due(look, width); i++) {
+    FOR_ROWS(i)
+    {
         T *row = to + i * out_stride;
         if (logarithm)
             INDEPENDENT for (int64_t j = 0; j < width; j++) row[j] = (x[i * stride + j] - most[j]) - scale[j];
@@ -82,6 +93,7 @@ static void KERNEL(softmax_backward_row)(void *out, const void *gs, const void *
     }
 }
 
+#undef FOR_ROWS
 #undef KERNEL
 #undef T
 #undef SUFFIX

@@ -212,6 +212,17 @@ typedef struct unfolding {
     void *out;
 } unfolding;
 
+/* False: the work was cancelled. */
+static bool clear(const unfolding *u, void *to, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += POLL) {
+        if (at && gt__parallel_poll(u->parallel))
+            return false;
+        memset((char *)to + at, 0, bytes - at < POLL ? bytes - at : POLL);
+    }
+    return true;
+}
+
 /*
  * One image and channel at a time: its rows of columns, `kernel` of them, each of all windows in row-major
  * order. Windows along the last axis are low <= o < high where they are inside.
@@ -225,35 +236,26 @@ typedef struct unfolding {
         for (int64_t plane = begin; plane < end; plane++) {                                                       \
             const T *in = (const T *)u->in + plane * (u->forward ? u->image_plane : u->kernel * u->columns);      \
             T *out = (T *)u->out + plane * (u->forward ? u->kernel * u->columns : u->image_plane);                \
-            for (int64_t at = 0; !u->forward && at < u->image_plane; at += POLL) {                                \
-                if (at && gt__parallel_poll(u->parallel))                                                         \
-                    return;                                                                                       \
-                memset(out + at, 0, sizeof(T) * (size_t)gt__min(POLL, u->image_plane - at));                      \
-            }                                                                                                     \
+            if (!u->forward && !clear(u, out, sizeof(T) * (size_t)u->image_plane))                                \
+                return;                                                                                           \
             for (int64_t k = 0; k < u->kernel; k++) {                                                             \
+                if (u->forward && !clear(u, out + k * u->columns, sizeof(T) * (size_t)u->columns))                \
+                    return;                                                                                       \
                 for (int64_t column = 0; column < u->columns; column += width) {                                  \
                     int64_t row = row_of(u, k, column), from, low, high;                                          \
                     since += width;                                                                               \
                     if (since > POLL && gt__parallel_poll(u->parallel))                                           \
                         return;                                                                                   \
                     since = since > POLL ? 0 : since;                                                             \
+                    if (row < 0)                                                                                  \
+                        continue;                                                                                 \
                     from = inside(u, k % u->w.kernel[last], &low, &high);                                         \
-                    low = row < 0 ? width : gt__min(low, width);                                                  \
-                    high = high < low ? low : high;                                                               \
-                    int64_t at = row * u->image[last] + from, to = k * u->columns + column;                       \
-                    if (u->forward) { /* padding */                                                               \
-                        memset(out + to, 0, sizeof(T) * (size_t)low);                                             \
-                        memset(out + to + high, 0, sizeof(T) * (size_t)(width - high));                           \
-                    }                                                                                             \
-                    for (int64_t o = low, stop; o < high; o = stop) {                                             \
-                        stop = gt__min(o + POLL, high);                                                           \
-                        if (o > low && gt__parallel_poll(u->parallel))                                            \
-                            return;                                                                               \
-                        for (int64_t j = o; j < stop && u->forward; j++)                                          \
-                            out[to + j] = in[at + j * stride];                                                    \
-                        for (int64_t j = o; j < stop && !u->forward; j++)                                         \
-                            out[at + j * stride] += in[to + j];                                                   \
-                    }                                                                                             \
+                    int64_t at = row * u->image[last] + from;                                                     \
+                    for (int64_t o = low; o < high; o++)                                                          \
+                        if (u->forward)                                                                           \
+                            out[k * u->columns + column + o] = in[at + o * stride];                               \
+                        else                                                                                      \
+                            out[at + o * stride] += in[k * u->columns + column + o];                              \
                 }                                                                                                 \
             }                                                                                                     \
         }                                                                                                         \
