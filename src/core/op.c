@@ -81,6 +81,26 @@
      : (types) == GT_TYPES_FLT                           ? REAL_DTYPES & ~((1u << GT_FLOAT16) - 1)                \
                                                          : 0)
 
+/* See gt_op_row. What the kernels of one CPU core take, roughly: the scheduler measures the rest. Products and decompositions
+ * have estimates of their own (dispatcher/share.c). */
+#define IS_SPECIAL(op) ((op) >= GT_OP_lgamma && (op) <= GT_OP_dirichlet_grad)
+#define IS_FUNCTION(op, types)                                                                                    \
+    (((op) >= GT_OP_exp && (op) <= GT_OP_elu && (types) == GT_TYPES_FLT) || (op) == GT_OP_pow ||                  \
+     ((op) >= GT_OP_remainder && (op) <= GT_OP_lcm) ||                                                            \
+     ((op) >= GT_OP_gelu_backward && (op) <= GT_OP_mish_backward) || (op) == GT_OP_logsumexp ||                   \
+     (op) == GT_OP_norm)
+#define SLOWNESS(op, form, types)                                                                                 \
+    (IS_SPECIAL(op)             ? 8                                                                               \
+     : (form) == GT_FORM_SAMPLE ? 6                                                                               \
+     : (form) == GT_FORM_ARGSORT || (form) == GT_FORM_TOPK || (form) == GT_FORM_SEARCH ||                         \
+             (form) == GT_FORM_FFT || (form) == GT_FORM_RANDOM                                                    \
+         ? 5                                                                                                      \
+     : (form) == GT_FORM_SCAN || ((form) >= GT_FORM_MAX_POOL && (form) <= GT_FORM_POOL) ? 4                       \
+     : IS_FUNCTION(op, types) || (form) == GT_FORM_SOFTMAX || (form) == GT_FORM_SOFTMAX_BACKWARD ||               \
+             (form) == GT_FORM_RESAMPLE || ((form) >= GT_FORM_TAKE && (form) <= GT_FORM_SCATTER)                  \
+         ? 3                                                                                                      \
+         : 0)
+
 #define DIFFERENTIABLE_DIFF true
 #define DIFFERENTIABLE_NONE false
 
@@ -92,6 +112,7 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .operands = OPERANDS_##op_form,                                                          \
                          .differentiable = DIFFERENTIABLE_##grad,                                                 \
                          .tail = TAIL_OF(GT_FORM_##op_form),                                                      \
+                         .slowness = SLOWNESS(GT_OP_##op_name, GT_FORM_##op_form, GT_TYPES_##op_types),           \
                          .keeps = KEEPS(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "core/ops.def"

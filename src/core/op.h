@@ -201,6 +201,8 @@ typedef struct gt_op_row {
     uint8_t operands; /* of operand[] that it uses; CAT: 0, its operands are in the tail */
     bool differentiable;
     int8_t tail; /* slots its records have; -1: it depends on the record */
+    uint8_t
+        slowness; /* an element takes about 2^slowness times as long as in a pass of additions: for the scheduler */
     /* Elementwise rows only. Bit d: on operands of dtype d and one shape, the result has that dtype and shape. */
     uint16_t keeps;
 } gt_op_row;

@@ -44,15 +44,18 @@ static bool has_room(gt_session *session, const gt_instruction *ins)
     gt_dispatch_worker *home = session->home;
     if (!home)
         return true;
-    slots += home->owner != session->number; /* room for saying so */
+    slots += home->owner != session->number ? 2 : 0; /* room for a mark, and for saying so */
     return gt__worker_room(home, slots);
 }
 
 /* There is room for the record: tell the worker whose it is. False: out of memory. */
 static bool claim_home(gt_session *session, const gt_instruction *ins)
 {
-    return !needs_worker(ins) || session->holding || !session->home ||
-           gt__worker_own(session->home, session->number);
+    gt_dispatch_worker *home = session->home;
+    if (!needs_worker(ins) || session->holding || !home || home->owner == session->number)
+        return true;
+    gt__share_turn(home);
+    return gt__worker_own(home, session->number);
 }
 
 /* Whether a record can be placed now: there is room, and the worker knows the segment that the record names. */

@@ -129,8 +129,8 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     worker->instructions++;
     if (__builtin_expect(session->quota != NULL, 0))
         gt__quota_hold(session, result); /* without memory for that, it does not count */
-    if (__builtin_expect(elements >= GT_SHARE_SMALL, 0))
-        gt__share_pass(session, worker, row->form, elements);
+    if (__builtin_expect(elements >= GT_SHARE_SMALL >> row->slowness, 0))
+        gt__share_pass(session, worker, ins->op, elements);
     return true;
 }
 

@@ -161,6 +161,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         size_t run = available < *left ? available : *left;
         unsigned done = 0;
         size_t before = session->instructions;
+        bool statistics = false;
         if (gt__share_has_queued(session)) {
             session->peer->blocked = true;
             break;
@@ -175,7 +176,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
         if (!done) {
-            bool statistics = slots->ins.op == GT_OP_stats;
+            statistics = slots->ins.op == GT_OP_stats;
             GT_TRY(serve_record(session, slots, available, &done));
             session->instructions++;
             if (statistics) /* it is long: once a turn, so that others are served between two of them */
@@ -185,7 +186,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         session->dispatcher->unpolled += done;
         gt__link_consume(session->link, done);
         *left -= done < *left ? done : *left;
-        if (worker) {
+        if (worker && !statistics) { /* which takes no time of the worker */
             gt__share_records(session, worker, session->instructions - before);
             gt__worker_flush_batch(worker);
         }

@@ -26,15 +26,16 @@ enum {
     MARKS = 2,
     SHARED_MARKS = 4,
     ALONE_MARKS = 64, /* with work of one session only, until the worker is not shared any more */
+    TURN_NS = 1000,   /* a session's turn of less, as a question is, is measured with the next one */
     FIRST_CHARGES = 64,
-    MERGE_WITHIN = 4, /* charges to look through for one of the same session and work */
+    SPECIAL_SLOWNESS = 8, /* of elementwise rows: special functions */
+    MERGE_WITHIN = 4,     /* charges to look through for one of the same session and work */
 };
 
 /* Nanoseconds before anything was measured, for one CPU core. */
 #define RECORD_NS 100.0
 #define FLOP_NS 0.03
-#define ELEMENT_NS 0.3
-#define SORTED_ELEMENT_NS 10.0
+#define ELEMENT_NS 0.3 /* of a pass of additions; gt_op_row.slowness has the others */
 #define BYTE_NS 0.1
 
 /* What one record may be charged before it is measured: one that asks for more memory than there is fails at once, and its
@@ -44,6 +45,9 @@ enum {
 /* What a measurement may change, and how far. */
 #define LEARNING 0.25
 #define MOST_RATIO 8.0
+/* Of records of one session alone, as far as its account is concerned: what was estimated wrongly is not paid by the others. Not more,
+ * because the worker may have been interrupted by other processes while it executed a few small ones. */
+#define MOST_OWN_RATIO 1024.0
 /* Of an asynchronous engine, at first: a card is thousands of times as fast as the estimate, and would get one record at a time until that is
  * known. */
 #define FIRST_MEASUREMENTS 6
@@ -129,8 +133,6 @@ static bool is_due(const gt_share *share)
 static void mark(gt_dispatch_worker *worker)
 {
     gt_share *share = &worker->share;
-    if (!is_due(share))
-        return;
     gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
     gt_pending pending = {.op = GT_OP_mark,
                           .placed_ns = share->placed_ns,
@@ -153,6 +155,49 @@ void gt__share_retry(gt_dispatch_worker *worker)
         mark(worker);
         decide(worker);
     }
+}
+
+void gt__share_turn(gt_dispatch_worker *worker)
+{
+    if (worker->share.unmarked_ns >= TURN_NS && !worker->share.late)
+        mark(worker);
+}
+
+/* ---- the waiting list --------------------------------------------------------------------------------------- */
+
+static void enlist(gt_dispatch_worker *worker, gt_session *session)
+{
+    gt_share *share = &worker->share;
+    gt_account *account = &session->account;
+    gt_session *before = share->last;
+    while (before && before->account.used_ns > account->used_ns)
+        before = before->account.previous;
+    account->waits_at = worker;
+    account->previous = before;
+    account->next = before ? before->account.next : share->first;
+    *(before ? &before->account.next : &share->first) = session;
+    *(account->next ? &account->next->account.previous : &share->last) = session;
+}
+
+static void delist(gt_dispatch_worker *worker, gt_session *session)
+{
+    gt_share *share = &worker->share;
+    gt_account *account = &session->account;
+    *(account->previous ? &account->previous->account.next : &share->first) = account->next;
+    *(account->next ? &account->next->account.previous : &share->last) = account->previous;
+    account->waits_at = NULL;
+}
+
+/* The session's account has changed: its place in the list may, too. */
+static void reorder(gt_session *session)
+{
+    const gt_account *account = &session->account;
+    gt_dispatch_worker *worker = account->waits_at;
+    if (!worker || ((!account->previous || account->previous->account.used_ns <= account->used_ns) &&
+                    (!account->next || account->next->account.used_ns >= account->used_ns)))
+        return;
+    delist(worker, session);
+    enlist(worker, session);
 }
 
 /* ---- costs -------------------------------------------------------------------------------------------------- */
@@ -181,9 +226,16 @@ static double product_flops(const gt_instruction *ins, const gt_meta *const *met
     case GT_FORM_CONV_WEIGHT:
         return out->rank && out->shape[0] ? 2.0 * (double)a->numel * (double)out->numel / (double)out->shape[0]
                                           : 0;
+    case GT_FORM_SPARSE: /* a is (2,n); each of the n meets a row of the last operand */
+        return 2.0 * (double)last_size(a, 1) * (double)last_size(metas[2], 1);
     default:
         return 0;
     }
+}
+
+static double pass_ns(double elements, unsigned slowness)
+{
+    return elements * ELEMENT_NS * (double)(1u << slowness);
 }
 
 double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
@@ -200,10 +252,14 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
             elements = (double)metas[k]->numel;
     if (form == GT_FORM_MATRIX || form == GT_FORM_SOLVE)
         return elements * (double)last_size(metas[0], 1) * 4 * FLOP_NS;
-    if (elements < GT_SHARE_SMALL)
-        return 0;
-    bool sorts = form == GT_FORM_ARGSORT || form == GT_FORM_TOPK || form == GT_FORM_FFT;
-    return elements * (sorts ? SORTED_ELEMENT_NS : ELEMENT_NS);
+    unsigned slowness = gt__op_table[ins->op].slowness;
+    return elements < (double)(GT_SHARE_SMALL >> slowness) ? 0 : pass_ns(elements, slowness);
+}
+
+unsigned gt__share_work(unsigned op)
+{
+    const gt_op_row *row = &gt__op_table[op];
+    return row->form <= GT_FORM_TERNARY && row->slowness >= SPECIAL_SLOWNESS ? GT_WORK_SPECIAL : row->form;
 }
 
 /* Time that a session uses. */
@@ -224,7 +280,8 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
     share->deep = session->spreading != NULL;
     use(&session->account, (double)whole / workers);
     note(share, session, work, 1 / (float)workers, whole, records);
-    mark(worker);
+    if (is_due(share))
+        mark(worker);
     decide(worker);
 }
 
@@ -243,12 +300,13 @@ void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_
 {
     double ns = gt__share_estimate(ins, metas, count, out);
     if (ns > 0)
-        gt__share_charge(session, worker, gt__op_table[ins->op].form, ns, 1);
+        gt__share_charge(session, worker, gt__share_work(ins->op), ns, 1);
 }
 
-void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned form, int64_t elements)
+void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned op, int64_t elements)
 {
-    gt__share_charge(session, worker, form, (double)elements * ELEMENT_NS, 1);
+    double ns = pass_ns((double)elements, gt__op_table[op].slowness);
+    gt__share_charge(session, worker, gt__share_work(op), ns, 1);
 }
 
 void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records)
@@ -280,15 +338,17 @@ void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t b
 
 /* ---- measurements ------------------------------------------------------------------------------------------- */
 
-/* Is the worker used by one session, or several? */
-static void count_sessions(gt_share *share, uint32_t charges)
+/* Is the worker used by one session, or several? Returns whether all of these charges are of one. */
+static bool count_sessions(gt_share *share, uint32_t charges)
 {
-    const gt_session *one = charges ? charge_at(share, 0)->session : NULL;
+    const gt_session *before = share->marked, *one = charges ? charge_at(share, 0)->session : before;
     bool several = false;
     for (uint32_t k = 1; k < charges; k++)
         several |= charge_at(share, k)->session != one;
-    share->alone = several ? 0 : share->alone + 1;
-    share->shared = several || (share->shared && share->alone < ALONE_MARKS);
+    share->marked = one;
+    share->alone = several || (before && one != before) ? 0 : share->alone + 1;
+    share->shared = !share->alone || (share->shared && share->alone < ALONE_MARKS);
+    return !several;
 }
 
 /* A measurement of records whose estimate was partly, by so much, for this work. ratio: of the measured time to the estimate. */
@@ -332,7 +392,7 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         estimate += (double)charge->ns;
         by_work[charge->work] += (double)charge->ns;
     }
-    count_sessions(share, charges);
+    double most = count_sessions(share, charges) && !share->late ? MOST_OWN_RATIO : MOST_RATIO;
     double ratio = estimate > 0 ? measured / estimate : 1;
     for (uint32_t k = 0; k < charges; k++) {
         const gt_charge *charge = charge_at(share, k);
@@ -341,9 +401,10 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
         gt_account *account = &charge->session->account;
         double estimated = (double)charge->ns * charge->part;
-        account->used_ns += estimated * (fmin(ratio, MOST_RATIO) - 1) * account->inverse;
+        account->used_ns += estimated * (fmin(ratio, most) - 1) * account->inverse;
         account->total_ns += estimated * (ratio - 1);
         account->queued -= charge->records;
+        reorder(charge->session);
     }
     measure(share, by_work, measured);
     share->charge_first =
@@ -417,14 +478,7 @@ void gt__share_wait(gt_session *session)
     gt_share *share = &worker->share;
     if (account->used_ns < share->clock_ns)
         account->used_ns = share->clock_ns;
-    gt_session *before = share->last;
-    while (before && before->account.used_ns > account->used_ns)
-        before = before->account.previous;
-    account->waits_at = worker;
-    account->previous = before;
-    account->next = before ? before->account.next : share->first;
-    *(before ? &before->account.next : &share->first) = session;
-    *(account->next ? &account->next->account.previous : &share->last) = session;
+    enlist(worker, session);
     decide(worker);
 }
 
@@ -434,10 +488,7 @@ void gt__share_stop_waiting(gt_session *session)
     gt_dispatch_worker *worker = account->waits_at;
     if (!worker)
         return;
-    gt_share *share = &worker->share;
-    *(account->previous ? &account->previous->account.next : &share->first) = account->next;
-    *(account->next ? &account->next->account.previous : &share->last) = account->previous;
-    account->waits_at = NULL;
+    delist(worker, session);
     decide(worker);
 }
 
@@ -547,6 +598,8 @@ void gt__share_forget(gt_session *session)
     reserve(session, false);
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_share *share = &dispatcher->workers[index]->share;
+        if (share->marked == session)
+            share->marked = NULL;
         for (uint32_t k = 0; k < share->charge_count; k++) {
             gt_charge *charge = charge_at(share, k);
             if (charge->session != session)

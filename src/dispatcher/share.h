@@ -10,7 +10,8 @@
  *
  * What a record costs is estimated from its form and the sizes of its operands. Behind each part of a window the
  * worker gets a `mark`, and answers with how long it has worked: that corrects the accounts of the sessions whose records
- * came before the mark, and the estimates of the forms. Small records are counted in batches and cost nothing each.
+ * came before the mark, and the estimates of the forms. Small records are counted in batches and cost nothing each. Where the
+ * records of another session begin there is a mark as well, so that no session pays for what was estimated wrongly of another.
  *
  * A session that reaches several workers writes to all of them at once, so all of their windows must be open. If it is its
  * turn and they are not, it reserves them: no other session is served there until it was. One session at a time does
@@ -29,6 +30,7 @@ typedef struct gt_dispatch_worker gt_dispatch_worker;
 /* What estimates are learnt for: each form of computing records, and these. */
 enum {
     GT_WORK_SMALL = GT_FORM_CONTROL, /* a record beside its elements */
+    GT_WORK_SPECIAL,                 /* special functions, which take long for an element */
     GT_WORK_PATH,                    /* a run of a hot path */
     GT_WORK_SLICE,                   /* a slice of one: may find nothing to do, so the estimate is not corrected */
     GT_WORK_REPLAY,                  /* and on spread tensors: a record of it */
@@ -36,7 +38,8 @@ enum {
     GT_WORKS
 };
 
-enum { GT_SHARE_SMALL = 2048 }; /* elements: a pass over fewer is not estimated by itself */
+/* Elements: a pass of additions over fewer is not estimated by itself. Of an op that is slower (gt_op_row.slowness), fewer are. */
+enum { GT_SHARE_SMALL = 2048 };
 
 /* Estimated time of a session's records between two marks. */
 typedef struct gt_charge {
@@ -67,6 +70,7 @@ typedef struct gt_share {
     bool late;                      /* its engine is asynchronous: the window is larger */
     bool deep;                      /* its only session is spread over workers: the window is much larger */
     bool shared;                    /* several sessions used it lately: the window is smaller */
+    const gt_session *marked;       /* whose charges the last mark had, or its first ones; to compare only */
     unsigned alone;                 /* marks in a row with work of one session only */
     uint64_t placed_ns, done_ns;    /* estimates of all records placed, and of those executed */
     uint64_t unmarked_ns;           /* of those behind the last mark */
@@ -104,6 +108,8 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers);
 /* The same estimate with what was learnt. */
 double gt__share_cost(const gt_dispatch_worker *worker, unsigned work, double ns);
+/* What the estimates of an op are learnt for. */
+unsigned gt__share_work(unsigned op);
 /* A computing record was placed. */
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
                       const gt_meta *const *metas, unsigned count, const gt_meta *out);
@@ -111,8 +117,8 @@ void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_
 void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, unsigned workers);
 /* Bytes are on their way between the client and the worker. */
 void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t bytes);
-/* So many elements in one pass. */
-void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned form, int64_t elements);
+/* So many elements in one pass of this elementwise op. */
+void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned op, int64_t elements);
 /* So many records were taken from the session. */
 void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records);
 /* The answer to a mark, which came behind `charges` charges and `placed_ns` of estimated work. */
@@ -127,6 +133,8 @@ void gt__share_look(gt_dispatch_worker *worker, const gt_session *at, uint64_t b
 void gt__share_look_end(gt_account *account);
 /* Whether the session has as many records queued as it may. If so, it can go on after an answer of its home worker. */
 bool gt__share_has_queued(const gt_session *session);
+/* Records of another session come next: measure those before by themselves. Takes a slot of the link if there is one. */
+void gt__share_turn(gt_dispatch_worker *worker);
 /* Write marks that had no room. */
 void gt__share_retry(gt_dispatch_worker *worker);
 

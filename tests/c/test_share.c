@@ -34,10 +34,8 @@ static bool wait_taken(shared_server *s, int client, int64_t least)
     return true;
 }
 
-/* The heavy client sends a large tensor, and passes over it; the worker has the tensor and a mark. */
-static void begin(shared_server *s)
+static void join(shared_server *s)
 {
-    gt_slot record[1 + GT_MAX_TAIL];
     server_new(&s->server, false);
     s->worker = server_link(&s->server);
     s->heavy = server_link(&s->server);
@@ -48,6 +46,13 @@ static void begin(shared_server *s)
     join_client(s->heavy);
     join_client(s->light);
     join_client(s->watcher);
+}
+
+/* The heavy client sends a large tensor, and passes over it; the worker has the tensor and a mark. */
+static void begin(shared_server *s)
+{
+    gt_slot record[1 + GT_MAX_TAIL];
+    join(s);
     send_full(s->heavy, 1, LARGE, 1.0);
     for (uint64_t k = 1; k <= BACKLOG; k++)
         send_ins(s->heavy, (gt_instruction){.op = GT_OP_neg, .result = 1 + k, .operand = {1}});
@@ -75,6 +80,17 @@ static void send_light(shared_server *s)
     wait_taken(s, 2, 1);
 }
 
+/* Everything up to a record of this op; marks are not answered. */
+static bool receive_until(gt_link *link, gt_opcode op)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    do
+        if (!receive_any(link, record))
+            return false;
+    while (record->ins.op != op);
+    return true;
+}
+
 /* A client that has used no time goes before the backlog of one that has. */
 static void test_light_first(const void *argument)
 {
@@ -91,6 +107,78 @@ static void test_light_first(const void *argument)
         CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_mark);
         answer_mark(s.worker);
     }
+    end(&s);
+}
+
+/* Answer a mark: the worker has worked for so long since the last one. */
+static void answer_worked(gt_link *worker, uint64_t *busy_ns, uint64_t ns)
+{
+    gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST};
+    reply.imm[0].u = *busy_ns += ns;
+    send_ins(worker, reply);
+    gt__link_flush(worker);
+}
+
+/* A client that waits in front of another one goes behind it when its last record turns out to have taken longer. */
+static void test_measured_while_it_waits(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    uint64_t busy_ns = 0;
+    begin(&s);
+    for (uint64_t k = 1; k <= BACKLOG; k++)
+        send_full(s.light, k, LARGE / 4, 1.0);
+    gt__link_flush(s.light);
+    wait_taken(&s, 2, 1);
+    answer_worked(s.worker, &busy_ns, PASS_NS);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_full && record[1].i64[0] == LARGE / 4);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_mark);
+    wait_taken(&s, 2, 2); /* its second waits: by the estimate, it has used less than the other */
+    answer_worked(s.worker, &busy_ns, 2 * (uint64_t)PASS_NS);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_neg);
+    end(&s);
+}
+
+/* Small records of one client that take much longer than was estimated are not paid by another, whose records follow. */
+static void test_turns_are_measured(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    begin(&s);
+    send_full(s.light, 1, SMALL, 1.0);
+    for (uint64_t k = 1; k <= BACKLOG; k++)
+        send_ins(s.light, (gt_instruction){.op = GT_OP_exp, .result = 1 + k, .operand = {1}});
+    gt__link_flush(s.light);
+    wait_taken(&s, 2, 1);
+    answer_mark(s.worker);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_full && record[1].i64[0] == SMALL);
+    for (int k = 0; k < BACKLOG; k++)
+        CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_exp);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_mark);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_neg);
+    end(&s);
+}
+
+/* Few elements of a special function are more than a window, and so they are one record at a time. */
+static void test_special_functions(const void *argument)
+{
+    (void)argument;
+    enum { ELEMENTS = 2047, AHEAD = 64, RECORDS = 500 };
+    static shared_server s;
+    join(&s);
+    send_full(s.heavy, 1, ELEMENTS, 1.5);
+    for (uint64_t k = 1; k <= RECORDS; k++)
+        send_ins(s.heavy, (gt_instruction){.op = GT_OP_zeta, .result = 1 + k, .operand = {1, 1}});
+    gt__link_flush(s.heavy);
+    CHECK(receive_until(s.worker, GT_OP_mark));
+    int64_t before, now = taken(&s, 1);
+    do {
+        before = now;
+        now = taken(&s, 1);
+    } while (now != before);
+    CHECK(now <= AHEAD);
     end(&s);
 }
 
@@ -128,17 +216,6 @@ static void test_worker_leaves(const void *argument)
     gt__link_close(s.heavy);
     gt__link_close(s.light);
     server_stop(&s.server);
-}
-
-/* Everything up to a record of this op; marks are not answered. */
-static bool receive_until(gt_link *link, gt_opcode op)
-{
-    static gt_slot record[1 + GT_MAX_TAIL];
-    do
-        if (!receive_any(link, record))
-            return false;
-    while (record->ins.op != op);
-    return true;
 }
 
 /* Read what the client is told until only one worker is left. */
@@ -384,6 +461,9 @@ static void test_marks_answered_together(const void *argument)
 int main(void)
 {
     check_run("a light client first", test_light_first, NULL);
+    check_run("measured while it waits", test_measured_while_it_waits, NULL);
+    check_run("turns are measured", test_turns_are_measured, NULL);
+    check_run("special functions of few elements", test_special_functions, NULL);
     check_run("a client that is gone", test_dead_client, NULL);
     check_run("a worker that is gone", test_worker_leaves, NULL);
     check_run("a client that moves", test_moved_client, NULL);

@@ -134,6 +134,8 @@ FAMILIES = """
     zeros = zero.expand(2**25)
     image, kernel = gt.ones(1, 1, 1, 1).expand(8, 64, 128, 128), gt.ones(1, 1, 1, 1).expand(128, 64, 3, 3)
     square = numbers.reshape(2048, 2048)
+    product = square[:1536, :1536].to(gt.complex128)
+    plane = line[:2**20].reshape(1, 1, 1024, 1024)
     query = gt.ones(1, 1, 1, 1).expand(4, 8, 2048, 64)
 
     @gt.compile
@@ -154,12 +156,19 @@ FAMILIES = """
         "one line of logcumsumexp": lambda: gt.logcumsumexp(line, 0),
         "a few columns of logcumsumexp": lambda: gt.logcumsumexp(gt.ones(1, 1).expand(2**23, 4), 0),
         "softmax": lambda: gt.ones(1, 1).expand(2**12, 2**13).softmax(1),
+        "softmax of columns": lambda: line.reshape(2**22, 8).softmax(0),
+        "softmax of one line": lambda: line.softmax(0),
         "sort": lambda: numbers.sort()[0],
         "topk": lambda: one.expand(2**32).topk(3)[0],
+        "topk of many": lambda: numbers.topk(2**21)[0],
         "matmul": lambda: rows @ rows,
+        "complex matmul": lambda: product @ product,
         "integer matmul": lambda: whole @ whole,
         "integer dot product": lambda: zero.expand(2**33) @ zero.expand(2**33),
         "unfold": lambda: gt.nn.functional.unfold(gt.ones(1, 1, 1, 1).expand(1, 1, 2**13, 2**13), 3),
+        "max_pool of one plane": lambda: gt.nn.functional.max_pool2d(plane, 65, 1, 32),
+        "avg_pool of one plane": lambda: gt.nn.functional.avg_pool2d(plane, 65, 1, 32),
+        "avg_pool of one long row": lambda: gt.nn.functional.avg_pool1d(plane.reshape(1, 1, 2**20), 4097, 1, 2048),
         "fft": lambda: gt.fft.fft(line[:2**20 + 7]),
         "fft of a power of two": lambda: gt.fft.fft(line),
         "conv": lambda: gt.nn.functional.conv2d(image, kernel, padding=1),
@@ -169,6 +178,7 @@ FAMILIES = """
         "inverse of a transposed matrix": lambda: gt.linalg.inv(square[:1600, :1600].t()),
         "solve": lambda: gt.linalg.solve(square, square[:, :2]),
         "multinomial": lambda: gt.multinomial(numbers, 2**21, replacement=True),
+        "multinomial without replacement": lambda: gt.multinomial(numbers, 2**20),
         "gather": lambda: numbers.gather(0, zeros),
         "fused": lambda: fused(one.expand(2**26)),
     }

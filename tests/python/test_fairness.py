@@ -107,6 +107,80 @@ def test_a_client_gets_time_in_proportion_to_its_weight(programs):
     assert 0.2 < least_part(programs, address, [1, 3]) < 0.45
 
 
+# ---- small records that take long -----------------------------------------------------------------------------------
+
+# Special functions of few elements, each of which takes about as long as a product of the other client. Without hot paths, whose
+# time does not count for their operations.
+SPECIAL = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    x = gt.ones(2047) * 1.5
+    z = gt.special.zeta(x, x)
+    z.sum().item()
+    print("works", flush=True)
+    while True:
+        z = gt.special.zeta(x, x)
+"""
+
+# From when both clients work: the part of the worker's time that products got, in a second of it.
+WATCH_PRODUCTS = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    def seconds():
+        ops = gt.debug.dispatcher_stats()["workers"][0]["ops"]
+        return [ops.get(name, {"seconds": 0})["seconds"] for name in ("matmul", "zeta")]
+    while min(start := seconds()) == 0:
+        pass
+    got = [0, 0]
+    while sum(got) < 1:
+        got = [now - before for now, before in zip(seconds(), start)]
+    print(got[0] / sum(got))
+"""
+
+# The fewest special functions that were executed between a question and its answer.
+WATCH_WAIT = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    def done():
+        return gt.debug.dispatcher_stats()["workers"][0]["ops"]["zeta"]["count"]
+    a = gt.ones(8)
+    waits = []
+    for k in range(20):
+        before = done()
+        assert (a + k).sum().item() == 8 + 8 * k
+        waits.append(done() - before)
+    print(min(waits))
+"""
+
+
+def test_products_beside_a_stream_of_small_special_functions_get_their_share(programs):
+    server = programs.cluster(worker_options=("--threads", 1))
+    address = f"localhost:{server.port}"
+    special = programs.python(SPECIAL, address, name="special", GT_AUTO_COMPILE="0")
+    until(lambda: "works" in special.text() or not special.alive, "the special functions")
+    products = programs.python(HEAVY, address, 256, 10 ** 6, name="products", GT_AUTO_COMPILE="0")
+    share = float(programs.run(WATCH_PRODUCTS, address))
+    for process in (special, products):
+        assert process.alive, process.text()
+        process.kill()
+    assert share > 0.15  # 0.5 is fair
+
+
+@pytest.mark.parametrize("hot_paths", ("0", "1"))
+def test_a_light_client_does_not_wait_for_a_queue_of_small_special_functions(programs, hot_paths):
+    server = programs.cluster(worker_options=("--threads", 1))
+    address = f"localhost:{server.port}"
+    special = programs.python(SPECIAL, address, name="special", GT_AUTO_COMPILE=hot_paths)
+    until(lambda: "works" in special.text() or not special.alive, "the special functions")
+    waited = int(programs.run(WATCH_WAIT, address))
+    assert special.alive, special.text()
+    special.kill()
+    assert waited < 300  # a link has room for 8192
+
+
 def test_the_server_limits_weights(programs):
     server = programs.cluster()
     program = """

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -118,3 +119,14 @@ def test_bad_shapes_are_named():
     raises(TypeError, lambda: gt.zeros(3, 4) @ 2)
     raises((ValueError, RuntimeError), lambda: gt.mm(gt.zeros(2, 3, 4), gt.zeros(4, 5)))
     raises((ValueError, RuntimeError), lambda: gt.bmm(gt.zeros(3, 4), gt.zeros(4, 5)))
+
+
+@pytest.mark.parametrize("dtype, side", [("float32", 740), ("float64", 520), ("complex128", 264)])
+def test_large_products_are_cut_into_parts(dtype, side):
+    """Rows, columns and terms: small whole numbers, so that every sum is exact."""
+    terms = 8001
+    generator = np.random.default_rng(0)
+    a, b = (generator.integers(-2, 3, shape).astype(dtype) for shape in ((side, terms), (terms, side)))
+    if dtype.startswith("complex"):
+        a, b = a * (1 + 2j), b * (2 - 1j)
+    np.testing.assert_array_equal((gt.from_numpy(a) @ gt.from_numpy(b)).numpy(), a @ b)

@@ -266,7 +266,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     double ns = gt__share_estimate(ins, metas, task->count, &task->out) /
                 (plan->result->kind == GT_REPLICATED ? 1 : members);
     if (ns > 0)
-        gt__share_charge(task->session, worker, gt__op_table[ins->op].form, ns, members);
+        gt__share_charge(task->session, worker, gt__share_work(ins->op), ns, members);
     return GT_OK;
 }
 

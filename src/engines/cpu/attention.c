@@ -130,10 +130,11 @@ static int64_t weigh(const attention *a, const head *h, int64_t first, int64_t r
     multiply(a, rows, columns, a->n.width, a->scale,
              (factor){.data = h->q + first * a->q.row * size, .row = a->q.row},
              (factor){.data = h->k, .row = a->k.row, .transposed = true}, 0, weights, keys);
+    gt_look look = {.parallel = a->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     for (int64_t i = 0; i < rows; i++) {
         char *row = weights + i * keys * size;
         int64_t seen = gt__attention_seen(first + i, a->period, keys);
-        a->cpu->kernels->softmax_row[a->compute](row, row, seen, false);
+        a->cpu->kernels->softmax_row[a->compute](row, row, seen, false, &look);
         memset(row + seen * size, 0, (size_t)((columns - seen) * size));
     }
     return columns;
@@ -173,9 +174,11 @@ static void backward_block(const attention *a, const head *h, int64_t first, cha
              slopes, keys);
     multiply(a, columns, value_width, rows, 1, (factor){.data = weights, .row = keys, .transposed = true}, g, 1,
              of_values, value_width);
+    gt_look look = {.parallel = a->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     for (int64_t i = 0; i < rows; i++) {
         char *row = slopes + i * keys * size;
-        a->cpu->kernels->softmax_backward_row[a->compute](row, row, weights + i * keys * size, columns, false);
+        a->cpu->kernels->softmax_backward_row[a->compute](row, row, weights + i * keys * size, columns, false,
+                                                          &look);
     }
     multiply(a, rows, width, columns, a->scale, (factor){.data = slopes, .row = keys},
              (factor){.data = h->k, .row = a->k.row}, 0, h->out + first * width * size, width);

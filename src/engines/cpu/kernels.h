@@ -9,6 +9,7 @@
 #define GT_ENGINES_CPU_KERNELS_H
 
 #include "core/op.h"
+#include "engines/cpu/parallel.h"
 
 typedef enum gt_compute {
     GT_COMPUTE_F32,
@@ -62,13 +63,33 @@ enum { GT_FEW_ROWS = 64 };
 /* The first position at which x is its own maximum (or minimum), NaN counting as the extreme; count > 0. */
 typedef int64_t (*gt_arg_kernel)(const void *x, int64_t count);
 
+/* For kernels that may take long: whether the work was cancelled. They ask every GT_LOOK_ELEMENTS elements, and return if so. */
+typedef struct gt_look {
+    gt_parallel *parallel;
+    int64_t left; /* elements to the next look; 0: the work was cancelled */
+} gt_look;
+enum { GT_LOOK_ELEMENTS = 1 << 18 };
+
+static inline bool gt__look_due(gt_look *look, int64_t elements)
+{
+    look->left -= elements;
+    if (__builtin_expect(look->left > 0, 1))
+        return false;
+    if (gt__parallel_poll(look->parallel)) {
+        look->left = 0;
+        return true;
+    }
+    look->left = GT_LOOK_ELEMENTS;
+    return false;
+}
+
 /* softmax of a line, or its logarithm; out is not x. Of `width` lines side by side: rows are `stride` elements apart. */
-typedef void (*gt_softmax_row_kernel)(void *out, const void *x, int64_t count, bool logarithm);
+typedef void (*gt_softmax_row_kernel)(void *out, const void *x, int64_t count, bool logarithm, gt_look *look);
 typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const void *x, int64_t stride,
-                                         int64_t rows, int64_t width, bool logarithm);
+                                         int64_t rows, int64_t width, bool logarithm, gt_look *look);
 /* The gradient of x from that of the result, g, and the result y; out may be g. All with the same strides but out. */
 typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count,
-                                               bool logarithm);
+                                               bool logarithm, gt_look *look);
 enum { GT_SOFTMAX_COLUMNS = 64 };
 /* Layer normalisation of a line (norm.c), float and double. The gradient of x from that of the result, g; out may be g or x. */
 typedef void (*gt_norm_row_kernel)(void *out, const void *x, const void *w, const void *b, double mean,
@@ -136,12 +157,13 @@ typedef struct gt_pool_axis {
 
 /* One plane x (in[0], in[1], in[2]) and its windows y (out[0], out[1], out[2]). */
 /* best[o] = the largest of the window, arg[o] its flat position; -1, and the least number, for an empty one. arg may be NULL. */
-typedef void (*gt_pool_max_kernel)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg);
+typedef void (*gt_pool_max_kernel)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg,
+                                   gt_look *look);
 /* The gradient of x from that of the maxima, y. False: not for such windows, and nothing was written. */
 typedef bool (*gt_pool_max_spread_kernel)(const gt_pool_axis *axes, const void *x, const void *y, void *out);
 /* y[o] = the sum of the window; or, backward, x[i] += y[o] for every window o that contains i. */
-typedef void (*gt_pool_sum_kernel)(const gt_pool_axis *axes, const void *x, void *y);
-typedef void (*gt_pool_spread_kernel)(const gt_pool_axis *axes, void *x, const void *y);
+typedef void (*gt_pool_sum_kernel)(const gt_pool_axis *axes, const void *x, void *y, gt_look *look);
+typedef void (*gt_pool_spread_kernel)(const gt_pool_axis *axes, void *x, const void *y, gt_look *look);
 
 /*
  * Several float32 steps that follow each other, in one loop. An operand of a step is the result of an earlier one (by its

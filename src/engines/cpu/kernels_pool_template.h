@@ -6,6 +6,9 @@
  * or 2 is a constant to the compiler.
  */
 
+/* What a row of x costs, in one row of windows. */
+#define ROW_ELEMENTS(w) ((w)->even ? (w)->taps * (w)->out : (w)->in + (w)->out)
+
 /* best and arg: one row; `row` is where this row of x is in the plane. */
 static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, int64_t count, int64_t stride,
                                                                   int32_t at, T *best, int32_t *arg)
@@ -28,10 +31,15 @@ static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, in
 }
 
 static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_axis *w, const T *x, int64_t row,
-                                                                  T *best, int32_t *arg)
+                                                                  T *best, int32_t *arg, gt_look *look)
 {
+    bool is_long = look && w->even && ROW_ELEMENTS(w) > GT_LOOK_ELEMENTS;
+    if (look && gt__look_due(look, is_long ? 0 : ROW_ELEMENTS(w)))
+        return;
     for (int64_t k = 0; w->even && k < w->taps; k++) {
         int64_t low = w->low[k], count = w->high[k] - low, at = row + w->start[k] + low * w->stride;
+        if (is_long && gt__look_due(look, count))
+            return;
         int32_t *places = arg ? arg + low : NULL;
         if (w->stride == 1)
             KERNEL(max_tap)(x + at, count, 1, (int32_t)at, best + low, places);
@@ -43,6 +51,15 @@ static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_
     for (int64_t o = 0; !w->even && o < w->out; o++)
         for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
             KERNEL(max_tap)(x + row + i, 1, 1, (int32_t)(row + i), best + o, arg ? arg + o : NULL);
+}
+
+/* Before a row of windows: whether the work was cancelled. *inner: what its rows of x look at, NULL if they take little time. */
+static inline bool KERNEL(stops)(const gt_pool_axis *axes, int64_t d, int64_t h, gt_look *look, gt_look **inner)
+{
+    int64_t rows = (axes[0].end[d] - axes[0].begin[d]) * (axes[1].end[h] - axes[1].begin[h]);
+    int64_t elements = axes[2].out + (rows > 0 ? rows : 0) * ROW_ELEMENTS(&axes[2]);
+    *inner = elements > GT_LOOK_ELEMENTS ? look : NULL;
+    return gt__look_due(look, *inner ? 0 : elements);
 }
 
 /* Run `statement` for each row of x in each row of windows. */
@@ -107,24 +124,25 @@ static bool KERNEL(all_pairs)(const gt_pool_axis *axes)
            KERNEL(pairs)(&axes[2]);
 }
 
-static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg)
+static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg, gt_look *look)
 {
     T *to = best;
     int64_t width = axes[2].out;
+    gt_look *inner;
     if (KERNEL(all_pairs)(axes)) {
         KERNEL(pool_max_pairs)(axes, x, best, arg);
         return;
     }
     for (int64_t d = 0; d < axes[0].out; d++)
-        for (int64_t h = 0; h < axes[1].out; h++, to += width) {
+        for (int64_t h = 0; h < axes[1].out && !KERNEL(stops)(axes, d, h, look, &inner); h++, to += width) {
             for (int64_t o = 0; o < width; o++)
                 to[o] = LEAST;
             for (int64_t o = 0; arg && o < width; o++)
                 arg[o] = -1;
             if (arg)
-                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, arg));
+                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, arg, inner));
             else
-                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, NULL));
+                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, NULL, inner));
             arg = arg ? arg + width : NULL;
         }
 }
@@ -153,10 +171,16 @@ static inline __attribute__((always_inline)) void KERNEL(sum_tap)(const T *x, in
         sum[o] += x[o * stride];
 }
 
-static inline void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum)
+static inline __attribute__((always_inline)) void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum,
+                                                                  gt_look *look)
 {
+    bool is_long = look && w->even && ROW_ELEMENTS(w) > GT_LOOK_ELEMENTS;
+    if (look && gt__look_due(look, is_long ? 0 : ROW_ELEMENTS(w)))
+        return;
     for (int64_t k = 0; w->even && k < w->taps; k++) {
         int64_t low = w->low[k], count = w->high[k] - low;
+        if (is_long && gt__look_due(look, count))
+            return;
         const T *from = x + w->start[k] + low * w->stride;
         if (w->stride == 1)
             KERNEL(sum_tap)(from, count, 1, sum + low);
@@ -170,15 +194,19 @@ static inline void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum)
             sum[o] += x[i];
 }
 
-static void KERNEL(pool_sum)(const gt_pool_axis *axes, const void *x, void *y)
+static void KERNEL(pool_sum)(const gt_pool_axis *axes, const void *x, void *y, gt_look *look)
 {
     T *to = y;
     int64_t width = axes[2].out;
+    gt_look *inner;
     for (int64_t d = 0; d < axes[0].out; d++)
-        for (int64_t h = 0; h < axes[1].out; h++, to += width) {
+        for (int64_t h = 0; h < axes[1].out && !KERNEL(stops)(axes, d, h, look, &inner); h++, to += width) {
             for (int64_t o = 0; o < width; o++)
                 to[o] = 0;
-            EACH_ROW(axes, KERNEL(sum_row)(&axes[2], (const T *)x + row, to));
+            if (inner)
+                EACH_ROW(axes, KERNEL(sum_row)(&axes[2], (const T *)x + row, to, inner));
+            else
+                EACH_ROW(axes, KERNEL(sum_row)(&axes[2], (const T *)x + row, to, NULL));
         }
 }
 
@@ -190,10 +218,16 @@ static inline __attribute__((always_inline)) void KERNEL(spread_tap)(T *x, int64
         x[o * stride] += y[o];
 }
 
-static inline void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y)
+static inline __attribute__((always_inline)) void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y,
+                                                                     gt_look *look)
 {
+    bool is_long = look && w->even && ROW_ELEMENTS(w) > GT_LOOK_ELEMENTS;
+    if (look && gt__look_due(look, is_long ? 0 : ROW_ELEMENTS(w)))
+        return;
     for (int64_t k = 0; w->even && k < w->taps; k++) {
         int64_t low = w->low[k], count = w->high[k] - low;
+        if (is_long && gt__look_due(look, count))
+            return;
         T *to = x + w->start[k] + low * w->stride;
         if (w->stride == 1)
             KERNEL(spread_tap)(to, count, 1, y + low);
@@ -207,12 +241,17 @@ static inline void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y)
             x[i] += y[o];
 }
 
-static void KERNEL(pool_spread)(const gt_pool_axis *axes, void *x, const void *y)
+static void KERNEL(pool_spread)(const gt_pool_axis *axes, void *x, const void *y, gt_look *look)
 {
     const T *from = y;
+    gt_look *inner;
     for (int64_t d = 0; d < axes[0].out; d++)
-        for (int64_t h = 0; h < axes[1].out; h++, from += axes[2].out)
-            EACH_ROW(axes, KERNEL(spread_row)(&axes[2], (T *)x + row, from));
+        for (int64_t h = 0; h < axes[1].out && !KERNEL(stops)(axes, d, h, look, &inner); h++, from += axes[2].out)
+            if (inner)
+                EACH_ROW(axes, KERNEL(spread_row)(&axes[2], (T *)x + row, from, inner));
+            else
+                EACH_ROW(axes, KERNEL(spread_row)(&axes[2], (T *)x + row, from, NULL));
 }
 
 #undef EACH_ROW
+#undef ROW_ELEMENTS

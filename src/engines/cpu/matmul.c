@@ -21,10 +21,17 @@ enum {
     POLL = 1 << 24,              /* multiplications between two looks whether the work was cancelled */
 };
 
-/* Multiplications of one call of BLAS, which cannot be interrupted: a fraction of a second. A piece with more is cut into slabs,
- * which costs less than a percent since their sides stay long. */
-#define SLAB_PRODUCT ((int64_t)10 << 30)
-enum { LEAST_SLAB = 512 }; /* rows or columns */
+/* Multiplications of float32 in one call of BLAS, which cannot be interrupted: about 0.2 s. A piece with more is cut
+ * into slabs, which costs less than a percent since their sides stay long. */
+#define SLAB_PRODUCT ((int64_t)4 << 30)
+enum {
+    LEAST_SLAB = 512,       /* rows or columns */
+    LEAST_VECTOR_SLAB = 64, /* of a product with a vector, for which BLAS packs nothing */
+    /* Terms: where each element is a sum of more than twice as many, it is computed in parts of so many. BLAS adds parts of some
+     * hundred terms to the result as well; if their length divides this number the sum is the same, else it may be rounded
+     * differently. */
+    SLAB_TERMS = 3840,
+};
 
 /* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
 typedef struct matrix {
@@ -55,7 +62,7 @@ typedef struct block {
     int64_t m, n, k;
     const char *a, *b;
     char *out;
-    bool adds; /* to what out has; plain loops only */
+    bool adds; /* to what out has; not for products with a vector */
 } block;
 
 /* ---- operands ---------------------------------------------------------------------------------------------- */
@@ -229,10 +236,10 @@ static void matrix_product(const product *p, const block *x)
     blasint m = (blasint)x->m, n = (blasint)x->n, k = (blasint)x->k, leading = (blasint)p->n;
     if (p->compute == GT_COMPUTE_F32)
         cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0f, (const float *)x->a, a.leading,
-                    (const float *)x->b, b.leading, 0.0f, (float *)x->out, leading);
+                    (const float *)x->b, b.leading, x->adds ? 1.0f : 0.0f, (float *)x->out, leading);
     else
         cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0, (const double *)x->a, a.leading,
-                    (const double *)x->b, b.leading, 0.0, (double *)x->out, leading);
+                    (const double *)x->b, b.leading, x->adds ? 1.0 : 0.0, (double *)x->out, leading);
 }
 
 static void complex_product(const product *p, const block *x)
@@ -243,10 +250,10 @@ static void complex_product(const product *p, const block *x)
     blasint m = (blasint)x->m, n = (blasint)x->n, k = (blasint)x->k, leading = (blasint)p->n;
     if (p->dtype == GT_COMPLEX64)
         cblas_cgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, one_f, x->a, a.leading, x->b, b.leading,
-                    zero_f, x->out, leading);
+                    x->adds ? one_f : zero_f, x->out, leading);
     else
-        cblas_zgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, one, x->a, a.leading, x->b, b.leading, zero,
-                    x->out, leading);
+        cblas_zgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, one, x->a, a.leading, x->b, b.leading,
+                    x->adds ? one : zero, x->out, leading);
 }
 
 static void multiply(const product *p, const block *x)
@@ -277,18 +284,25 @@ static int64_t piece_of(int64_t whole, int64_t pieces)
     return (piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
 }
 
-/* The part of a block from (row, column) on, with the terms from `term` on: at most as large as `most` says. */
+/* The part of a block from (row, column) on, with the terms from `term` on: at most as large as `most` says. The last terms are
+ * not left to a part of their own. */
 static block slab_of(const product *p, const block *x, int64_t row, int64_t column, int64_t term,
                      const block *most)
 {
-    int64_t size = (int64_t)p->size;
+    int64_t size = (int64_t)p->size, terms = x->k - term;
     return (block){.m = gt__min(most->m, x->m - row),
                    .n = gt__min(most->n, x->n - column),
-                   .k = gt__min(most->k, x->k - term),
+                   .k = terms < 2 * most->k ? terms : most->k,
                    .a = x->a + (row * p->a.row + term * p->a.column) * size,
                    .b = x->b + (term * p->b.row + column * p->b.column) * size,
                    .out = x->out + (row * p->n + column) * size,
                    .adds = term > 0};
+}
+
+/* How long one of this dtype takes, in multiplications of float32. */
+static int64_t multiplications(gt_dtype dtype)
+{
+    return dtype == GT_COMPLEX128 ? 8 : dtype == GT_COMPLEX64 ? 4 : dtype == GT_FLOAT64 ? 2 : 1;
 }
 
 /* Sides of slabs. Plain loops compute row after row and pack nothing: a few rows, then a few terms of one, four at a time. */
@@ -301,7 +315,13 @@ static block slab_size(const product *p, const block *x)
         most.m = gt__min(most.m, at_least_one(POLL / (most.n * most.k)));
         return most;
     }
-    while (most.m * most.n * most.k > SLAB_PRODUCT && (most.m > LEAST_SLAB || most.n > LEAST_SLAB)) {
+    bool vector = p->m == 1 || p->n == 1;
+    int64_t least = vector ? LEAST_VECTOR_SLAB : LEAST_SLAB;
+    int64_t largest = SLAB_PRODUCT / multiplications(p->dtype);
+    /* The whole product decides, so that the number of threads does not change the result. */
+    if (!vector && most.k > 2 * SLAB_TERMS && (double)p->m * (double)p->n * (double)p->k > (double)largest)
+        most.k = SLAB_TERMS;
+    while (most.m * most.n * most.k > largest && (most.m > least || most.n > least)) {
         int64_t *longer = most.m > most.n ? &most.m : &most.n;
         *longer = piece_of(*longer, 2);
     }
@@ -314,9 +334,10 @@ static void multiply_slabs(const product *p, const block *x)
     block most = slab_size(p, x);
     for (int64_t row = 0; row < x->m; row += most.m)
         for (int64_t column = 0; column < x->n; column += most.n)
-            for (int64_t term = 0; term < x->k && !gt__parallel_poll(p->cpu->parallel); term += most.k) {
+            for (int64_t term = 0; term < x->k && !gt__parallel_poll(p->cpu->parallel);) {
                 block slab = slab_of(p, x, row, column, term, &most);
                 multiply(p, &slab);
+                term += slab.k;
             }
 }
 

@@ -187,11 +187,12 @@ static void max_planes(void *context, int64_t begin, int64_t end)
     static void (*const scatter[])(const pooling *, int64_t, const int32_t *) = {scatter_f32, scatter_f64,
                                                                                  scatter_i64};
     pooling *p = context;
+    gt_look look = {.parallel = p->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     int64_t size = (int64_t)gt__compute_size(p->compute);
     gt_pool_max_kernel kernel = p->cpu->kernels->pool_max[p->compute];
     if (p->op == GT_OP_max_pool && p->a == p->x && !p->empty) {
         for (int64_t plane = begin; plane < end; plane++)
-            kernel(p->axis, p->x + plane * p->x_plane * size, p->out + plane * p->y_plane * size, NULL);
+            kernel(p->axis, p->x + plane * p->x_plane * size, p->out + plane * p->y_plane * size, NULL, &look);
         return;
     }
     void *memory = NULL;
@@ -206,7 +207,9 @@ static void max_planes(void *context, int64_t begin, int64_t end)
         if (direct && p->cpu->kernels->pool_max_spread(p->axis, x, p->a + plane * p->y_plane * size,
                                                        p->out + plane * p->x_plane * size))
             continue;
-        kernel(p->axis, x, memory, arg);
+        kernel(p->axis, x, memory, arg, &look);
+        if (gt__parallel_cancelled(p->cpu->parallel)) /* the positions are not complete */
+            break;
         if (p->op == GT_OP_max_pool_index)
             write_index(p, plane, arg);
         else
@@ -243,10 +246,11 @@ static void divide(const pooling *p, const void *from, void *to)
 static void average_planes(void *context, int64_t begin, int64_t end)
 {
     const pooling *p = context;
+    gt_look look = {.parallel = p->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     int64_t size = (int64_t)gt__compute_size(p->compute);
     for (int64_t plane = begin; plane < end; plane++) {
         char *out = p->out + plane * p->y_plane * size;
-        p->cpu->kernels->pool_sum[p->compute](p->axis, p->a + plane * p->x_plane * size, out);
+        p->cpu->kernels->pool_sum[p->compute](p->axis, p->a + plane * p->x_plane * size, out, &look);
         divide(p, out, out);
     }
 }
@@ -255,6 +259,7 @@ static void spread_planes(void *context, int64_t begin, int64_t end)
 {
     pooling *p = context;
     int64_t size = (int64_t)gt__compute_size(p->compute);
+    gt_look look = {.parallel = p->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     void *shares = NULL;
     if (gt__cpu_scratch(p->cpu, (size_t)(p->y_plane * size), &shares) != GT_OK) {
         atomic_store(&p->failed, true);
@@ -264,7 +269,7 @@ static void spread_planes(void *context, int64_t begin, int64_t end)
         char *out = p->out + plane * p->x_plane * size;
         divide(p, p->a + plane * p->y_plane * size, shares);
         memset(out, 0, (size_t)(p->x_plane * size));
-        p->cpu->kernels->pool_spread[p->compute](p->axis, out, shares);
+        p->cpu->kernels->pool_spread[p->compute](p->axis, out, shares, &look);
     }
     free(shares);
 }

@@ -130,12 +130,13 @@ void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile)
     char *out = tile->at[op->out];
     const char *x = tile->at[op->in[0]], *y = tile->at[op->in[1]];
     bool logarithm = op->op == GT_OP_log_softmax || op->op == GT_OP_log_softmax_backward;
+    gt_look look = {.parallel = tile->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
         if (op->inputs == 1)
-            kernels->softmax_row[op->compute](out + r * bytes, x + r * bytes, tile->row, logarithm);
+            kernels->softmax_row[op->compute](out + r * bytes, x + r * bytes, tile->row, logarithm, &look);
         else
             kernels->softmax_backward_row[op->compute](out + r * bytes, x + r * bytes, y + r * bytes, tile->row,
-                                                       logarithm);
+                                                       logarithm, &look);
 }
 
 void gt__tile_norm(const gt_tile_op *op, gt_tile *tile)

@@ -212,6 +212,17 @@ typedef struct unfolding {
     void *out;
 } unfolding;
 
+/* False: the work was cancelled. */
+static bool clear(const unfolding *u, void *to, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += POLL) {
+        if (at && gt__parallel_poll(u->parallel))
+            return false;
+        memset((char *)to + at, 0, bytes - at < POLL ? bytes - at : POLL);
+    }
+    return true;
+}
+
 /*
  * One image and channel at a time: its rows of columns, `kernel` of them, each of all windows in row-major
  * order. Windows along the last axis are low <= o < high where they are inside.
@@ -225,11 +236,11 @@ typedef struct unfolding {
         for (int64_t plane = begin; plane < end; plane++) {                                                       \
             const T *in = (const T *)u->in + plane * (u->forward ? u->image_plane : u->kernel * u->columns);      \
             T *out = (T *)u->out + plane * (u->forward ? u->kernel * u->columns : u->image_plane);                \
-            if (!u->forward)                                                                                      \
-                memset(out, 0, sizeof(T) * (size_t)u->image_plane);                                               \
+            if (!u->forward && !clear(u, out, sizeof(T) * (size_t)u->image_plane))                                \
+                return;                                                                                           \
             for (int64_t k = 0; k < u->kernel; k++) {                                                             \
-                if (u->forward)                                                                                   \
-                    memset(out + k * u->columns, 0, sizeof(T) * (size_t)u->columns);                              \
+                if (u->forward && !clear(u, out + k * u->columns, sizeof(T) * (size_t)u->columns))                \
+                    return;                                                                                       \
                 for (int64_t column = 0; column < u->columns; column += width) {                                  \
                     int64_t row = row_of(u, k, column), from, low, high;                                          \
                     since += width;                                                                               \

@@ -2,13 +2,14 @@
  * engines/cpu/sample.c: draws with given parameters. core/random.h and core/draws.h specify the numbers.
  *
  * bernoulli works on tiles of probabilities and of uniform numbers. multinomial computes each row's running sums once and
- * searches them by bisection, or, without replacement, sorts the row by each category's key.
+ * searches them by bisection, or, without replacement, selects the categories with the least keys and sorts them (sort.c).
  */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "engines/cpu/movement.h"
+#include "engines/cpu/sort.h"
 #include "core/draws.h"
 
 typedef struct sampling {
@@ -147,40 +148,35 @@ static void draw_replaced(const sampling *s, int64_t row, const double *sums, in
     }
 }
 
-typedef struct waiting {
-    double time;
-    int64_t category;
-} waiting;
-
-static int wait_order(const void *a, const void *b)
-{
-    const waiting *x = a, *y = b;
-    return x->time != y->time ? (x->time < y->time ? -1 : 1) : (x->category < y->category ? -1 : 1);
-}
-
-static int draw_distinct(const sampling *s, int64_t row, const double *weights, waiting *line, int64_t *out)
+/* The categories that come first, if each comes after an exponentially distributed time. `line` has room for n and as many spare
+ * ones. */
+static int draw_distinct(const sampling *s, int64_t row, const double *weights, gt_wide_record *line, int64_t *out)
 {
     double drawn[TILE];
     int64_t length = 0;
-    for (int64_t first = 0; first < s->n; first += TILE) {
+    for (int64_t first = 0; first < s->n && !gt__parallel_poll(s->cpu->parallel); first += TILE) {
         int64_t count = gt__min(TILE, s->n - first);
         gt__random_uniform_double(s->key, row * s->n + first, count, drawn);
         for (int64_t k = 0; k < count; k++)
             if (weights[first + k] > 0)
-                line[length++] = (waiting){.time = -log(1 - drawn[k]) / weights[first + k], .category = first + k};
+                line[length++] = (gt_wide_record){.key = gt__sort_key(-log(1 - drawn[k]) / weights[first + k]),
+                                                  .index = (uint64_t)(first + k)};
     }
+    if (gt__parallel_cancelled(s->cpu->parallel))
+        return 0;
     if (length < s->samples)
         return TOO_FEW;
-    qsort(line, (size_t)length, sizeof *line, wait_order);
+    if (!gt__cpu_sort_least(s->cpu->parallel, line, length, s->samples))
+        return 0;
     for (int64_t k = 0; k < s->samples; k++)
-        out[k] = line[k].category;
+        out[k] = (int64_t)line[k].index;
     return 0;
 }
 
 static void multinomial_rows(void *context, int64_t begin, int64_t end)
 {
     sampling *s = context;
-    size_t bytes = (size_t)s->n * (s->replacement ? sizeof(double) : sizeof(waiting));
+    size_t bytes = (size_t)s->n * (s->replacement ? sizeof(double) : 2 * sizeof(gt_wide_record));
     void *scratch;
     if (gt__cpu_scratch(s->cpu, bytes, &scratch) != GT_OK) {
         s->failure = NO_MEMORY;

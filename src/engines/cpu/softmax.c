@@ -32,22 +32,22 @@ typedef struct softmaxing {
     atomic_bool out_of_memory;
 } softmaxing;
 
-static void run_row(const softmaxing *s, void *out, const void *x, const void *y)
+static void run_row(const softmaxing *s, void *out, const void *x, const void *y, gt_look *look)
 {
     if (s->operands == 1)
-        s->cpu->kernels->softmax_row[s->compute](out, x, s->n, s->logarithm);
+        s->cpu->kernels->softmax_row[s->compute](out, x, s->n, s->logarithm, look);
     else
-        s->cpu->kernels->softmax_backward_row[s->compute](out, x, y, s->n, s->logarithm);
+        s->cpu->kernels->softmax_backward_row[s->compute](out, x, y, s->n, s->logarithm, look);
 }
 
 /* One line, through tiles of the compute type: scratch holds the result's line and one for each operand. */
-static void gather_line(const softmaxing *s, const int64_t *offset, char *scratch)
+static void gather_line(const softmaxing *s, const int64_t *offset, char *scratch, gt_look *look)
 {
     size_t bytes = (size_t)s->n * gt__compute_size(s->compute);
     for (int k = 1; k <= s->operands; k++)
         gt__cpu_load_tile(s->cpu, s->compute, s->dtype[k], gt__at(s->data[k], s->dtype[k], offset[k]),
                           s->stride[k], s->n, scratch + (size_t)k * bytes);
-    run_row(s, scratch, scratch + bytes, scratch + 2 * bytes);
+    run_row(s, scratch, scratch + bytes, scratch + 2 * bytes, look);
     gt__cpu_store_tile(s->cpu, s->compute, s->dtype[0], scratch, gt__at(s->data[0], s->dtype[0], offset[0]),
                        s->stride[0], s->n);
 }
@@ -61,10 +61,11 @@ static void gathered_lines(void *context, int64_t begin, int64_t end)
         atomic_store(&s->out_of_memory, true);
         return;
     }
+    gt_look look = {.parallel = s->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     for (; begin < end; begin++) {
         int64_t offset[GT_LOOP_VIEWS];
         gt__loop_offsets(&s->lines, s->lines.rank, begin, offset);
-        gather_line(s, offset, scratch);
+        gather_line(s, offset, scratch, &look);
     }
     free(scratch);
 }
@@ -72,17 +73,19 @@ static void gathered_lines(void *context, int64_t begin, int64_t end)
 static void lines_in_place(void *context, int64_t begin, int64_t end)
 {
     const softmaxing *s = context;
+    gt_look look = {.parallel = s->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     for (; begin < end; begin++) {
         int64_t offset[GT_LOOP_VIEWS];
         gt__loop_offsets(&s->lines, s->lines.rank, begin, offset);
         run_row(s, gt__at(s->data[0], s->dtype[0], offset[0]), gt__at(s->data[1], s->dtype[1], offset[1]),
-                s->operands > 1 ? gt__at(s->data[2], s->dtype[2], offset[2]) : NULL);
+                s->operands > 1 ? gt__at(s->data[2], s->dtype[2], offset[2]) : NULL, &look);
     }
 }
 
 static void lines_side_by_side(void *context, int64_t begin, int64_t end)
 {
     const softmaxing *s = context;
+    gt_look look = {.parallel = s->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     int last = s->lines.rank - 1;
     while (begin < end) {
         int64_t offset[GT_LOOP_VIEWS], width = s->lines.shape[last] - begin % s->lines.shape[last];
@@ -90,7 +93,7 @@ static void lines_side_by_side(void *context, int64_t begin, int64_t end)
         gt__loop_offsets(&s->lines, s->lines.rank, begin, offset);
         s->cpu->kernels->softmax_column[s->compute](gt__at(s->data[0], s->dtype[0], offset[0]), s->stride[0],
                                                     gt__at(s->data[1], s->dtype[1], offset[1]), s->stride[1], s->n,
-                                                    width, s->logarithm);
+                                                    width, s->logarithm, &look);
         begin += width;
     }
 }
@@ -100,6 +103,7 @@ static void short_lines(void *context, int64_t begin, int64_t end)
 {
     const softmaxing *s = context;
     _Alignas(64) char in[GT_TILE * sizeof(double)], out[GT_TILE * sizeof(double)];
+    gt_look look = {.parallel = s->cpu->parallel, .left = GT_LOOK_ELEMENTS};
     int last = s->lines.rank - 1;
     int64_t most = gt__min(GT_SOFTMAX_COLUMNS, GT_TILE / s->n), offset[GT_LOOP_VIEWS];
     while (begin < end) {
@@ -110,7 +114,7 @@ static void short_lines(void *context, int64_t begin, int64_t end)
         gt__box_set(&to, 2, (int64_t[]){s->n, width}, (int64_t[]){s->stride[0], s->lines.stride[0][last]});
         gt__box_set(&from, 2, (int64_t[]){s->n, width}, (int64_t[]){s->stride[1], s->lines.stride[1][last]});
         gt__box_load(s->cpu, s->compute, s->dtype[1], &from, gt__at(s->data[1], s->dtype[1], offset[1]), in);
-        s->cpu->kernels->softmax_column[s->compute](out, width, in, width, s->n, width, s->logarithm);
+        s->cpu->kernels->softmax_column[s->compute](out, width, in, width, s->n, width, s->logarithm, &look);
         gt__box_store(s->cpu, s->compute, s->dtype[0], &to, out, gt__at(s->data[0], s->dtype[0], offset[0]));
         begin += width;
     }

@@ -12,24 +12,16 @@
 
 #include "core/convert.h"
 #include "engines/cpu/movement.h"
+#include "engines/cpu/sort.h"
 
 /* ---- keys --------------------------------------------------------------------------------------------------- */
 
-/* The bits of a float as a number in its order: -0 is 0, every NaN is the greatest. */
+/* As gt__sort_key. */
 static inline uint32_t key_from_float(float value)
 {
     uint32_t bits = gt__float_bits(value + 0.0f); /* -0 + 0 is +0 */
     bits = bits >> 31 ? ~bits : bits | 0x80000000u;
     return value != value ? UINT32_MAX : bits;
-}
-
-static inline uint64_t key_from_double(double value)
-{
-    double positive_zero = value + 0.0;
-    uint64_t bits;
-    memcpy(&bits, &positive_zero, sizeof bits);
-    bits = bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
-    return value != value ? UINT64_MAX : bits;
 }
 
 #define KEY_boolean(x) (uint32_t)(x)
@@ -41,15 +33,12 @@ static inline uint64_t key_from_double(double value)
 #define KEY_bfloat16(x) key_from_float(gt__bfloat16_to_float(x))
 #define KEY_float32(x) key_from_float(x)
 #define KEY_int64(x) ((uint64_t)(x) ^ UINT64_C(1) << 63)
-#define KEY_float64(x) key_from_double(x)
+#define KEY_float64(x) gt__sort_key(x)
 
 /* ---- records ------------------------------------------------------------------------------------------------ */
 
 typedef uint64_t narrow; /* key << 32 | index */
-typedef struct wide {
-    uint64_t key;
-    uint64_t index;
-} wide;
+typedef gt_wide_record wide;
 
 static inline bool narrow_less(narrow a, narrow b)
 {
@@ -128,16 +117,16 @@ enum { POLL = 1 << 18 };
 SORT(narrow, NARROW_DIGITS)
 SORT(wide, WIDE_DIGITS)
 
-/* Rearranges so that records[0..k) are the k least, in any order: quickselect, median of three. */
+/* Rearranges so that records[0..k) are the k least, in any order: quickselect, median of three. False: the work was cancelled. */
 #define SELECT_LEAST(record)                                                                                      \
     static record record##_median(record a, record b, record c)                                                   \
     {                                                                                                             \
         record low = record##_less(a, b) ? a : b, high = record##_less(a, b) ? b : a;                             \
         return record##_less(c, low) ? low : record##_less(high, c) ? high : c;                                   \
     }                                                                                                             \
-    static void record##_select(record *records, int64_t n, int64_t k)                                            \
+    static bool record##_select(gt_parallel *parallel, record *records, int64_t n, int64_t k)                     \
     {                                                                                                             \
-        int64_t first = 0, last = n - 1;                                                                          \
+        int64_t first = 0, last = n - 1, since = 0;                                                               \
         while (first < last) {                                                                                    \
             record pivot = record##_median(records[first], records[first + (last - first) / 2], records[last]);   \
             int64_t i = first, j = last;                                                                          \
@@ -151,14 +140,17 @@ SORT(wide, WIDE_DIGITS)
                     records[i++] = records[j];                                                                    \
                     records[j--] = swapped;                                                                       \
                 }                                                                                                 \
+                if (++since % POLL == 0 && gt__parallel_poll(parallel))                                           \
+                    return false;                                                                                 \
             }                                                                                                     \
             if (k - 1 <= j)                                                                                       \
                 last = j;                                                                                         \
             else if (k - 1 >= i)                                                                                  \
                 first = i;                                                                                        \
             else                                                                                                  \
-                return;                                                                                           \
+                return true;                                                                                      \
         }                                                                                                         \
+        return true;                                                                                              \
     }
 SELECT_LEAST(narrow)
 SELECT_LEAST(wide)
@@ -239,11 +231,13 @@ enum { PART = 64 };
  * radix sort that follows is stable and compares only keys. Positions of the body are lines.
  */
 #define SORT_LINES(record)                                                                                        \
-    static record record##_cut(record *records, record *spare, int64_t n, int64_t k)                              \
+    static record record##_cut(gt_parallel *parallel, record *records, record *spare, int64_t n, int64_t k)       \
     {                                                                                                             \
         memcpy(spare, records, (size_t)n * sizeof *records);                                                      \
-        record##_select(spare, n, k);                                                                             \
+        bool selected = record##_select(parallel, spare, n, k);                                                   \
         record limit = spare[k - 1];                                                                              \
+        if (!selected)                                                                                            \
+            return limit;                                                                                         \
         for (int64_t j = 0, kept = 0; kept < k; j++) {                                                            \
             records[kept] = records[j];                                                                           \
             kept += !record##_less(limit, records[j]);                                                            \
@@ -265,12 +259,12 @@ enum { PART = 64 };
                 kept += !limited | record##_less(spare[j], limit);                                                \
             }                                                                                                     \
             if (kept > s->capacity - PART) {                                                                      \
-                limit = record##_cut(records, spare, kept, s->k);                                                 \
+                limit = record##_cut(s->parallel, records, spare, kept, s->k);                                    \
                 limited = true;                                                                                   \
                 kept = s->k;                                                                                      \
             }                                                                                                     \
         }                                                                                                         \
-        record##_cut(records, spare, kept, s->k);                                                                 \
+        record##_cut(s->parallel, records, spare, kept, s->k);                                                    \
     }                                                                                                             \
     static void record##_lines(void *context, int64_t begin, int64_t end)                                         \
     {                                                                                                             \
@@ -328,6 +322,15 @@ static gt_err sort_lines(gt_cpu *cpu, const gt_call *call, int64_t k, bool desce
     if (atomic_load(&s.out_of_memory))
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     return GT_OK;
+}
+
+bool gt__cpu_sort_least(gt_parallel *parallel, gt_wide_record *records, int64_t n, int64_t k)
+{
+    if (k > 0 && k < n)
+        wide_cut(parallel, records, records + n, n, k);
+    if (!gt__parallel_cancelled(parallel))
+        wide_sort(parallel, records, records + n, k);
+    return !gt__parallel_cancelled(parallel);
 }
 
 gt_err gt__cpu_argsort(gt_engine *engine, const gt_call *call)
