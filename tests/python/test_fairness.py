@@ -64,7 +64,8 @@ def test_the_backlog_of_a_killed_client_is_dropped(programs):
     assert before < PRODUCTS
 
 
-# From when all clients work: the least time that a client got, in parts of the most, which is at least 0.4 s.
+# From when all clients work: the least time that a client got, in parts of the most. It ends when all have got a second, and not when
+# the first has: if the machine takes the worker's processor away, that counts for one of them, and the others catch up.
 WATCH = """
     import sys
     import gt
@@ -76,7 +77,7 @@ WATCH = """
     while len(start := seconds(0.02)) < count:
         pass
     got = [0]
-    while max(got) < 0.4:
+    while min(got) < 1 and max(got) < 10:
         now = seconds()
         got = [now[number] - start[number] for number in start]
     print(min(got) / max(got))
