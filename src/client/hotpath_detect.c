@@ -291,7 +291,11 @@ static uint32_t unrolled(const gt_detector *d)
     for (uint32_t k = 0; k < d->period; k++)
         work += past(d, d->position - d->period + k)->work;
     most = most < UNROLLED_WORK / work ? most : UNROLLED_WORK / work;
-    uint64_t begun = d->position - d->matched, undisturbed = d->separated_at > begun ? d->stretch : d->matched;
+    uint64_t begun = d->position - d->matched, undisturbed = d->matched;
+    if (d->separated_at > begun) {
+        uint64_t since = d->position - d->separated_at;
+        undisturbed = since > d->stretch ? since : d->stretch;
+    }
     most = most < undisturbed / d->period ? most : undisturbed / d->period;
     return (uint32_t)(most > least ? most : least);
 }

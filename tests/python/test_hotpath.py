@@ -400,6 +400,21 @@ results.append(gt.debug.get_hot_paths(wait=True))
     assert hotpath["hits"] == hotpath["worker_runs"] == hotpath["runs"] > 0 and hotpath["fallbacks"] == 0
 
 
+def test_a_wait_after_the_first_turns_does_not_keep_paths_short():
+    """One operation again and again is unrolled as far as it went on without a wait, also if it was waited for early."""
+    program = """
+a, b = gt.randn(8, 8), gt.randn(8, 8)
+for count in (2, 3000):
+    for k in range(count):
+        c = a + b
+    gt.synchronize()
+keep(c)
+results.append(gt.debug.get_hot_paths(wait=True)[0]["instructions"])
+"""
+    (_, instructions), hotpath, _ = run(program, GT_AUTO_COMPILE="1")
+    assert instructions >= 3 * hotpath["min_sequence_length"]
+
+
 def test_counts_by_op_include_paths():
     program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu']['count'])"
     assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50
