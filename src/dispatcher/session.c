@@ -186,10 +186,10 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         session->dispatcher->unpolled += done;
         gt__link_consume(session->link, done);
         *left -= done < *left ? done : *left;
-        if (worker && !statistics) { /* which takes no time of the worker */
+        if (worker && !statistics) /* which takes no time of the worker */
             gt__share_records(session, worker, session->instructions - before);
+        if (worker)
             gt__worker_flush_batch(worker);
-        }
         gt__recover_consider(session);
     }
     return GT_OK;

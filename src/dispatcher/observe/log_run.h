@@ -57,7 +57,7 @@ typedef struct gt_log_path_read {
 /* GT_ERR_PROTOCOL: it cannot be a path. */
 gt_err gt__log_path_get(gt_log_input *in, gt_log_path_read *read);
 void gt__log_path_read_drop(gt_log_path_read *read);
-/* A run: the record, of GT_PATH_ROOM slots. GT_ERR_PROTOCOL: it is not one of this path. */
+/* Read a run into `run`, which has room for GT_PATH_ROOM slots. GT_ERR_PROTOCOL: its words do not fit the path. */
 gt_err gt__log_run_get(gt_log_input *in, gt_log_path_read *read, gt_slot *run);
 
 #endif

@@ -361,9 +361,9 @@ static gt_err restore(gt_session *session, size_t *left)
     }
     session->output.retry = false;
     recovery->phase = GT_RECOVER_REPLAY;
-    *left -=
-        *left !=
-        0; /* progress, also if there was nothing to restore: the loop must not sleep before the journal is placed */
+    /* This is progress, also if there was nothing to restore: the loop must not sleep before the journal is placed. */
+    if (*left)
+        --*left;
     return GT_OK;
 }
 
