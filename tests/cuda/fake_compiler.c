@@ -66,7 +66,7 @@ API int nvrtcCompileProgram(nvrtcProgram program, int options, const char *const
     char path[3000], command[16000];
     (void)options;
     (void)option;
-    int length = snprintf(program->library, sizeof program->library, "%s/kernel-%016llx.so",
+    int length = snprintf(program->library, sizeof program->library, "%s/sized-%016llx.so",
                           folder ? folder : "/tmp", (unsigned long long)hash_text(program->source));
     if (length >= (int)sizeof program->library || access(program->library, F_OK) == 0)
         return length >= (int)sizeof program->library;
@@ -74,7 +74,7 @@ API int nvrtcCompileProgram(nvrtcProgram program, int options, const char *const
     FILE *file = fopen(path, "w");
     if (!file)
         return 6;
-    fprintf(file, "#include \"shim.h\"\n%s", program->source);
+    fprintf(file, "#include \"shim.h\"\n%s\nSHIM_PARAMETER_OF(gt_kernel)\n", program->source);
     fclose(file);
     /* Hidden: the shared memory of one template in two kernels would be one symbol, of the first one's size. */
     snprintf(command, sizeof command,

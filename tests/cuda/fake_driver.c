@@ -644,6 +644,7 @@ struct CUfunc_st {
     void (*entry)(const void *parameter);
     void (*run)(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                 const void *parameter, bool waits);
+    size_t parameter_bytes; /* the caller's memory may end behind them */
     struct CUfunc_st *next;
 };
 
@@ -670,11 +671,13 @@ API int cuModuleUnload(CUmodule module)
 API int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     void *entry = dlsym(module->library, name), *run = dlsym(module->library, "shim_run");
-    if (!entry || !run)
+    const unsigned long *bytes = dlsym(module->library, "shim_parameter_bytes");
+    if (!entry || !run || !bytes || *bytes > GT_CUDA_PARAM_MAX)
         return 500;
     *function = calloc(1, sizeof **function);
     *(void **)&(*function)->entry = entry;
     *(void **)&(*function)->run = run;
+    (*function)->parameter_bytes = *bytes;
     pthread_mutex_lock(&mutex);
     (*function)->next = functions;
     functions = *function;
@@ -720,7 +723,7 @@ API int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
                 .shared = shared};
     if (!grid_x || !grid_y || !grid_z || block_x * block_y * block_z > 1024 || !block_x || shared > 232448)
         return 1;
-    memcpy(l.parameter, parameters[0], sizeof l.parameter);
+    memcpy(l.parameter, parameters[0], function->parameter_bytes);
     return fake_enqueue(stream, run_kernel, &l, sizeof l);
 }
 
@@ -742,7 +745,7 @@ API int cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode no
     l->block[1] = parameters->blockDimY;
     l->block[2] = parameters->blockDimZ;
     l->shared = parameters->sharedMemBytes;
-    memcpy(l->parameter, parameters->kernelParams[0], sizeof l->parameter);
+    memcpy(l->parameter, parameters->kernelParams[0], l->function->parameter_bytes);
     return 0;
 }
 

@@ -33,6 +33,12 @@ static thread_local unsigned char *shim_dynamic;
 #define SHIM_API extern "C" __attribute__((visibility("default")))
 #define GT_ENTRY(...) SHIM_API void
 #define GT_PARAM(type) const type &
+/* The bytes of a kernel's parameter, which a driver knows: fake_compiler.c has SHIM_PARAMETER_OF its kernel. */
+template <class P> constexpr unsigned long shim_bytes_of(void (*)(const P &))
+{
+    return sizeof(P);
+}
+#define SHIM_PARAMETER_OF(kernel) SHIM_API const unsigned long shim_parameter_bytes = shim_bytes_of(kernel);
 #define GT_DYNAMIC_SHARED(type, name) type *name = (type *)shim_dynamic
 #define GT_NAN ((double)NAN)
 
