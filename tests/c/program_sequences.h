@@ -88,6 +88,21 @@ static inline void norm_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 23, 24}, 4);
 }
 
+/* The gradients of layer norm of 1, with the weight 4, of a gradient 2. */
+static inline void norm_gradients_sequence(program *p, bool bias)
+{
+    gt_instruction *ins = add(p, GT_OP_layer_norm_backward, 20, 2, 1);
+    ins->operand[2] = 4;
+    ins->imm[0].i = 1;
+    ins->imm[1].f = 1e-5;
+    ins = add(p, GT_OP_layer_norm_backward_weight, 21, 2, 1);
+    ins->literals = GT_LITERAL_FLOAT << 4;
+    ins->imm[0].i = 1;
+    ins->imm[1].f = 1e-5;
+    if (bias)
+        add(p, GT_OP_sum, 22, 2, 0)->imm[0].u = 1;
+}
+
 /* Adam's update; the gradient is 1, the state 2 and 3, the parameter 9. */
 static inline void adam_sequence(program *p)
 {

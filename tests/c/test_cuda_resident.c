@@ -62,6 +62,54 @@ static void test_resident_chain(const void *argument)
     engine->ops->close(engine);
 }
 
+/* Operations on short rows are among those that it executes. */
+static void test_resident_rows(const void *argument)
+{
+    static const struct {
+        gt_opcode op;
+        unsigned operands;
+        bool weights; /* operands after the first are of a row; else only the third */
+    } rows[] = {{GT_OP_softmax, 1, false},          {GT_OP_log_softmax, 1, false},
+                {GT_OP_softmax_backward, 2, false}, {GT_OP_log_softmax_backward, 2, false},
+                {GT_OP_layer_norm, 3, true},        {GT_OP_layer_norm_backward, 3, false}};
+    enum { ROUNDS = 100 };
+    (void)argument;
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
+    check_vector(engine, a, 1);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        gt_view row = vector_view(a, GT_FLOAT32, 32), whole = row, out;
+        whole.meta.rank = 2;
+        whole.meta.shape[0] = 4;
+        whole.meta.shape[1] = whole.stride[0] = 32;
+        whole.stride[1] = 1;
+        whole.meta.numel = 4 * 32;
+        out = whole;
+        out.data = b;
+        gt_instruction ins = {.op = (uint16_t)rows[k].op, .imm = {{.i = 1}, {.f = 1e-5}}};
+        const gt_view *in[] = {&whole, rows[k].weights ? &row : &whole, &row};
+        gt_call call = {.op = rows[k].op,
+                        .compute = GT_FLOAT32,
+                        .ins = &ins,
+                        .operands = rows[k].operands,
+                        .in = in,
+                        .out = &out};
+        uint64_t before = driver_calls();
+        gt_token token = 0;
+        for (int round = 0; round < ROUNDS; round++)
+            CHECK_EQ(engine->ops->run(engine, &call, &token), GT_OK);
+        wait_for(engine, token);
+        if (!CHECK(driver_calls() - before < ROUNDS / 2))
+            fprintf(stderr, "%s: %llu calls\n", gt__op_table[rows[k].op].name,
+                    (unsigned long long)(driver_calls() - before));
+    }
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, b, BYTES);
+    engine->ops->close(engine);
+}
+
 static gt_token start_get(gt_engine *engine, const void *from, void *host, size_t bytes)
 {
     gt_token token = 0;
@@ -273,6 +321,7 @@ int main(int argc, char **argv)
         check_run("resident when it pays", test_resident_when_it_pays, NULL);
     }
     check_run("a resident chain", test_resident_chain, NULL);
+    check_run("resident rows", test_resident_rows, NULL);
     check_run("single numbers", test_single_numbers, NULL);
     check_run("resident and launched work", test_resident_order, NULL);
     check_run("resident and gathered", test_resident_and_gathered, NULL);

@@ -547,6 +547,21 @@ static bool prepare(gt_worker *worker, program *p, gt_plan **plan, gt_sequence *
            CHECK_EQ(gt__sequence_new(worker, *plan, sequence), GT_OK);
 }
 
+/* Run the sequence, and its steps one by one: these results are the same. */
+static void compare_run(gt_worker *worker, const program *p, const gt_plan *plan, gt_sequence *sequence,
+                        const uint64_t *ids, unsigned count)
+{
+    uint64_t from[INPUTS], to[16];
+    for (uint32_t k = 0; k < plan->input_count; k++)
+        from[k] = plan->values[plan->inputs[k]].id;
+    for (uint32_t k = 0; k < plan->output_count; k++)
+        to[k] = plan->values[plan->outputs[k]].id + SHIFT;
+    CHECK_EQ(gt__sequence_run(worker, sequence, from, to), GT_OK);
+    run_directly(worker, p);
+    for (unsigned k = 0; k < count; k++)
+        CHECK(same_value(worker, p, ids[k], ids[k] + SHIFT));
+}
+
 /* A cast of halves that only elementwise steps read need not run. */
 static void test_half_gradients(const void *unused)
 {
@@ -566,15 +581,7 @@ static void test_half_gradients(const void *unused)
             if (plan->values[k].id == 21)
                 CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
         for (int round = 0; round < 4; round++) {
-            uint64_t from[INPUTS], to[16];
-            for (uint32_t k = 0; k < plan->input_count; k++)
-                from[k] = plan->values[plan->inputs[k]].id;
-            for (uint32_t k = 0; k < plan->output_count; k++)
-                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
-            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
-            run_directly(&worker, &p);
-            for (uint64_t id = 26; id < 30; id++)
-                CHECK(same_value(&worker, &p, id, id + SHIFT));
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){26, 27, 28, 29}, 4);
         }
     }
     gt__sequence_free(&worker, &sequence);
@@ -596,13 +603,8 @@ static void test_other_fill(const void *unused)
     sparse_sequence(&p);
     if (prepare(&worker, &p, &plan, &sequence)) {
         for (int round = 0; round < 6; round++) {
-            uint64_t from[INPUTS], to[] = {20 + SHIFT, 24 + SHIFT};
-            for (uint32_t k = 0; k < plan->input_count; k++)
-                from[k] = plan->values[plan->inputs[k]].id;
             p.records[1].ins.imm[0].f = plan->records[1].ins.imm[0].f = round == 3 ? 1 : 0;
-            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
-            run_directly(&worker, &p);
-            CHECK(same_value(&worker, &p, 24, 24 + SHIFT));
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){24}, 1);
         }
     }
     gt__sequence_free(&worker, &sequence);
@@ -630,16 +632,8 @@ static void test_cross_entropy(const void *context)
         while (p.records[zeros].ins.op != GT_OP_full)
             zeros++;
         for (int round = 0; round < 6; round++) {
-            uint64_t from[INPUTS], to[16];
-            for (uint32_t k = 0; k < plan->input_count; k++)
-                from[k] = plan->values[plan->inputs[k]].id;
-            for (uint32_t k = 0; k < plan->output_count; k++)
-                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
             p.records[zeros].ins.imm[0].f = plan->records[zeros].ins.imm[0].f = round == 3 ? 1 : 0;
-            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
-            run_directly(&worker, &p);
-            CHECK(same_value(&worker, &p, 24, 24 + SHIFT));
-            CHECK(same_value(&worker, &p, 29, 29 + SHIFT));
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){24, 29}, 2);
         }
     }
     gt__sequence_free(&worker, &sequence);
@@ -697,16 +691,8 @@ static void test_attention_pair(const void *context)
             if (plan->values[k].id == 22)
                 CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
         for (int round = 0; round < 5; round++) {
-            uint64_t from[INPUTS], to[16];
-            for (uint32_t k = 0; k < plan->input_count; k++)
-                from[k] = plan->values[plan->inputs[k]].id;
-            for (uint32_t k = 0; k < plan->output_count; k++)
-                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
             p.records[*copies].ins.imm[0].f = plan->records[*copies].ins.imm[0].f = round == 3 ? 0.5 : 0.25;
-            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
-            run_directly(&worker, &p);
-            CHECK(same_value(&worker, &p, 21, 21 + SHIFT));
-            CHECK(same_value(&worker, &p, 23, 23 + SHIFT));
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){21, 23}, 2);
         }
     }
     gt__sequence_free(&worker, &sequence);
@@ -734,16 +720,44 @@ static void test_heads(const void *unused)
             if (plan->values[k].id == 43 || plan->values[k].id == 60 || plan->values[k].id == 42)
                 CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
         for (int round = 0; round < 5; round++) {
-            uint64_t from[INPUTS], to[16];
-            for (uint32_t k = 0; k < plan->input_count; k++)
-                from[k] = plan->values[plan->inputs[k]].id;
-            for (uint32_t k = 0; k < plan->output_count; k++)
-                to[k] = plan->values[plan->outputs[k]].id + SHIFT;
             CHECK_EQ(plan->output_count, 1);
             p.records[forward].ins.imm[0].f = plan->records[forward].ins.imm[0].f = round == 3 ? 0.5 : 0.25;
-            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
-            run_directly(&worker, &p);
-            CHECK(same_value(&worker, &p, 65, 65 + SHIFT));
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){65}, 1);
+        }
+    }
+    gt__sequence_free(&worker, &sequence);
+    worker_close(&worker);
+}
+
+typedef struct norm_case {
+    int64_t rows, columns;
+    gt_dtype dtype;
+    bool bias, whole;
+} norm_case;
+
+/* The gradients of layer norm are one kernel. In one run its eps differs between them: then they are several. */
+static void test_norm_gradients(const void *context)
+{
+    const norm_case *c = context;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    if (!worker_open(&worker, tested_engine()))
+        return;
+    p = (program){.rows = c->rows, .columns = c->columns, .next = FIRST, .smooth = true};
+    p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = c->dtype;
+    norm_gradients_sequence(&p, c->bias);
+    if (prepare(&worker, &p, &plan, &sequence)) {
+        CHECK_EQ(plan->steps[0].group, 0);
+        for (unsigned k = 1; k < plan->step_count && is_tested("cuda"); k++)
+            CHECK_EQ(plan->steps[k].group, c->whole ? 0 : k);
+        for (int round = 0; round < 6; round++) {
+            for (unsigned k = 0; k < 2; k++) /* changed for both; for one */
+                p.records[k].ins.imm[1].f = plan->records[k].ins.imm[1].f = round == 3   ? 0.5
+                                                                            : round == 4 ? 0.1 * k
+                                                                                         : 1e-5;
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){20, 21, 22}, c->bias ? 3 : 2);
         }
     }
     gt__sequence_free(&worker, &sequence);
@@ -783,6 +797,15 @@ int main(int argc, char **argv)
         check_run("attention of three parts", test_heads, NULL);
         check_run("cross entropy", test_cross_entropy, (int64_t[]){5, 40});
         check_run("cross entropy of long rows", test_cross_entropy, (int64_t[]){3, 9000});
+        check_run("gradients of norm", test_norm_gradients, &(norm_case){700, 36, GT_FLOAT32, true, true});
+        check_run("gradients of norm without bias", test_norm_gradients,
+                  &(norm_case){90, 31, GT_BFLOAT16, false, true});
+        check_run("gradients of norm of long rows", test_norm_gradients,
+                  &(norm_case){20, 1500, GT_FLOAT32, true, true});
+        check_run("gradients of norm of longer rows", test_norm_gradients,
+                  &(norm_case){9, 8192, GT_BFLOAT16, true, true});
+        check_run("gradients of norm of rows that are too long", test_norm_gradients,
+                  &(norm_case){4, 9000, GT_FLOAT32, true, false});
     }
     if (!cpu)
         return check_end();

@@ -21,6 +21,7 @@
  *     pair_form.c        attention and its gradients
  *     spread_form.c      where the gradients of attention go
  *     pick_form.c        log_softmax and what is picked from it
+ *     norm_form.c        the gradients of layer norm
  *     generate_chain.c   source and launches
  */
 #ifndef GT_ENGINES_CUDA_CHAIN_H
@@ -160,6 +161,9 @@ bool gt__cuda_rows_change(const gt_cuda_rows *rows, const gt_plan *plan, const g
                           void *const *buffer, gt_view *in, const gt_view **views, gt_view *out, gt_call *call);
 void gt__cuda_rows_settle(gt_plan *plan, const gt_cuda_rows *rows);
 
+/* Both values are read as the same elements. Neither may be GT_PLAN_LITERAL's: then it is false. */
+bool gt__cuda_same_operand(const gt_plan *plan, uint32_t a, uint32_t b);
+
 /* ---- attention and its gradients: pair_form.c ------------------------------------------------------------------- */
 
 /* spread_form.c: steps that put the gradients of attention together, and do not run. */
@@ -218,6 +222,25 @@ void gt__cuda_picks_settle(gt_plan *plan, const gt_cuda_picks *picks);
  * the first step, or a gradient g of all elements. */
 void gt__cuda_picks_change(const gt_cuda_picks *picks, const gt_plan *plan, void *const *buffer, gt_view *in,
                            const gt_view **views, gt_call *call);
+
+/* ---- the gradients of layer norm: norm_form.c ------------------------------------------------------------------------ */
+
+typedef struct gt_cuda_norm {
+    uint32_t backward, weight,
+        last; /* steps: the gradients of operand and weight; last: that of the bias, or `weight` */
+    bool has_bias;
+} gt_cuda_norm;
+
+/* Whether these steps follow the first of them, with nothing but views between them. */
+bool gt__cuda_norm_find(const gt_plan *plan, uint32_t backward, gt_cuda_norm *norm);
+/* They will run as one, in the place of the last. */
+void gt__cuda_norm_settle(gt_plan *plan, const gt_cuda_norm *norm);
+/* Whether they can with the numbers of this run. */
+bool gt__cuda_norm_holds(const gt_cuda_norm *norm, const gt_plan *plan);
+/* Change the call of the first step, with room for five operands: the last two are the results of the others, without data if there is
+ * no bias. */
+void gt__cuda_norm_change(const gt_cuda_norm *norm, const gt_plan *plan, void *const *buffer, gt_view *in,
+                          const gt_view **views, gt_call *call);
 
 /* ---- parts of a plan ------------------------------------------------------------------------------------------- */
 

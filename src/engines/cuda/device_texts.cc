@@ -15,6 +15,7 @@ const char gt__cuda_text_reduce[] =
     ;
 const char gt__cuda_text_rows[] =
 #include "engines/cuda/device/rows.cuh"
+#include "engines/cuda/device/norm.cuh"
     ;
 const char gt__cuda_text_index[] =
 #include "engines/cuda/device/index.cuh"

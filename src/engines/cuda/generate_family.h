@@ -63,6 +63,24 @@ typedef enum gt_cuda_type {
 gt_cuda_type gt__cuda_type(gt_dtype compute);
 const char *gt__cuda_type_name(gt_cuda_type type);
 
+/* The kernels of generate_rows.c. */
+typedef enum gt_rows_variant {
+    GT_ROWS_SOFTMAX,
+    GT_ROWS_SOFTMAX_LONG,
+    GT_ROWS_SOFTMAX_BACKWARD,
+    GT_ROWS_SOFTMAX_BACKWARD_LONG,
+    GT_ROWS_ACROSS,
+    GT_ROWS_NORM,
+    GT_ROWS_NORM_BACKWARD,
+    GT_ROWS_NORM_MOMENTS,
+    GT_ROWS_NORM_COLUMNS,
+    GT_ROWS_NORM_FINISH,
+    GT_ROWS_NORM_SUMS_FINISH,
+    GT_ROWS_SPARSE,
+    GT_ROWS_MOMENTS,
+    GT_ROWS_PICK,
+} gt_rows_variant;
+
 /* ---- launches ----------------------------------------------------------------------------------------------- */
 
 /* What gt_cuda_errors.code says. */

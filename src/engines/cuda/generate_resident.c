@@ -153,7 +153,7 @@ static unsigned find_reduction(const gt_cuda_key *key)
     return key->variant == ROWS || key->variant == COLUMNS ? k : REDUCTIONS;
 }
 
-/* Operations on lines; the name of the kernel in device/rows.cuh. */
+/* Operations on lines; the name of the kernel in device/rows.cuh or norm.cuh. */
 static const struct {
     uint16_t op;
     uint8_t operands;
@@ -167,7 +167,7 @@ static const struct {
     {GT_OP_layer_norm, 3, "layer_norm", false},
     {GT_OP_layer_norm_backward, 3, "layer_norm_backward", false},
 };
-enum { LINES = sizeof lines / sizeof lines[0], ACROSS = 2, LAST_LINES = 4 }; /* variants of generate_rows.c */
+enum { LINES = sizeof lines / sizeof lines[0] };
 
 /* The number of an operation on lines; LINES: it has none. */
 static unsigned find_lines(const gt_cuda_key *key)
@@ -179,7 +179,9 @@ static unsigned find_lines(const gt_cuda_key *key)
         if (key->mode[view] || key->in[view] != GT_FLOAT32)
             return LINES;
     bool fits = items == 1 && width == 32 && (key->vector == 1 || key->vector == 4);
-    return fits && key->out == GT_FLOAT32 && key->variant != ACROSS && key->variant <= LAST_LINES ? k : LINES;
+    bool alone = key->variant == GT_ROWS_SOFTMAX || key->variant == GT_ROWS_SOFTMAX_BACKWARD ||
+                 key->variant == GT_ROWS_NORM || (key->variant == GT_ROWS_NORM_BACKWARD && !key->option[3]);
+    return fits && alone && key->out == GT_FLOAT32 && !key->option[2] ? k : LINES;
 }
 
 /* ---- source ------------------------------------------------------------------------------------------------------ */

@@ -1,27 +1,15 @@
 /*
- * generate_rows.c: SOFTMAX, SOFTMAX_BACKWARD and LAYER_NORM: lines of elements, each in one pass. device/rows.cuh has the
- * kernels. They want contiguous operands; others are copied to scratch memory first.
+ * generate_rows.c: SOFTMAX, SOFTMAX_BACKWARD and LAYER_NORM: lines of elements, each in one pass. device/rows.cuh and
+ * device/norm.cuh have the kernels. They want contiguous operands; others are copied to scratch memory first.
  */
 #include <string.h>
 
 #include "engines/cuda/generate_family.h"
 
 enum {
-    SOFTMAX,
-    SOFTMAX_LONG,
-    SOFTMAX_BACKWARD,
-    SOFTMAX_BACKWARD_LONG,
-    ACROSS,
-    NORM,
-    NORM_BACKWARD,
-    NORM_MOMENTS,
-    NORM_COLUMNS,
-    NORM_FINISH,
-    SPARSE,
-    MOMENTS,
-    PICK,
     STATIC_SHARED = 1024, /* bytes that kernels have at most besides a long line */
     REGISTERS = 32,       /* for elements of one line, in a thread */
+    WIDE_REGISTERS = 16,  /* the same, if more threads can have a line instead */
 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -29,19 +17,20 @@ enum {
 void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
 {
     static const char *const functions[] = {
-        [SOFTMAX] = "softmax",
-        [SOFTMAX_LONG] = "softmax_long",
-        [SOFTMAX_BACKWARD] = "softmax_backward",
-        [SOFTMAX_BACKWARD_LONG] = "softmax_backward_long",
-        [ACROSS] = "softmax_across",
-        [NORM] = "layer_norm",
-        [NORM_BACKWARD] = "layer_norm_backward",
-        [NORM_MOMENTS] = "layer_norm_moments",
-        [NORM_COLUMNS] = "layer_norm_columns",
-        [NORM_FINISH] = "layer_norm_finish",
-        [SPARSE] = "log_softmax_sparse_backward",
-        [MOMENTS] = "log_softmax_moments",
-        [PICK] = "log_softmax_pick",
+        [GT_ROWS_SOFTMAX] = "softmax",
+        [GT_ROWS_SOFTMAX_LONG] = "softmax_long",
+        [GT_ROWS_SOFTMAX_BACKWARD] = "softmax_backward",
+        [GT_ROWS_SOFTMAX_BACKWARD_LONG] = "softmax_backward_long",
+        [GT_ROWS_ACROSS] = "softmax_across",
+        [GT_ROWS_NORM] = "layer_norm",
+        [GT_ROWS_NORM_BACKWARD] = "layer_norm_backward",
+        [GT_ROWS_NORM_MOMENTS] = "layer_norm_moments",
+        [GT_ROWS_NORM_COLUMNS] = "layer_norm_columns",
+        [GT_ROWS_NORM_FINISH] = "layer_norm_finish",
+        [GT_ROWS_NORM_SUMS_FINISH] = "layer_norm_sums_finish",
+        [GT_ROWS_SPARSE] = "log_softmax_sparse_backward",
+        [GT_ROWS_MOMENTS] = "log_softmax_moments",
+        [GT_ROWS_PICK] = "log_softmax_pick",
     };
     gt_opcode op = (gt_opcode)key->op;
     bool logarithm = op == GT_OP_log_softmax || op == GT_OP_log_softmax_backward;
@@ -52,11 +41,13 @@ void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text 
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
     gt__cuda_add(text, "enum { V = %u, ITEMS = %u, WIDTH = %u, LITERAL1 = %u, LITERAL2 = %u, LOGARITHM = %u, ",
                  key->vector, key->option[0], key->option[1], key->mode[1], key->mode[2], logarithm);
-    gt__cuda_add(text, "KEPT = %u, ", key->option[2]);
-    gt__cuda_add(text,
-                 "BACKWARD = %u };\n};\nGT_ENTRY(%u) %s(GT_PARAM(gt_rows_params) p)\n{\ngt_%s<%s_k>(p);\n}\n",
-                 backward, key->option[1] > GT_CUDA_BLOCK ? key->option[1] : GT_CUDA_BLOCK, name,
-                 functions[key->variant], name);
+    gt__cuda_add(text, "KEPT = %u, BACKWARD = %u, SUMS = %u };\n};\n", key->option[2], backward,
+                 key->option[3] > 0);
+    gt__cuda_add(text, "GT_ENTRY(%u", key->option[1] > GT_CUDA_BLOCK ? key->option[1] : GT_CUDA_BLOCK);
+    if (key->option[3])
+        gt__cuda_add(text, ", %u", key->option[3]);
+    gt__cuda_add(text, ") %s(GT_PARAM(gt_rows_params) p)\n{\ngt_%s<%s_k>(p);\n}\n", name, functions[key->variant],
+                 name);
 }
 
 /* ---- launches ----------------------------------------------------------------------------------------------- */
@@ -69,6 +60,7 @@ typedef struct params {
     int64_t lines, n;
     int64_t inner;
     int64_t parts, share;
+    void *also;
     double eps;
     void *errors;
 } params;
@@ -132,7 +124,8 @@ static void choose_threads(rows *r, unsigned arrays)
     int64_t vectors = r->p.n / vector, width = 32, most = REGISTERS, items = 1;
     if (vectors > width * most / vector) { /* not for a warp, which shares the registers with fewer others */
         most = REGISTERS / arrays;
-        width = vectors > 256 * most / vector ? 1024 : 256;
+        for (width = 256; width < 1024 && vectors > width * WIDE_REGISTERS / vector;)
+            width *= 2;
     }
     while (items * width < vectors)
         items += items < 8 ? 1 : items;
@@ -200,7 +193,7 @@ static gt_err lower_sparse_backward(const gt_call *call, gt_cuda_work *work, row
     r->p.share = !repeated;
     r->p.inner = call->out->meta.rank - 1;
     choose_threads(r, 1);
-    launch_lines(work, r, SPARSE);
+    launch_lines(work, r, GT_ROWS_SPARSE);
     gt_cuda_launch *launch = &work->launch[work->count - 1];
     gt__cuda_bind(launch, offsetof(params, in), &element);
     gt__cuda_bind(launch, offsetof(params, in) + 2 * sizeof r->p.in[0], &position);
@@ -225,7 +218,7 @@ static gt_err lower_picks(const gt_call *call, gt_cuda_work *work, rows *r)
         add_operand(work, r, call, 1);
         r->operands = 2;
         choose_threads(r, 2);
-        launch_lines(work, r, SOFTMAX_BACKWARD);
+        launch_lines(work, r, GT_ROWS_SOFTMAX_BACKWARD);
     } else if (!positioned) {
         r->p.out = NULL;
         r->key.out = GT_FLOAT32;
@@ -233,13 +226,13 @@ static gt_err lower_picks(const gt_call *call, gt_cuda_work *work, rows *r)
         if (r->key.option[1] >
             GT_CUDA_BLOCK) /* several lines on a processor: while one is summed up, others are read */
             r->key.option[1] = GT_CUDA_BLOCK;
-        launch_lines(work, r, MOMENTS);
+        launch_lines(work, r, GT_ROWS_MOMENTS);
     } else {
         gt_cuda_operand position = gt__cuda_operand(work, positions, GT_INT64);
         r->key.vector = 1;
         r->key.option[1] = GT_CUDA_BLOCK;
         r->p.inner = call->out->meta.rank - 1; /* the axis, for errors */
-        gt_cuda_launch *launch = launch_rows(work, r, PICK);
+        gt_cuda_launch *launch = launch_rows(work, r, GT_ROWS_PICK);
         launch->grid[0] = gt__cuda_blocks(r->p.lines, GT_CUDA_BLOCK);
         gt__cuda_bind(launch, offsetof(params, in) + 2 * sizeof r->p.in[0], &position);
         launch->errors_at = offsetof(params, errors);
@@ -271,16 +264,17 @@ gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device,
     if (r.p.inner > 1) {
         r.key.option[1] = GT_CUDA_BLOCK;
         r.key.vector = 1;
-        gt_cuda_launch *launch = launch_rows(work, &r, ACROSS);
+        gt_cuda_launch *launch = launch_rows(work, &r, GT_ROWS_ACROSS);
         launch->grid[0] = gt__cuda_blocks(r.p.lines, GT_CUDA_BLOCK);
         return GT_OK;
     }
     choose_threads(&r, backward ? 2 : 1);
     uint32_t bytes = r.key.option[0] == 0 && call->op != GT_OP_softmax_backward ? long_line_bytes(&r, device) : 0;
     if (bytes)
-        launch_long_lines(work, &r, device, backward ? SOFTMAX_BACKWARD_LONG : SOFTMAX_LONG, bytes);
+        launch_long_lines(work, &r, device, backward ? GT_ROWS_SOFTMAX_BACKWARD_LONG : GT_ROWS_SOFTMAX_LONG,
+                          bytes);
     else
-        launch_lines(work, &r, backward ? SOFTMAX_BACKWARD : SOFTMAX);
+        launch_lines(work, &r, backward ? GT_ROWS_SOFTMAX_BACKWARD : GT_ROWS_SOFTMAX);
     return GT_OK;
 }
 
@@ -295,18 +289,55 @@ static void lower_weight_gradient(const gt_cuda_device *device, gt_cuda_work *wo
     r->p.share = (r->p.lines + parts - 1) / parts;
     r->p.parts = (r->p.lines + r->p.share - 1) / r->p.share;
     gt_cuda_operand scratch = gt__cuda_scratch(work, (size_t)(2 * r->p.lines + r->p.parts * r->p.n) * size);
-    launch_lines(work, r, NORM_MOMENTS);
+    launch_lines(work, r, GT_ROWS_NORM_MOMENTS);
     gt__cuda_bind(&work->launch[work->count - 1], offsetof(params, scratch), &scratch);
     r->key.option[0] = 1;
     r->key.option[1] = GT_CUDA_BLOCK;
-    gt_cuda_launch *launch = launch_rows(work, r, NORM_COLUMNS);
+    gt_cuda_launch *launch = launch_rows(work, r, GT_ROWS_NORM_COLUMNS);
     gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
     launch->grid[0] = (uint32_t)tiles;
     launch->grid[1] = (uint32_t)r->p.parts;
     r->key.vector = 1;
-    launch = launch_rows(work, r, NORM_FINISH);
+    launch = launch_rows(work, r, GT_ROWS_NORM_FINISH);
     gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
     launch->grid[0] = gt__cuda_blocks(r->p.n, 32);
+}
+
+/* g, x, weight; results: the gradients of x, of the weight and, if there is memory for it, of the bias. Made by norm_form.c only.
+ * Each block goes through many lines and sums up; another launch puts the sums together. As many blocks as run at once. */
+static gt_err lower_gradients(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work, rows *r)
+{
+    choose_threads(r, 2);
+    int64_t width = r->key.option[1], block = width > GT_CUDA_BLOCK ? width : GT_CUDA_BLOCK, lines = block / width;
+    int64_t registers = r->key.option[0] * r->key.vector, shared = lines * 2 * r->p.n * (int64_t)sizeof(float);
+    if (gt__cuda_type(call->compute) != GT_CUDA_F32 || registers == 0 || width > 512 ||
+        call->in[3]->meta.dtype != call->in[4]->meta.dtype)
+        return GT_CUDA_DECLINE;
+    int64_t wanted = width > 32 ? 1024 / block : registers > 24 ? 2 : 3;
+    int64_t fit = device->shared_limit / (shared + STATIC_SHARED), blocks = (r->p.lines + lines - 1) / lines;
+    if (fit == 0)
+        return GT_CUDA_DECLINE;
+    r->key.option[3] = (uint32_t)(fit < wanted ? fit : wanted);
+    int64_t resident = (int64_t)device->processors * r->key.option[3];
+    r->p.parts = blocks < resident ? blocks : resident;
+    gt_cuda_operand scratch = gt__cuda_scratch(work, (size_t)(r->p.parts * 2 * r->p.n) * sizeof(float));
+    gt_cuda_launch *launch = launch_rows(work, r, GT_ROWS_NORM_BACKWARD);
+    gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
+    launch->block[0] = (uint32_t)block;
+    launch->grid[0] = (uint32_t)r->p.parts;
+    launch->shared = (uint32_t)shared;
+    r->operands = 0;
+    r->key = (gt_cuda_key){.op = (uint16_t)call->op,
+                           .compute = (uint8_t)call->compute,
+                           .out = call->in[3]->meta.dtype,
+                           .vector = 1,
+                           .option = {1, GT_CUDA_BLOCK}};
+    r->p.out = call->in[3]->data;
+    r->p.also = call->in[4]->data;
+    launch = launch_rows(work, r, GT_ROWS_NORM_SUMS_FINISH);
+    gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
+    launch->grid[0] = gt__cuda_blocks((r->p.also ? 2 : 1) * r->p.n, 32);
+    return GT_OK;
 }
 
 gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
@@ -317,7 +348,7 @@ gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *devi
     if (has_complex(call) || call->literals & (forward ? 1 : 3) || x->numel == 0)
         return GT_CUDA_DECLINE;
     start(&r, call);
-    r.operands = weight ? 2 : call->operands;
+    r.operands = weight ? 2 : 3;
     r.p.n = 1;
     for (int64_t axis = call->ins->imm[0].i; axis < x->rank; axis++)
         r.p.n *= x->shape[axis];
@@ -331,7 +362,9 @@ gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *devi
         lower_weight_gradient(device, work, &r);
         return GT_OK;
     }
+    if (call->operands > 3)
+        return lower_gradients(call, device, work, &r);
     choose_threads(&r, forward ? 1 : 2);
-    launch_lines(work, &r, forward ? NORM : NORM_BACKWARD);
+    launch_lines(work, &r, forward ? GT_ROWS_NORM : GT_ROWS_NORM_BACKWARD);
     return GT_OK;
 }

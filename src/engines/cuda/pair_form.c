@@ -19,8 +19,7 @@ static bool same_view(const gt_view *a, const gt_view *b)
     return same;
 }
 
-/* Both are read as the same elements. */
-static bool same_operand(const gt_plan *plan, uint32_t a, uint32_t b)
+bool gt__cuda_same_operand(const gt_plan *plan, uint32_t a, uint32_t b)
 {
     if (a == GT_PLAN_LITERAL || b == GT_PLAN_LITERAL)
         return false;
@@ -52,7 +51,7 @@ static uint32_t find_cat(const gt_plan *plan, uint32_t backward)
         if (step->kind == GT_STEP_VIEW || buffer_of(plan, step->result) != buffer_of(plan, packed))
             continue;
         bool fits = step->op == GT_OP_cat && step->kind == GT_STEP_RUN && step->operands == 2 &&
-                    same_operand(plan, step->result, packed) &&
+                    gt__cuda_same_operand(plan, step->result, packed) &&
                     step->record->ins.imm[0].i == plan->values[packed].view.meta.rank - 1;
         return fits ? k : backward;
     }
@@ -67,9 +66,9 @@ static uint32_t find_forward(const gt_plan *plan, uint32_t backward)
     for (uint32_t k = cat; cat < backward && k-- > 0;) {
         const gt_plan_step *before = &plan->steps[k];
         if (before->op != GT_OP_attention || before->kind != GT_STEP_RUN ||
-            !same_operand(plan, before->operand[0], plan->steps[cat].operand[0]) ||
-            !same_operand(plan, before->operand[1], step->operand[1]) ||
-            !same_operand(plan, before->operand[2], step->operand[2]))
+            !gt__cuda_same_operand(plan, before->operand[0], plan->steps[cat].operand[0]) ||
+            !gt__cuda_same_operand(plan, before->operand[1], step->operand[1]) ||
+            !gt__cuda_same_operand(plan, before->operand[2], step->operand[2]))
             continue;
         bool changed = is_overwritten(plan, buffer_of(plan, before->result), k, backward);
         for (unsigned operand = 0; operand < 3; operand++)

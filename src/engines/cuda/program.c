@@ -9,81 +9,17 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "engines/cuda/cuda.h"
-#include "engines/plan.h"
+#include "engines/cuda/program.h"
 
 enum {
-    RECORDINGS = 64,
     TRIALS = 128,      /* recordings that are made even if few of them are used again */
-    FEW = 2,           /* launches that are not worth a recording */
     MOST_UNPAIRED = 8, /* results of steps that a pair leaves out */
     MOST_LOST = 8,     /* recordings that new numbers made useless: then no more are made */
 };
 
-/* Scratch memory that belongs to a program: the steps of all its recordings run in one order, so they share it. */
-typedef struct scratch_block {
-    CUdeviceptr address;
-    size_t bytes;
-    bool free;
-} scratch_block;
-
-/* The numbers of a step that may change from run to run. */
-typedef struct step_numbers {
-    gt_imm literal[GT_MAX_OPERANDS], imm[2];
-} step_numbers;
-
-/* A kernel of a step, in the graph. */
-typedef struct node {
-    CUgraphNode node;
-    unsigned step;
-    gt_cuda_key key;
-    CUfunction function;
-    CUdeviceptr scratch, errors;
-    unsigned parts; /* that it runs, if it is of chains */
-} node;
-
-typedef struct recording {
-    uint8_t *inputs;   /* addresses, then numbers, that it was made with; NULL: an empty place */
-    uint64_t used;     /* the program's run that used it last */
-    gt_token token;    /* of that run */
-    CUgraphExec graph; /* NULL: seen once, not recorded */
-    CUgraph original;  /* that the nodes are of */
-    node *nodes;
-    size_t node_count, node_room;
-    size_t *node_of;       /* by step: its first node, if it has one */
-    gt_cuda_errors *slots; /* pinned, one for each step that may fail */
-    CUdeviceptr slots_address;
-    unsigned slot_count, *slot_step;
-} recording;
-
-struct gt_program {
-    const gt_plan *plan;
-    gt_cuda_casts casts;
-    gt_cuda_part *parts;
-    unsigned part_count;
-    unsigned most_operands;
-    gt_view *in; /* room for the operands of a step */
-    const gt_view **views;
-    size_t inputs_bytes;
-    uint8_t *inputs; /* of the present run */
-    uint64_t runs, replays, recorded;
-    unsigned lost;
-    bool never; /* it cannot be recorded */
-    recording recordings[RECORDINGS];
-    recording *open; /* while one is recorded */
-    scratch_block *scratches;
-    size_t scratch_count;
-    gt_cuda_pair *pairs;
-    unsigned pair_count;
-    uint32_t *pair_of; /* by step: the number of its pair plus one */
-    gt_cuda_picks *picks;
-    unsigned picks_count;
-    uint32_t *picks_of; /* by step: the number of its picks plus one */
-};
-
 /* ---- recordings ---------------------------------------------------------------------------------------------------- */
 
-static void recording_free(gt_cuda *cuda, recording *r)
+static void recording_free(gt_cuda *cuda, gt_cuda_recording *r)
 {
     if (r->slots && r->token) /* it may still run, and items have its slots */
         gt__cuda_items_collect(cuda, r->token);
@@ -97,7 +33,7 @@ static void recording_free(gt_cuda *cuda, recording *r)
     free(r->node_of);
     free(r->slot_step);
     free(r->inputs);
-    *r = (recording){0};
+    *r = (gt_cuda_recording){0};
 }
 
 gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
@@ -114,13 +50,13 @@ gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
     *address = taken;
     if (!program)
         return GT_OK;
-    scratch_block *more = realloc(program->scratches, (program->scratch_count + 1) * sizeof *more);
+    gt_cuda_scratch_block *more = realloc(program->scratches, (program->scratch_count + 1) * sizeof *more);
     if (!more) {
         gt__cuda_heap_give(&cuda->heap, taken);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
     program->scratches = more;
-    program->scratches[program->scratch_count++] = (scratch_block){.address = taken, .bytes = bytes};
+    program->scratches[program->scratch_count++] = (gt_cuda_scratch_block){.address = taken, .bytes = bytes};
     return GT_OK;
 }
 
@@ -138,7 +74,7 @@ void gt__cuda_scratch_release(gt_cuda *cuda, CUdeviceptr address)
 
 CUdeviceptr gt__cuda_recorded_slot(gt_cuda *cuda, unsigned step)
 {
-    recording *r = cuda->recording->open;
+    gt_cuda_recording *r = cuda->recording->open;
     r->slot_step[r->slot_count] = step;
     return r->slots_address + r->slot_count++ * sizeof(gt_cuda_errors);
 }
@@ -146,7 +82,7 @@ CUdeviceptr gt__cuda_recorded_slot(gt_cuda *cuda, unsigned step)
 gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_launch *launch, CUfunction function,
                                 CUdeviceptr scratch, CUdeviceptr errors)
 {
-    recording *r = cuda->recording->open;
+    gt_cuda_recording *r = cuda->recording->open;
     const CUgraphNode *last = NULL;
     size_t count = 0;
     int status;
@@ -157,7 +93,7 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
         return gt__fail(GT_ERR_UNSUPPORTED, "a graph with branches");
     if (r->node_count == r->node_room) {
         size_t room = r->node_room ? 2 * r->node_room : 64;
-        node *more = realloc(r->nodes, room * sizeof *more);
+        gt_cuda_node *more = realloc(r->nodes, room * sizeof *more);
         if (!more)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
         r->nodes = more;
@@ -165,45 +101,49 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
     }
     if (!r->node_count || r->nodes[r->node_count - 1].step != step)
         r->node_of[step] = r->node_count;
-    r->nodes[r->node_count++] = (node){.node = last[0],
-                                       .step = step,
-                                       .key = launch->key,
-                                       .function = function,
-                                       .scratch = scratch,
-                                       .errors = errors};
+    r->nodes[r->node_count++] = (gt_cuda_node){.node = last[0],
+                                               .step = step,
+                                               .key = launch->key,
+                                               .function = function,
+                                               .scratch = scratch,
+                                               .errors = errors};
     return GT_OK;
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
 
-static const gt_cuda_pair *pair_of(const gt_program *program, unsigned step)
-{
-    return program->pair_of[step] ? &program->pairs[program->pair_of[step] - 1] : NULL;
-}
-
 /* Its readers read its operand instead. */
 static bool is_left_out(const gt_program *program, unsigned step)
 {
-    const gt_cuda_pair *pair = pair_of(program, step);
-    if (program->casts.left_out[step])
+    const gt_cuda_pair *pair = gt__cuda_pair_of(program, step);
+    const gt_cuda_norm *norm = gt__cuda_norm_of(program, step);
+    if (program->casts.left_out[step] || (norm && step < norm->last))
         return true;
     return pair && ((pair->apart && step == pair->cat) || (pair->spreads && step > pair->backward));
 }
 
-/* The call of a step, in the program's room for one. True: it is for launches only. */
-static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned number, void *const *buffer,
-                     gt_view *out, gt_call *call)
+bool gt__cuda_program_call(gt_program *program, const gt_cuda_part *part, unsigned number, void *const *buffer,
+                           gt_view *out, gt_call *call)
 {
     const gt_plan *plan = program->plan;
+    const gt_cuda_norm *norm = gt__cuda_norm_of(program, number);
+    if (norm && gt__cuda_norm_holds(norm, plan))
+        number = norm->backward;
+    else
+        norm = NULL;
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
     gt__cuda_casts_change(&program->casts, plan, &plan->steps[number], buffer, program->in);
-    const gt_cuda_pair *pair = pair_of(program, number);
+    const gt_cuda_pair *pair = gt__cuda_pair_of(program, number);
     if (pair && gt__cuda_pair_holds(pair, plan)) {
         gt__cuda_pair_change(pair, plan, number, buffer, program->in, program->views, out, call);
         return true;
     }
     bool changed = part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
                                                       program->views, out, call);
+    if (norm) {
+        gt__cuda_norm_change(norm, plan, buffer, program->in, program->views, call);
+        return true;
+    }
     if (!program->picks_of[number])
         return changed;
     gt__cuda_picks_change(&program->picks[program->picks_of[number] - 1], plan, buffer, program->in,
@@ -250,25 +190,37 @@ static gt_err run_unpaired(gt_cuda *cuda, gt_program *program, const gt_cuda_pai
     return err;
 }
 
-static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, unsigned number,
+static gt_err run_call(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, unsigned number,
                        void *const *buffer)
 {
     gt_view out;
     gt_call call;
-    const gt_cuda_pair *pair = pair_of(program, number);
+    bool launches = gt__cuda_program_call(program, part, number, buffer, &out, &call);
+    return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
+}
+
+static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, unsigned number,
+                       void *const *buffer)
+{
+    const gt_cuda_pair *pair = gt__cuda_pair_of(program, number);
+    const gt_cuda_norm *norm = gt__cuda_norm_of(program, number);
     if (is_left_out(program, number))
         return GT_OK;
+    if (norm && !gt__cuda_norm_holds(norm, program->plan)) { /* one by one */
+        GT_TRY(run_call(cuda, program, part, norm->backward, buffer));
+        if (norm->has_bias)
+            GT_TRY(run_call(cuda, program, part, norm->weight, buffer));
+    }
     if (pair && number == pair->backward && !gt__cuda_pair_holds(pair, program->plan))
         return run_unpaired(cuda, program, pair, buffer);
-    bool launches = set_call(program, part, number, buffer, &out, &call);
-    return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
+    return run_call(cuda, program, part, number, buffer);
 }
 
 /* Chains from part `first` on. *count: how many parts that were. Where nothing is recorded, chains wait for more that are equal. */
 static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, void *const *buffer, unsigned *count)
 {
     const gt_cuda_part *parts = program->parts + first;
-    recording *r = program->open;
+    gt_cuda_recording *r = program->open;
     *count = 1;
     if (!r && parts->chain->many && !cuda->running.timed)
         return gt__cuda_batch_add(cuda, parts, buffer);
@@ -369,9 +321,9 @@ static void collect_inputs(gt_program *program, void *const *buffer)
     uint8_t *to = program->inputs;
     memcpy(to, buffer, plan->buffer_count * sizeof *buffer);
     to += plan->buffer_count * sizeof *buffer;
-    for (unsigned k = 0; k < plan->step_count; k++, to += sizeof(step_numbers)) {
+    for (unsigned k = 0; k < plan->step_count; k++, to += sizeof(gt_cuda_step_numbers)) {
         const gt_instruction *ins = &plan->steps[k].record->ins;
-        step_numbers numbers = {.imm = {ins->imm[0], ins->imm[1]}};
+        gt_cuda_step_numbers numbers = {.imm = {ins->imm[0], ins->imm[1]}};
         for (unsigned operand = 0; operand < GT_MAX_OPERANDS; operand++)
             if (gt__literal(ins, operand) != GT_LITERAL_NONE)
                 numbers.literal[operand] = ins->literal[operand];
@@ -380,12 +332,12 @@ static void collect_inputs(gt_program *program, void *const *buffer)
 }
 
 /* The recording of this run's addresses; else an empty or the oldest place, made empty. */
-static recording *find_recording(gt_cuda *cuda, gt_program *program)
+static gt_cuda_recording *find_recording(gt_cuda *cuda, gt_program *program)
 {
-    recording *oldest = &program->recordings[0];
+    gt_cuda_recording *oldest = &program->recordings[0];
     size_t addresses = program->plan->buffer_count * sizeof(void *);
-    for (int k = 0; k < RECORDINGS; k++) {
-        recording *r = &program->recordings[k];
+    for (int k = 0; k < GT_CUDA_RECORDINGS; k++) {
+        gt_cuda_recording *r = &program->recordings[k];
         if (r->inputs && memcmp(r->inputs, program->inputs, addresses) == 0)
             return r;
         if (r->used < oldest->used)
@@ -395,7 +347,7 @@ static recording *find_recording(gt_cuda *cuda, gt_program *program)
     return oldest;
 }
 
-static gt_err slots_new(gt_cuda *cuda, const gt_program *program, recording *r)
+static gt_err slots_new(gt_cuda *cuda, const gt_program *program, gt_cuda_recording *r)
 {
     size_t bytes = (program->plan->step_count + 1) * sizeof *r->slots;
     r->slot_step = calloc(program->plan->step_count + 1, sizeof *r->slot_step);
@@ -412,7 +364,7 @@ static gt_err slots_new(gt_cuda *cuda, const gt_program *program, recording *r)
     return GT_OK;
 }
 
-static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *const *buffer)
+static gt_err capture(gt_cuda *cuda, gt_program *program, gt_cuda_recording *r, void *const *buffer)
 {
     CUgraph graph = NULL;
     unsigned step;
@@ -441,7 +393,7 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, recording *r, void *co
 }
 
 /* Make the recording, if it can be, with the numbers of this run. */
-static void record(gt_cuda *cuda, gt_program *program, recording *r, void *const *buffer)
+static void record(gt_cuda *cuda, gt_program *program, gt_cuda_recording *r, void *const *buffer)
 {
     if (capture(cuda, program, r, buffer) == GT_OK) {
         memcpy(r->inputs, program->inputs, program->inputs_bytes);
@@ -455,7 +407,7 @@ static void record(gt_cuda *cuda, gt_program *program, recording *r, void *const
 /* ---- other numbers --------------------------------------------------------------------------------------------- */
 
 /* Put a kernel's new parameters into the graph. Runs of it that are queued already keep theirs. */
-static gt_err update_node(gt_cuda *cuda, recording *r, const node *n, gt_cuda_launch *l)
+static gt_err update_node(gt_cuda *cuda, gt_cuda_recording *r, const gt_cuda_node *n, gt_cuda_launch *l)
 {
     void *parameters[] = {l->param};
     if (memcmp(&n->key, &l->key, sizeof l->key) != 0)
@@ -475,19 +427,23 @@ static gt_err update_node(gt_cuda *cuda, recording *r, const node *n, gt_cuda_la
 }
 
 /* The kernels of one step. */
-static gt_err update_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, recording *r,
+static gt_err update_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, gt_cuda_recording *r,
                           unsigned step, void *const *buffer)
 {
     gt_view out;
     gt_call call;
     gt_cuda_work *work = &cuda->work;
+    const gt_cuda_norm *norm = gt__cuda_norm_of(program, step);
+    if (norm && !gt__cuda_norm_holds(norm, program->plan))
+        return gt__fail(GT_ERR_UNSUPPORTED, "with other numbers layer norm is several steps");
+    step = norm ? norm->last : step;
     size_t at = r->node_of[step];
-    const gt_cuda_pair *pair = pair_of(program, step);
+    const gt_cuda_pair *pair = gt__cuda_pair_of(program, step);
     if (pair && !gt__cuda_pair_holds(pair, program->plan))
         return gt__fail(GT_ERR_UNSUPPORTED, "with other numbers there is no pair");
     if (is_left_out(program, step))
         return GT_OK;
-    set_call(program, part, step, buffer, &out, &call);
+    gt__cuda_program_call(program, part, step, buffer, &out, &call);
     work->more = 0;
     do {
         GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
@@ -503,24 +459,26 @@ static gt_err update_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part
 }
 
 /* The numbers of steps first to last are those in the graph. */
-static bool same_numbers(const gt_program *program, const recording *r, uint32_t first, uint32_t last)
+static bool same_numbers(const gt_program *program, const gt_cuda_recording *r, uint32_t first, uint32_t last)
 {
-    size_t offset = program->plan->buffer_count * sizeof(void *) + first * sizeof(step_numbers);
-    return memcmp(r->inputs + offset, program->inputs + offset, (last - first + 1) * sizeof(step_numbers)) == 0;
+    size_t offset = program->plan->buffer_count * sizeof(void *) + first * sizeof(gt_cuda_step_numbers);
+    return memcmp(r->inputs + offset, program->inputs + offset,
+                  (last - first + 1) * sizeof(gt_cuda_step_numbers)) == 0;
 }
 
 /* The kernel of the chain at part `first`, and of those that it runs with it. */
-static gt_err update_chains(gt_cuda *cuda, gt_program *program, recording *r, unsigned first, void *const *buffer)
+static gt_err update_chains(gt_cuda *cuda, gt_program *program, gt_cuda_recording *r, unsigned first,
+                            void *const *buffer)
 {
     const gt_cuda_part *parts = program->parts + first;
-    const node *n = &r->nodes[r->node_of[parts->first]];
+    const gt_cuda_node *n = &r->nodes[r->node_of[parts->first]];
     GT_TRY(gt__cuda_lower_chains(parts, n->parts, buffer, &cuda->work));
     for (unsigned k = 0; k < cuda->work.count; k++)
         GT_TRY(update_node(cuda, r, n + k, &cuda->work.launch[k]));
     return GT_OK;
 }
 
-static gt_err update_listed(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, recording *r,
+static gt_err update_listed(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, gt_cuda_recording *r,
                             const uint32_t *steps, unsigned count, void *const *buffer)
 {
     for (unsigned k = 0; k < count; k++)
@@ -530,7 +488,7 @@ static gt_err update_listed(gt_cuda *cuda, gt_program *program, const gt_cuda_pa
 }
 
 /* Numbers that differ from those in the graph. An error: it has some of the new ones, and must not run. */
-static gt_err update(gt_cuda *cuda, gt_program *program, recording *r, void *const *buffer)
+static gt_err update(gt_cuda *cuda, gt_program *program, gt_cuda_recording *r, void *const *buffer)
 {
     for (unsigned k = 0, count; k < program->part_count; k += count) {
         const gt_cuda_part *part = &program->parts[k];
@@ -552,7 +510,7 @@ static gt_err update(gt_cuda *cuda, gt_program *program, recording *r, void *con
     return GT_OK;
 }
 
-static gt_err replay(gt_cuda *cuda, recording *r)
+static gt_err replay(gt_cuda *cuda, gt_cuda_recording *r)
 {
     if (r->slot_count && r->token) /* its slots are those of the run before, too */
         GT_TRY(gt__cuda_items_collect(cuda, r->token));
@@ -565,14 +523,15 @@ static gt_err replay(gt_cuda *cuda, recording *r)
 }
 
 /* Queue the whole sequence. *r: the recording that ran, or NULL. */
-static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer, unsigned *step, recording **used)
+static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer, unsigned *step,
+                        gt_cuda_recording **used)
 {
     *used = NULL;
     program->runs++;
     if (program->never || !numbers_hold(program))
         return run_parts(cuda, program, buffer, step);
     collect_inputs(program, buffer);
-    recording *r = find_recording(cuda, program);
+    gt_cuda_recording *r = find_recording(cuda, program);
     r->used = program->runs;
     if (r->inputs && !r->graph && (program->recorded < TRIALS || program->replays > 4 * program->recorded))
         record(cuda, program, r, buffer);
@@ -599,7 +558,7 @@ gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const 
                             unsigned *step, gt_token *token)
 {
     gt_cuda *cuda = gt__cuda(engine);
-    recording *used;
+    gt_cuda_recording *used;
     *step = 0;
     GT_TRY(gt__cuda_begin(cuda, timed));
     gt_err err = run_whole(cuda, program, buffer, step, &used);
@@ -618,7 +577,7 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
             "cuda: a sequence of %u steps was run %llu times, %llu of them as one of %llu recorded graphs",
             program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays,
             (unsigned long long)program->recorded);
-    for (int k = 0; k < RECORDINGS; k++)
+    for (int k = 0; k < GT_CUDA_RECORDINGS; k++)
         recording_free(cuda, &program->recordings[k]);
     for (size_t k = 0; k < program->scratch_count; k++)
         gt__cuda_heap_give(&cuda->heap, program->scratches[k].address);
@@ -631,231 +590,12 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
         gt__cuda_heap_give(&cuda->heap, program->picks[k].moments);
     free(program->picks);
     free(program->picks_of);
+    free(program->norms);
+    free(program->norm_of);
     gt__cuda_parts_free(program->parts, program->part_count);
     gt__cuda_casts_free(&program->casts);
     free(program->in);
     free(program->views);
     free(program->inputs);
     free(program);
-}
-
-/* The kernels of what was lowered last. */
-static gt_err make_kernels(gt_cuda *cuda)
-{
-    CUfunction function;
-    for (unsigned k = 0; k < cuda->work.count; k++)
-        GT_TRY(gt__cuda_kernel(cuda, &cuda->work.launch[k], &function));
-    return GT_OK;
-}
-
-static gt_err make_chain(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer)
-{
-    GT_TRY(gt__cuda_lower_chains(part, 1, buffer, &cuda->work));
-    return make_kernels(cuda);
-}
-
-/* The kernels of steps on rows that are not run as the plan has them. */
-static gt_err make_rows(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, void *const *buffer)
-{
-    gt_cuda_work *work = &cuda->work;
-    for (uint32_t step = part->first; step <= part->last; step++) {
-        gt_view out;
-        gt_call call;
-        if (program->plan->steps[step].kind == GT_STEP_VIEW || gt__cuda_rows_skip(part->rows, step) ||
-            !set_call(program, part, step, buffer, &out, &call))
-            continue;
-        work->more = 0;
-        GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
-        GT_TRY(make_kernels(cuda));
-    }
-    return GT_OK;
-}
-
-/* The kernels of a pair's steps. GT_ERR_UNSUPPORTED: they cannot be a pair. */
-static gt_err make_pair(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *pair, void *const *buffer)
-{
-    const uint32_t steps[] = {pair->forward, pair->backward};
-    const gt_plan *plan = program->plan;
-    for (unsigned k = 0; k < 2; k++) {
-        gt_view out;
-        gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], buffer, program->in, program->views, &out);
-        if (!gt__cuda_pair_holds(pair, plan))
-            return GT_ERR_UNSUPPORTED;
-        gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &out, &call);
-        cuda->work.more = 0;
-        GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
-        GT_TRY(make_kernels(cuda));
-    }
-    return GT_OK;
-}
-
-/* Steps of attention that keep something for their gradients. What has no memory or no kernels is left as it is. */
-static void make_pairs(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *const *buffer)
-{
-    for (uint32_t step = 0; step < plan->step_count; step++) {
-        gt_cuda_pair pair;
-        if (!gt__cuda_pair_find(plan, step, &pair) || program->pair_of[pair.forward])
-            continue;
-        gt_cuda_pair *more = realloc(program->pairs, (program->pair_count + 1) * sizeof *more);
-        if (!more)
-            return;
-        program->pairs = more;
-        if (gt__cuda_take(cuda, pair.bytes, &pair.moments) != GT_OK)
-            return;
-        if (make_pair(cuda, program, &pair, buffer) != GT_OK) {
-            gt__cuda_heap_give(&cuda->heap, pair.moments);
-            continue;
-        }
-        more[program->pair_count++] = pair;
-        program->pair_of[pair.forward] = program->pair_of[pair.backward] = program->pair_count;
-        if (pair.apart)
-            program->pair_of[pair.cat] = program->pair_count;
-        for (uint32_t k = pair.backward + 1; pair.spreads && k <= pair.spread.end; k++)
-            program->pair_of[k] = program->pair_count;
-        gt__cuda_pair_settle(plan, &pair);
-    }
-}
-
-/* The kernels of the steps of the last picks. */
-static gt_err make_picks_kernels(gt_cuda *cuda, gt_program *program, const gt_cuda_picks *picks,
-                                 void *const *buffer)
-{
-    for (unsigned k = 0; k <= picks->readers; k++) {
-        gt_view out;
-        gt_call call;
-        uint32_t step = k ? picks->reader[k - 1] : picks->forward;
-        const gt_cuda_part *part = program->parts;
-        while (part->last < step)
-            part++;
-        set_call(program, part, step, buffer, &out, &call);
-        cuda->work.more = 0;
-        GT_TRY(gt__cuda_lower(&call, &cuda->card, &cuda->work));
-        GT_TRY(make_kernels(cuda));
-    }
-    return GT_OK;
-}
-
-static void mark_picks(gt_program *program, const gt_cuda_picks *picks, uint32_t number)
-{
-    program->picks_of[picks->forward] = number;
-    for (unsigned k = 0; k < picks->readers; k++)
-        program->picks_of[picks->reader[k]] = number;
-}
-
-/* Steps of log_softmax whose results are only picked from. What has no memory or no kernels is left as it is. */
-static void make_picks(gt_cuda *cuda, gt_program *program, gt_plan *plan, void *const *buffer)
-{
-    for (unsigned k = 0; k < program->part_count; k++)
-        for (uint32_t step = program->parts[k].first; step <= program->parts[k].last; step++) {
-            gt_cuda_picks *more, picks;
-            if (!gt__cuda_picks_find(plan, step, program->parts[k].rows, &picks))
-                continue;
-            if (!(more = realloc(program->picks, (program->picks_count + 1) * sizeof *more)))
-                return;
-            program->picks = more;
-            if (gt__cuda_take(cuda, picks.bytes, &picks.moments) != GT_OK)
-                return;
-            more[program->picks_count] = picks;
-            mark_picks(program, &picks, program->picks_count + 1);
-            if (make_picks_kernels(cuda, program, &picks, buffer) != GT_OK) {
-                mark_picks(program, &picks, 0);
-                gt__cuda_heap_give(&cuda->heap, picks.moments);
-                continue;
-            }
-            program->picks_count++;
-            gt__cuda_picks_settle(plan, &picks);
-        }
-}
-
-static void log_forms(const gt_program *program)
-{
-    unsigned apart = 0, spread = 0, casts = 0;
-    for (unsigned k = 0; k < program->pair_count; k++) {
-        apart += program->pairs[k].apart;
-        spread += program->pairs[k].spreads;
-    }
-    for (unsigned k = 0; program->casts.left_out && k < program->plan->step_count; k++)
-        casts += program->casts.left_out[k];
-    if (program->pair_count + program->picks_count + casts)
-        gt__log(GT_LOG_COMPILE,
-                "cuda: %u steps of attention keep what their gradients need, %u of these read operands and %u "
-                "store results "
-                "where they belong; %u losses keep no probabilities; %u casts are left out",
-                program->pair_count, apart, spread, program->picks_count, casts);
-}
-
-/* Parts whose kernels can be made are groups of the plan. The steps of others run one by one. */
-static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
-{
-    gt_err err = GT_OK;
-    void **buffer = malloc((plan->buffer_count + 1) * sizeof *buffer);
-    if (!buffer)
-        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    for (uint32_t k = 0; k < plan->buffer_count; k++) /* addresses that stand for others */
-        buffer[k] = (void *)((uintptr_t)1 << 20);
-    err = gt__cuda_casts_find(plan, &program->casts);
-    if (err == GT_OK) {
-        gt__cuda_casts_settle(plan, &program->casts);
-        err = gt__cuda_parts_new(plan, &program->casts, &program->parts, &program->part_count);
-    }
-    for (unsigned k = 0; k < program->part_count && err == GT_OK; k++) {
-        gt_cuda_part *part = &program->parts[k];
-        if (!part->chain && !part->rows)
-            continue;
-        err = part->chain ? make_chain(cuda, part, buffer) : make_rows(cuda, program, part, buffer);
-        if (err == GT_OK)
-            gt__cuda_part_settle(plan, part);
-        else if (err == GT_ERR_UNSUPPORTED) {
-            gt__cuda_part_drop(part);
-            err = GT_OK;
-        }
-    }
-    if (err == GT_OK) {
-        make_pairs(cuda, program, plan, buffer);
-        make_picks(cuda, program, plan, buffer);
-    }
-    log_forms(program);
-    free(buffer);
-    return err;
-}
-
-/* Chains that wait for others are few launches anyway, with those of other runs (batch.c). */
-static bool is_worth_recording(const gt_program *program)
-{
-    unsigned launches = 0;
-    for (unsigned k = 0; k < program->part_count; k++) {
-        const gt_cuda_chain *chain = program->parts[k].chain, *before = k ? program->parts[k - 1].chain : NULL;
-        if (!chain || !chain->many)
-            return true;
-        launches += !before || memcmp(&chain->key, &before->key, sizeof chain->key) != 0;
-    }
-    return launches > FEW;
-}
-
-gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
-{
-    gt_program *program = calloc(1, sizeof *program);
-    if (!program)
-        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    program->most_operands = GT_MAX_OPERANDS + 4; /* a pair's steps have more */
-    for (unsigned k = 0; k < plan->step_count; k++)
-        if (plan->steps[k].operands > program->most_operands)
-            program->most_operands = plan->steps[k].operands;
-    program->plan = plan;
-    program->inputs_bytes = plan->buffer_count * sizeof(void *) + plan->step_count * sizeof(step_numbers);
-    program->in = malloc((program->most_operands + 1) * sizeof *program->in);
-    program->views = malloc((program->most_operands + 1) * sizeof *program->views);
-    program->inputs = malloc(program->inputs_bytes + 1);
-    program->pair_of = calloc(plan->step_count + 1, sizeof *program->pair_of);
-    program->picks_of = calloc(plan->step_count + 1, sizeof *program->picks_of);
-    gt_err err = program->in && program->views && program->inputs && program->pair_of && program->picks_of
-                     ? make_parts(gt__cuda(engine), program, plan)
-                     : gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    if (err != GT_OK) {
-        gt__cuda_free_program(engine, program);
-        return err;
-    }
-    program->never = !is_worth_recording(program);
-    *out = program;
-    return GT_OK;
 }

@@ -294,7 +294,7 @@ GT_F void gt_resident_reduction(const gt_resident_slot &s)
 template <int VECTOR, bool LOG> struct gt_resident_line {
     typedef float T;
     typedef gt_f32 DO, D0, D1, D2;
-    enum { V = VECTOR, ITEMS = 1, WIDTH = 32, LITERAL1 = 0, LITERAL2 = 0, LOGARITHM = LOG, BACKWARD = 0, KEPT = 0 };
+    enum { V = VECTOR, ITEMS = 1, WIDTH = 32, LITERAL1 = 0, LITERAL2 = 0, LOGARITHM = LOG, BACKWARD = 0, KEPT = 0, SUMS = 0 };
 };
 
 #define GT_LINES(name)                                                                                            \

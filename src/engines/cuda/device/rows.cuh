@@ -9,12 +9,13 @@ R"cuda(
 struct gt_rows_params {
     void *out;
     const void *in[3];
-    void *scratch;        /* layer_norm_backward_weight: mean and scale of each line; then sums (parts, n). KEPT: the maximum of each
-                           * line, and the logarithm of its sum of exponentials */
+    void *scratch;        /* layer_norm_backward_weight: mean and scale of each line; then sums (parts, n). SUMS: sums
+                           * of each block (blocks, 2, n). KEPT: the maximum of each line, and the logarithm of its sum of exponentials */
     uint64_t value[3];    /* literal operands: a T */
     int64_t lines, n;
     int64_t inner;        /* softmax along another axis than the last: lines that lie side by side */
     int64_t parts, share; /* layer_norm_backward_weight: lines to a part */
+    void *also;           /* layer_norm_sums_finish: a second result */
     double eps;
     gt_errors *errors;
 };
@@ -46,6 +47,33 @@ template <class F, int WIDTH, class T> GT_F T gt_combine(T x, T nothing)
             x = F::apply(x, gt_shuffle_xor(x, mask));
     }
     return x;
+}
+
+/* Sums of COUNT numbers at once. */
+template <int WIDTH, int COUNT, class T> GT_F void gt_sum_together(T *x)
+{
+    __shared__ T warps[COUNT][32];
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2)
+            x[k] += gt_shuffle_xor(x[k], mask);
+    if constexpr (WIDTH > 32) {
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k++)
+                warps[k][threadIdx.x / 32] = x[k];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            x[k] = threadIdx.x % 32 < WIDTH / 32 ? warps[k][threadIdx.x % 32] : (T)0;
+#pragma unroll
+            for (int mask = 16; mask > 0; mask /= 2)
+                x[k] += gt_shuffle_xor(x[k], mask);
+        }
+    }
 }
 
 template <int WIDTH, class T> GT_F T gt_sum_threads(T x) { return gt_combine<gt_plus, WIDTH, T>(x, 0); }
@@ -566,187 +594,6 @@ template <class K> GT_F void gt_softmax_across(const gt_rows_params &p)
                 out[k * p.inner] = DO::store(K::LOGARITHM ? a - scale : gt_exp(a) * scale);
             }
         }
-    }
-}
-
-/* ---- layer norm --------------------------------------------------------------------------------------------- */
-
-/* The mean of a line, and 1 / sqrt(variance + eps). */
-template <class K, class L> GT_F void gt_line_moments(const gt_rows_params &p, L &x, typename K::T *mean, typename K::T *scale)
-{
-    typedef typename K::T T;
-    T sum = 0, squares = 0;
-    GT_EACH_VECTOR(x, i)
-    {
-        T *at = x.at(i);
-#pragma unroll
-        for (int j = 0; j < K::V; j++)
-            sum += at[j];
-    }
-    *mean = gt_sum_threads<K::WIDTH, T>(sum) / (T)p.n;
-    GT_EACH_VECTOR(x, i)
-    {
-        T *at = x.at(i);
-#pragma unroll
-        for (int j = 0; j < K::V; j++)
-            squares += (at[j] - *mean) * (at[j] - *mean);
-    }
-    *scale = (T)1 / gt_sqrt(gt_sum_threads<K::WIDTH, T>(squares) / (T)p.n + (T)p.eps);
-}
-
-/* x, weight, bias */
-template <class K> GT_F void gt_layer_norm(const gt_rows_params &p)
-{
-    typedef typename K::T T;
-    gt_along<K, typename K::D1, K::LITERAL1> weight;
-    gt_along<K, typename K::D2, K::LITERAL2> bias;
-    weight.open(p, 1);
-    bias.open(p, 2);
-    GT_EACH_LINE(p, number)
-    {
-        gt_line<K, typename K::D0> x;
-        T mean, scale;
-        x.open(p.in[0], number, number < p.lines ? p.n : 0, threadIdx.x % K::WIDTH);
-        gt_line_moments<K>(p, x, &mean, &scale);
-        GT_EACH_VECTOR(x, i)
-        {
-            T *at = x.at(i), w[K::V], b[K::V], y[K::V];
-            weight.load(x.element(i), w);
-            bias.load(x.element(i), b);
-#pragma unroll
-            for (int j = 0; j < K::V; j++)
-                y[j] = (at[j] - mean) * scale * w[j] + b[j];
-            gt_store_vector<K>(p, number, x.element(i), y);
-        }
-    }
-}
-
-/* g, x, weight: the element's direct gradient, less the parts through the mean and the variance of its line. */
-template <class K> GT_F void gt_layer_norm_backward(const gt_rows_params &p)
-{
-    typedef typename K::T T;
-    gt_along<K, typename K::D2, K::LITERAL2> weight;
-    weight.open(p, 2);
-    GT_EACH_LINE(p, number)
-    {
-        gt_line<K, typename K::D0> g;
-        gt_line<K, typename K::D1> x;
-        T mean, scale, sum = 0, product = 0;
-        int64_t n = number < p.lines ? p.n : 0;
-        g.open(p.in[0], number, n, threadIdx.x % K::WIDTH);
-        x.open(p.in[1], number, n, threadIdx.x % K::WIDTH);
-        gt_line_moments<K>(p, x, &mean, &scale);
-        GT_EACH_VECTOR(g, i)
-        {
-            T *a = g.at(i), *b = x.at(i), w[K::V];
-            weight.load(g.element(i), w);
-#pragma unroll
-            for (int j = 0; j < K::V; j++) {
-                T gw = a[j] * w[j], h = (b[j] - mean) * scale;
-                sum += gw;
-                product += gw * h;
-                if (K::ITEMS > 0)
-                    a[j] = gw;
-            }
-        }
-        sum = gt_sum_threads<K::WIDTH, T>(sum) / (T)p.n;
-        product = gt_sum_threads<K::WIDTH, T>(product) / (T)p.n;
-        GT_EACH_VECTOR(g, i)
-        {
-            T *a = g.at(i), *b = x.at(i), w[K::V], d[K::V];
-            if (K::ITEMS == 0)
-                weight.load(g.element(i), w);
-#pragma unroll
-            for (int j = 0; j < K::V; j++) {
-                T gw = K::ITEMS > 0 ? a[j] : a[j] * w[j], h = (b[j] - mean) * scale;
-                d[j] = (gw - sum - h * product) * scale;
-            }
-            gt_store_vector<K>(p, number, g.element(i), d);
-        }
-    }
-}
-
-/* x is operand 1: mean and scale of each line, for the next kernel. */
-template <class K> GT_F void gt_layer_norm_moments(const gt_rows_params &p)
-{
-    typedef typename K::T T;
-    GT_EACH_LINE(p, number)
-    {
-        gt_line<K, typename K::D1> x;
-        T mean, scale;
-        x.open(p.in[1], number, number < p.lines ? p.n : 0, threadIdx.x % K::WIDTH);
-        gt_line_moments<K>(p, x, &mean, &scale);
-        if (threadIdx.x % K::WIDTH == 0 && number < p.lines) {
-            ((T *)p.scratch)[2 * number] = mean;
-            ((T *)p.scratch)[2 * number + 1] = scale;
-        }
-    }
-}
-
-/* The sum over the 8 threads of each column; those of the first 32 threads have the results. */
-template <class T> GT_F T gt_sum_shares(T sum)
-{
-    __shared__ T shares[256];
-    __syncthreads();
-    shares[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x < 32)
-        for (int k = 1; k < 8; k++)
-            sum += shares[k * 32 + threadIdx.x];
-    return sum;
-}
-
-/* Sums over the lines of a part of g times the normalised x, for 32 V positions a block, by 8 threads each. */
-template <class K> GT_F void gt_layer_norm_columns(const gt_rows_params &p)
-{
-    typedef typename K::T T;
-    typedef typename K::D0 D0;
-    typedef typename K::D1 D1;
-    const gt_vector<T, 2> *moments = (const gt_vector<T, 2> *)p.scratch;
-    T *sums = (T *)p.scratch + 2 * p.lines, sum[K::V];
-    int64_t column = ((int64_t)blockIdx.x * 32 + threadIdx.x % 32) * K::V;
-    int64_t begin = (int64_t)blockIdx.y * p.share, end = begin + p.share < p.lines ? begin + p.share : p.lines;
-#pragma unroll
-    for (int j = 0; j < K::V; j++)
-        sum[j] = 0;
-    if (column < p.n) {
-#pragma unroll 4
-        for (int64_t line = begin + threadIdx.x / 32; line < end; line += 8) {
-            typedef gt_vector<typename D0::raw, K::V> vector_g;
-            typedef gt_vector<typename D1::raw, K::V> vector_x;
-            vector_g g = *(const vector_g *)((const typename D0::raw *)p.in[0] + line * p.n + column);
-            vector_x x = *(const vector_x *)((const typename D1::raw *)p.in[1] + line * p.n + column);
-            gt_vector<T, 2> of = moments[line];
-#pragma unroll
-            for (int j = 0; j < K::V; j++)
-                sum[j] += gt_convert<T>::from(D0::load(g.at[j])) *
-                          ((gt_convert<T>::from(D1::load(x.at[j])) - of.at[0]) * of.at[1]);
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < K::V; j++) {
-        sum[j] = gt_sum_shares<T>(sum[j]);
-        if (threadIdx.x < 32 && column < p.n)
-            sums[(int64_t)blockIdx.y * p.n + column + j] = sum[j];
-    }
-}
-
-/* 32 positions a block, by 8 threads each. */
-template <class K> GT_F void gt_layer_norm_finish(const gt_rows_params &p)
-{
-    typedef typename K::T T;
-    const T *sums = (const T *)p.scratch + 2 * p.lines;
-    for (int64_t block = blockIdx.x; block * 32 < p.n; block += gridDim.x) {
-        int64_t column = block * 32 + threadIdx.x % 32;
-        T sum = 0;
-        if (column < p.n) {
-#pragma unroll 4
-            for (int64_t part = threadIdx.x / 32; part < p.parts; part += 8)
-                sum += sums[part * p.n + column];
-        }
-        sum = gt_sum_shares<T>(sum);
-        if (threadIdx.x < 32 && column < p.n)
-            ((typename K::DO::raw *)p.out)[column] = K::DO::store(sum);
     }
 }
 )cuda"
