@@ -20,6 +20,7 @@ import time
 
 ROWS = []
 LIMIT_S = 60  # of a row on one side
+WARM_S = 0.3
 
 
 def row(name, unit="us", bound=""):
@@ -49,18 +50,20 @@ class Side:
         return self.torch.randn(*shape, device=self.device, dtype=dtype or self.torch.float32)
 
     def time(self, function, count=20, warm=5, rounds=5):
-        """The median of the rounds, in microseconds for one call. Results are kept for a round: one that nobody can read any more need
-        not be computed."""
+        """The median of the rounds, in microseconds for one call, after rounds that are not measured for WARM_S. Results are kept for a
+        round: one that nobody can read any more need not be computed."""
         kept = [function() for _ in range(warm)]
         self.synchronize()
         taken = []
-        for _ in range(rounds):
+        start = time.perf_counter()
+        while len(taken) < rounds:
             kept.clear()
             began = time.perf_counter()
             for _ in range(count):
                 kept.append(function())
             self.synchronize()
-            taken.append((time.perf_counter() - began) / count)
+            if began - start >= WARM_S:
+                taken.append((time.perf_counter() - began) / count)
         return statistics.median(taken) * 1e6
 
     def precision(self, fast):
