@@ -87,10 +87,8 @@ gt_tensor *gt__py_cut(PyObject *self)
                 continue;
         }
         if (gt__alias_alone(alias)) {
-            if (UNLIKELY(gt__py_has_name((PyObject *)object, cut)))
-                cut->name = alias->storage->root.cut->name;
-            gt_tensor_retain(cut);
-            set_plain(object, cut);
+            gt__py_take_name(self, cut);
+            set_plain(object, gt_tensor_retain(cut));
         }
         return cut;
     }

@@ -78,6 +78,8 @@ void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
 gt_tensor *gt__py_name_holder(PyObject *self);
 /* Whether the object, whose value is `a`, has a name. */
 bool gt__py_has_name(PyObject *self, const gt_tensor *a);
+/* The object goes on with the value `cut`, without the memory that has had its name. */
+void gt__py_take_name(PyObject *self, gt_tensor *cut);
 /* self, which may be new, shares the memory of `other` from now on, under this node. */
 int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
 /* self becomes the view, a new object with an alias, which has no value from now on: squeeze_(), t_(). */

@@ -20,7 +20,7 @@ static PyObject *object_getattribute;
 static PyObject *global_hooks[HOOK_KINDS]; /* dictionaries of hooks for every module */
 static PyTypeObject *table_type;           /* gt.nn.members.ParameterTable, a dict */
 static PyObject *call_with_hooks;          /* gt.nn.hooks.call(module, args, keywords) */
-static PyObject *name_members;             /* gt.nn.members.name(module) */
+static PyObject *name_members;             /* gt.nn.members.name_parameters(module) */
 static PyTypeObject *caller_type;
 
 /* ---- members ----------------------------------------------------------------------------------------------------- */
@@ -275,7 +275,7 @@ static Plan *plan_of(PyObject *self)
     Plan *plan = &plans[version * 0x9E3779B97F4A7C15u >> (64 - PLAN_BITS)];
     if (UNLIKELY(plan->values_version != version || plan->class_version != type->tp_version_tag ||
                  !PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))) {
-        if (name_parameters(self, values) < 0)
+        if (name_parameters(self, values) < 0 || !(values = *place)) /* a wait lets other threads run */
             return NULL;
         plan = &plans[version_of(values) * 0x9E3779B97F4A7C15u >> (64 - PLAN_BITS)];
         if (!plan_make(self, values, plan)) {

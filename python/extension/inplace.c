@@ -236,14 +236,12 @@ static int share_value(PyObject *self, PyObject *value)
 int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
 {
     gt_tensor *old = present_value(self);
-    const gt_tensor *named = gt__py_name_holder(self);
-    uint32_t name = named ? named->name : 0;
-    const gt_client *client = named ? named->client : NULL;
     gt_alias *own = gt__py_alias(self);
     if (!own) {
         gt_tensor_release(old);
         return -1;
     }
+    bool named = old && old->name && own == &own->storage->root; /* not x.detach(), which has the name of x */
     gt_versions *versions = gt__versions_retain(own->versions);
     int status = share_value(self, value);
     if (status == 0)
@@ -253,9 +251,9 @@ int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
     gt__versions_release(versions);
     if (status == 0 && old && gt__py_is_leaf(old) && !counted)
         status = replace_saved(self, old);
-    gt_tensor *holder = status == 0 && name ? gt__py_name_holder(self) : NULL;
-    if (holder && holder->client == client)
-        gt__name_keep(name, holder);
+    gt_tensor *holder = status == 0 && named ? gt__py_name_holder(self) : NULL;
+    if (holder) /* others that share the old memory have no right to the name */
+        gt__name_follow(old, holder);
     gt_tensor_release(old);
     return status;
 }
@@ -282,6 +280,12 @@ bool gt__py_has_name(PyObject *self, const gt_tensor *a)
 {
     const gt_tensor *holder = gt__py_name_holder(self);
     return holder && holder->name && holder->id == a->id;
+}
+
+void gt__py_take_name(PyObject *self, gt_tensor *cut)
+{
+    if (UNLIKELY(gt__py_has_name(self, cut)))
+        cut->name = gt__py_name_holder(self)->name;
 }
 
 /* self._name(text): what the program calls the tensor, for `gt replay`. */

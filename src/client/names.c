@@ -74,24 +74,27 @@ gt_err gt__name_give(gt_tensor *tensor, const char *text)
     return err;
 }
 
-void gt__name_keep(uint32_t name, gt_tensor *next)
+/* Name the next value of an object, unless it has a name, or the object had many. */
+static void tell_again(uint32_t number, gt_tensor *next)
 {
     gt_client *client = next->client;
     gt_slot *slots;
     if (next->name || next->batch || !next->id || client->names_told >= MOST_TOLD ||
-        client->names[name - 1].told >= MOST_AGAIN || !(slots = gt__client_room(client, 1 + GT_NAME_SLOTS)))
+        client->names[number - 1].told >= MOST_AGAIN || !(slots = gt__client_room(client, 1 + GT_NAME_SLOTS)))
         return;
-    tell(next, name, false, slots);
+    tell(next, number, false, slots);
 }
 
 void gt__name_follow(gt_tensor *old, gt_tensor *next)
 {
-    uint32_t name = old->name;
+    uint32_t number = old->name;
+    if (next == old)
+        return;
     old->name = 0;
     if (next->client != old->client)
         return;
     if (next->id && next->id == next->client->updated)
-        next->name = name;
+        next->name = number;
     else
-        gt__name_keep(name, next);
+        tell_again(number, next);
 }

@@ -17,7 +17,5 @@
 gt_err gt__name_give(gt_tensor *tensor, const char *text);
 /* An object that had the value `old`, which has a name, has the value `next` now. Never waits. */
 void gt__name_follow(gt_tensor *old, gt_tensor *next);
-/* The same for a name that is no longer with a tensor. */
-void gt__name_keep(uint32_t name, gt_tensor *next);
 
 #endif

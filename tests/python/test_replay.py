@@ -207,7 +207,7 @@ def test_the_parameter_that_an_infinity_went_into_is_named(record, optimizer, sa
 @pytest.mark.parametrize("update", [
     "p -= g", "p.sub_(g)", "p.add_(g, alpha=-1)", "p.data -= g", "p.data.add_(-g)", "p.detach().sub_(g)", "view = p.view(3); p -= g",
     "p.mul_(0.5); p.div_(2); p.copy_(p - g) if step == 2 else p.sub_(g)",
-    "p.data = p.data - g if step in (1, 2) else p.data; p -= g",
+    "step in (1, 2) and setattr(p, 'data', p.data - g); p -= g",
     "q.copy_(p); q += 1; p -= g",
     "held.append(p * 1); p -= g",
 ])
@@ -234,6 +234,8 @@ def test_a_name_stays_with_a_tensor_that_is_updated(record, update):
     ("p.copy_(q); p -= g; q.copy_(p)", ["second"]),
     ("q.copy_(p); gt.debug.name(q, 'other'); p -= g", ["second", "other"]),           # one value, two names
     ("p -= g; r = p.clone(); r += 1; p = p * 1", ["the weight", "second"]),
+    ("old = p.data; p.data = p * 1; old -= g; p = old", ["the weight", "second"]),    # p left this memory
+    ("r = p.detach(); r.data = p - g; p = r", ["the weight", "second"]),              # p itself stays where it is
 ])
 def test_a_name_that_is_not_certain_is_not_told(record, update, wrong):
     tape, _ = record(
