@@ -87,8 +87,8 @@ gt_tensor *gt__py_cut(PyObject *self)
                 continue;
         }
         if (gt__alias_alone(alias)) {
-            gt_tensor_retain(cut);
-            set_plain(object, cut);
+            gt__py_take_name(self, cut);
+            set_plain(object, gt_tensor_retain(cut));
         }
         return cut;
     }

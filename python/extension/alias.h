@@ -74,6 +74,12 @@ gt_err gt__py_linear_input(PyObject *x, PyObject *weight, gt_tensor **in);
 /* The view is one of several results of an operation. `maker` is static. */
 void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
 
+/* The tensor that has the name of an object: its own, or that of the memory which it covers. NULL: it is a view of a part. */
+gt_tensor *gt__py_name_holder(PyObject *self);
+/* Whether the object, whose value is `a`, has a name. */
+bool gt__py_has_name(PyObject *self, const gt_tensor *a);
+/* The object goes on with the value `cut`, without the memory that has had its name. */
+void gt__py_take_name(PyObject *self, gt_tensor *cut);
 /* self, which may be new, shares the memory of `other` from now on, under this node. */
 int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
 /* self becomes the view, a new object with an alias, which has no value from now on: squeeze_(), t_(). */

@@ -13,13 +13,14 @@ enum { NATIVE_LINEAR, NATIVE_RELU, NATIVE_SEQUENTIAL, NATIVES }; /* layers whose
 static PyObject *hook_names[HOOK_KINDS]; /* the dictionaries of hooks that a call looks at */
 static PyObject *table_names[TABLES];    /* the dictionaries of members, in the order of the search */
 static PyObject *name_weight, *name_bias, *name_inplace;
-static PyObject *name_forward, *name_call_impl, *name_compiled, *name_getattr, *name_getattribute;
+static PyObject *name_named, *name_forward, *name_call_impl, *name_compiled, *name_getattr, *name_getattribute;
 static PyObject *caller_call_impl,
     *caller_getattr; /* the methods of the type, to know whether a subclass has its own */
 static PyObject *object_getattribute;
 static PyObject *global_hooks[HOOK_KINDS]; /* dictionaries of hooks for every module */
 static PyTypeObject *table_type;           /* gt.nn.members.ParameterTable, a dict */
 static PyObject *call_with_hooks;          /* gt.nn.hooks.call(module, args, keywords) */
+static PyObject *name_members;             /* gt.nn.members.name_parameters(module) */
 static PyTypeObject *caller_type;
 
 /* ---- members ----------------------------------------------------------------------------------------------------- */
@@ -148,6 +149,29 @@ static PyObject *py_set_plain(PyObject *module, gt_py_args args, Py_ssize_t narg
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
 }
 
+/* ---- names of parameters ----------------------------------------------------------------------------------------- */
+
+/*
+ * The first call of a module names the parameters of it and of all modules below it, and marks these: names are as seen from the
+ * outermost module. The mark is the address of the module, so that a copy is no marked one.
+ */
+static int name_parameters(PyObject *self, PyObject *values)
+{
+    PyObject *mark = PyDict_GetItemWithError(values, name_named);
+    if (LIKELY(mark && PyLong_Check(mark) && PyLong_AsVoidPtr(mark) == self))
+        return 0;
+    PyObject *parameters = PyDict_GetItemWithError(values, table_names[PARAMETERS]),
+             *modules = PyDict_GetItemWithError(values, table_names[MODULES]);
+    if (PyErr_Occurred())
+        return -1;
+    if (!name_members || !parameters || !modules || !is_plain(parameters) || !PyDict_CheckExact(modules) ||
+        (!PyDict_GET_SIZE(parameters) && !PyDict_GET_SIZE(modules)))
+        return 0;
+    PyObject *done = PyObject_CallOneArg(name_members, self);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -251,6 +275,9 @@ static Plan *plan_of(PyObject *self)
     Plan *plan = &plans[version * 0x9E3779B97F4A7C15u >> (64 - PLAN_BITS)];
     if (UNLIKELY(plan->values_version != version || plan->class_version != type->tp_version_tag ||
                  !PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))) {
+        if (name_parameters(self, values) < 0 || !(values = *place)) /* a wait lets other threads run */
+            return NULL;
+        plan = &plans[version_of(values) * 0x9E3779B97F4A7C15u >> (64 - PLAN_BITS)];
         if (!plan_make(self, values, plan)) {
             plan->values_version = 0;
             return NULL;
@@ -426,7 +453,7 @@ static int has_hooks(PyObject *self, PyObject *values)
 static PyObject *caller_call_hooked(PyObject *self, PyObject *args, PyObject *keywords)
 {
     PyObject *values = Py_XNewRef(module_values(self)), *result = NULL; /* forward() may replace it */
-    int hooked = values ? has_hooks(self, values) : -1;
+    int hooked = values && name_parameters(self, values) == 0 ? has_hooks(self, values) : -1;
     if (LIKELY(hooked == 0)) {
         result = forward_call(self, values, args, keywords);
     } else if (hooked > 0) {
@@ -464,15 +491,16 @@ static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
     return result;
 }
 
-/* _module_hooks(call, table, ...): the function for calls with hooks, the type of the dictionary of parameters, and the dictionaries of hooks for every module. */
+/* _module_hooks(call, name, table, ...): the function for calls with hooks, the one that names parameters, the type of the dictionary of parameters, and the dictionaries of hooks for every module. */
 static PyObject *py_module_hooks(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *call, *table, *hooks[HOOK_KINDS];
-    if (!PyArg_ParseTuple(args, "OO!O!O!O!O!", &call, &PyType_Type, &table, &PyDict_Type, &hooks[0], &PyDict_Type,
-                          &hooks[1], &PyDict_Type, &hooks[2], &PyDict_Type, &hooks[3]))
+    PyObject *call, *name, *table, *hooks[HOOK_KINDS];
+    if (!PyArg_ParseTuple(args, "OOO!O!O!O!O!", &call, &name, &PyType_Type, &table, &PyDict_Type, &hooks[0],
+                          &PyDict_Type, &hooks[1], &PyDict_Type, &hooks[2], &PyDict_Type, &hooks[3]))
         return NULL;
     Py_XSETREF(call_with_hooks, Py_NewRef(call));
+    Py_XSETREF(name_members, Py_NewRef(name));
     Py_XSETREF(table_type, (PyTypeObject *)Py_NewRef(table));
     for (int k = 0; k < HOOK_KINDS; k++)
         Py_XSETREF(global_hooks[k], Py_NewRef(hooks[k]));
@@ -505,6 +533,7 @@ static int names_make(void)
         {.place = &name_weight, .text = "weight"},
         {.place = &name_bias, .text = "bias"},
         {.place = &name_inplace, .text = "inplace"},
+        {.place = &name_named, .text = "_gt_named"},
         {.place = &name_forward, .text = "forward"},
         {.place = &name_call_impl, .text = "_call_impl"},
         {.place = &name_compiled, .text = "_compiled_call_impl"},

@@ -1,6 +1,8 @@
 /* inplace.c: in-place operations: what is checked before them, how a tensor gets its next value or other memory, versions. */
 #include "alias.h"
 
+#include "client/names.h"
+
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
 {
     *held = 0;
@@ -177,6 +179,8 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
     }
     gt_tensor *before = object->tensor;
     object->tensor = next;
+    if (UNLIKELY(before->name))
+        gt__name_follow(before, next);
     gt_tensor_release(before);
     gt_tensor_release(old);
     return 0;
@@ -237,6 +241,7 @@ int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
         gt_tensor_release(old);
         return -1;
     }
+    bool named = old && old->name && own == &own->storage->root; /* not x.detach(), which has the name of x */
     gt_versions *versions = gt__versions_retain(own->versions);
     int status = share_value(self, value);
     if (status == 0)
@@ -246,6 +251,9 @@ int gt__py_set_value(PyObject *self, PyObject *value, bool counted)
     gt__versions_release(versions);
     if (status == 0 && old && gt__py_is_leaf(old) && !counted)
         status = replace_saved(self, old);
+    gt_tensor *holder = status == 0 && named ? gt__py_name_holder(self) : NULL;
+    if (holder) /* others that share the old memory have no right to the name */
+        gt__name_follow(old, holder);
     gt_tensor_release(old);
     return status;
 }
@@ -256,6 +264,39 @@ static PyObject *method_set(PyObject *self, PyObject *value)
     if (!gt__py_is_tensor(value))
         return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
     return gt__py_set_value(self, value, true) < 0 ? NULL : Py_NewRef(self);
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+gt_tensor *gt__py_name_holder(PyObject *self)
+{
+    const TensorObject *object = (TensorObject *)self;
+    if (!object->alias)
+        return object->tensor;
+    return gt__alias_covers(object->alias) ? object->alias->storage->root.cut : NULL;
+}
+
+bool gt__py_has_name(PyObject *self, const gt_tensor *a)
+{
+    const gt_tensor *holder = gt__py_name_holder(self);
+    return holder && holder->name && holder->id == a->id;
+}
+
+void gt__py_take_name(PyObject *self, gt_tensor *cut)
+{
+    if (UNLIKELY(gt__py_has_name(self, cut)))
+        cut->name = gt__py_name_holder(self)->name;
+}
+
+/* self._name(text): what the program calls the tensor, for `gt replay`. */
+static PyObject *method_name(PyObject *self, PyObject *object)
+{
+    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
+    if (!text)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a name is a string");
+    gt_tensor *holder = gt__py_name_holder(self);
+    gt_err err = holder ? gt__name_give(holder, text) : GT_OK;
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
 }
 
 /* ---- versions ----------------------------------------------------------------------------------------------------- */
@@ -318,6 +359,7 @@ PyMethodDef gt__py_inplace_methods[] = {
      .ml_meth = method_watch,
      .ml_flags = METH_VARARGS,
      .ml_doc = "_watch(*tensors): they may not change before the backward pass."},
+    {.ml_name = "_name", .ml_meth = method_name, .ml_flags = METH_O, .ml_doc = "_name(text): for tapes."},
     NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = NULL},
 };

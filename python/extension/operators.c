@@ -20,8 +20,9 @@ static gt_err emit_operands(gt_opcode op, gt_tensor *a, gt_tensor *other, gt_lit
     return reflected ? gt__emit_binary(op, other, a, out) : gt__emit_binary(op, a, other, out);
 }
 
-/* NotImplemented if the other operand cannot be converted, so that Python tries the other's operator. */
-static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
+/* NotImplemented if the other operand cannot be converted, so that Python tries the other's operator. `updates`: the result will be
+ * the next value of x. */
+static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y, bool updates)
 {
     bool reflected = !gt__py_is_tensor(x);
     PyObject *self = reflected ? y : x, *object = reflected ? x : y;
@@ -35,7 +36,8 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
     gt_err err = GT_OK;
     int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1) {
-        err = emit_operands(op, a, other, kind, value, reflected, &out);
+        err = updates ? gt__emit_update(op, a, gt__py_has_name(self, a), other, kind, value, &out)
+                      : emit_operands(op, a, other, kind, value, reflected, &out);
         gt_tensor_release(other);
     }
     gt_tensor_release(a);
@@ -60,7 +62,7 @@ static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
             }
         }
     }
-    return binary_slow(op, x, y);
+    return binary_slow(op, x, y, false);
 }
 
 #define OPERATOR(name, op)                                                                                        \
@@ -245,7 +247,7 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
     gt_err err = GT_OK;
     int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1)
-        err = emit_operands(op, a, other, kind, value, false, &out);
+        err = gt__emit_update(op, a, gt__py_has_name(self, a), other, kind, value, &out);
     gt_tensor_release(a);
     gt_tensor_release(other);
     if (found == 1)
@@ -385,8 +387,14 @@ static PyObject *method_scaled(PyObject *self, PyObject *factor)
     return scaled(self, factor);
 }
 
+/* binary() for a method, or for one in place, whose result is the next value of self. */
+static PyObject *method_result(gt_opcode op, PyObject *self, PyObject *other, bool in_place)
+{
+    return in_place ? binary_slow(op, self, other, true) : binary(op, self, other);
+}
+
 /* self + alpha * other, or minus. The product has the dtype of the result. */
-static PyObject *scaled_sum(gt_opcode op, PyObject *self, PyObject *other, PyObject *alpha)
+static PyObject *scaled_sum(gt_opcode op, PyObject *self, PyObject *other, PyObject *alpha, bool in_place)
 {
     gt_dtype dtype;
     if (result_dtype(op, self, other, &dtype) < 0 || check_alpha(op, dtype, alpha) < 0)
@@ -398,7 +406,7 @@ static PyObject *scaled_sum(gt_opcode op, PyObject *self, PyObject *other, PyObj
     PyObject *product = factor ? scaled(same, factor) : NULL;
     if (product && dtype == GT_BOOL && !gt__py_is_tensor(product)) /* True * True is 1 in Python */
         Py_SETREF(product, PyBool_FromLong(PyObject_IsTrue(product)));
-    PyObject *result = product ? binary(op, self, product) : NULL;
+    PyObject *result = product ? method_result(op, self, product, in_place) : NULL;
     Py_XDECREF(same);
     Py_XDECREF(factor);
     Py_XDECREF(product);
@@ -406,16 +414,17 @@ static PyObject *scaled_sum(gt_opcode op, PyObject *self, PyObject *other, PyObj
 }
 
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
-static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
+static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3],
+                                bool in_place)
 {
     PyObject *other = values[0], *alpha = values[1], *rounding = values[2];
     if ((alpha && op != GT_OP_add && op != GT_OP_sub) || (rounding && op != GT_OP_div))
         return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%s'", name,
                             alpha ? "alpha" : "rounding_mode");
     if (alpha)
-        return scaled_sum(op, self, other, alpha);
+        return scaled_sum(op, self, other, alpha, in_place);
     if (!rounding || rounding == Py_None)
-        return op == GT_OP_pow ? power(self, other) : binary(op, self, other);
+        return op == GT_OP_pow ? power(self, other) : method_result(op, self, other, in_place);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
         return with_zero_gradient(binary(GT_OP_floor_divide, self, other), self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
@@ -434,12 +443,12 @@ static bool number_first(gt_opcode op, gt_py_args args, Py_ssize_t nargs, PyObje
 }
 
 static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
-                               PyObject *kwnames)
+                               PyObject *kwnames, bool in_place)
 {
     static const char *const names[] = {"other|exponent", "alpha", "rounding_mode"};
     PyObject *values[3] = {nargs == 1 ? args[0] : NULL}, *result;
     if (nargs == 1 && !kwnames) {
-        result = op == GT_OP_pow ? power(self, values[0]) : binary(op, self, values[0]);
+        result = op == GT_OP_pow ? power(self, values[0]) : method_result(op, self, values[0], in_place);
     } else {
         if (number_first(op, args, nargs, kwnames)) {
             if (PyErr_WarnFormat(PyExc_UserWarning, 1,
@@ -455,7 +464,7 @@ static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, g
         }
         if (!values[0])
             return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'other'", name);
-        result = binary_options(op, name, self, values);
+        result = binary_options(op, name, self, values, in_place);
     }
     if (result != Py_NotImplemented)
         return result;
@@ -513,7 +522,7 @@ int gt__py_update(gt_opcode op, PyObject *self, gt_tensor *other, double number)
         return updated ? 0 : -1;
     }
     gt_tensor *a = gt__py_hold(self), *out = NULL;
-    gt_err err = a ? emit_operands(op, a, other, GT_LITERAL_FLOAT, (gt_imm){.f = number}, false, &out) : GT_OK;
+    gt_err err = a ? gt__emit_update(op, a, a->name, other, GT_LITERAL_FLOAT, (gt_imm){.f = number}, &out) : GT_OK;
     gt_tensor_release(a);
     gt_tensor_release(other);
     return a ? gt__py_become(self, err, out) : -1;
@@ -570,14 +579,16 @@ static PyObject *square_of_bool(PyObject *self)
     {                                                                                                             \
         if (tensors_only(GT_OP_##name) && nargs && !gt__py_is_tensor(args[0]))                                    \
             return refuse_operand(#name, args[0]);                                                                \
-        return binary_method(GT_OP_##name, #name, self, args, nargs, kwnames);                                    \
+        return binary_method(GT_OP_##name, #name, self, args, nargs, kwnames, false);                             \
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
         if (gt__py_check_operands(self, args, gt__py_argument_count(nargs, kwnames)) < 0)                         \
             return NULL;                                                                                          \
-        return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
+        if (tensors_only(GT_OP_##name) && nargs && !gt__py_is_tensor(args[0]))                                    \
+            return gt__py_adopt(self, refuse_operand(#name, args[0]));                                            \
+        return gt__py_adopt(self, binary_method(GT_OP_##name, #name, self, args, nargs, kwnames, true));          \
     }
 #include "core/ops.def"
 

@@ -36,6 +36,14 @@ def progress(show=True):
     return _gt._progress(show)
 
 
+def name(tensor, text):
+    """Give a tensor of the program a name, such as 'layer2.weight', under which `gt replay` speaks of it (docs/nan.md). Parameters have
+    those of named_parameters(), which the first call of their model gives them. A name stays with the tensor through in-place updates;
+    a view of a part of a tensor gets none. Returns the tensor."""
+    tensor._name(text)
+    return tensor
+
+
 def dispatcher_stats(wait=False):
     """The dispatcher's statistics as a dictionary: its own, what is known of each worker now, and each client with the
     counters of its stream modifiers (a client with a key sees those of its own user: docs/security.md). They come within 50 ms,

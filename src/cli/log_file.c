@@ -102,7 +102,7 @@ static gt_err read_head(gt_log_file *file)
         return GT_OK;
     memcpy(&head, file->data, sizeof head);
     drop(file, sizeof head);
-    return head.version == GT_LOG_VERSION && head.table_hash == gt__op_table_hash()
+    return head.version == GT_LOG_VERSION && gt__op_table_extends(head.table_hash)
                ? GT_OK
                : gt__fail(GT_ERR_VALUE,
                           "the log was written by another version of GT: read it with that version's "

@@ -73,6 +73,7 @@ void gt__client_maybe_destroy(gt_client *client)
     }
     gt__hotpath_free(&client->hotpath);
     free(client->frees);
+    free(client->names);
     free(client->key_file);
     free(client);
 }

@@ -32,6 +32,7 @@ struct gt_tensor {
     uint16_t batch;           /* the level of a vmap that hides the first axis of `base` (batch.h); 0: none */
     uint8_t bounded;          /* gt_bounds_kind (bounds.h) of low and high; integers only */
     uint8_t inference;        /* made in inference mode: no gradient may save it (autograd.h) */
+    uint32_t name;            /* of the client's names: what the program calls its object (names.h); 0: none */
     gt_client *client;        /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
@@ -53,6 +54,12 @@ static inline gt_versions *gt__versions_retain(gt_versions *versions)
 }
 
 void gt__versions_release(gt_versions *versions); /* may be NULL */
+
+/* The name of a tensor of the program. */
+typedef struct gt_name {
+    char text[GT_MAX_NAME + 1];
+    unsigned told; /* how often */
+} gt_name;
 
 /* A shared-memory segment, reused for uploads and fetches of similar size. */
 typedef struct gt_transfer {
@@ -100,6 +107,9 @@ struct gt_client {
     bool segments;         /* bulk data may go through shared memory */
     gt_progress progress;  /* of the wait that goes on */
     uint32_t sites_told;   /* sites whose names the server has */
+    gt_name *names;        /* names.c */
+    uint32_t name_count, names_told;
+    uint64_t updated; /* the result of the last instruction that passed a name on */
     uint64_t seed;
     uint64_t stream; /* counts random tensors since the seed */
     gt_transfer *transfers;
@@ -192,6 +202,10 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
 /* `literal op a` if literal_first, else `a op literal`. */
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out);
+/* `a op b`, or a literal if b is NULL, as the next value of an object that has the value a. `named`: the object has a name, which
+ * goes on (names.h), unless shape or dtype change. */
+gt_err gt__emit_update(gt_opcode op, gt_tensor *a, bool named, gt_tensor *b, gt_literal kind, gt_imm literal,
+                       gt_tensor **out);
 /* The parameter of amax and amin that are PyTorch's x.max() and x.min(). Nodes of x.median() are kept as those of amax: the
  * gradient is the same. */
 enum { GT_EXTREME_OF_ALL = 2, GT_MEDIAN_OF_ALL, GT_NANMEDIAN_OF_ALL };

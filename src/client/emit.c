@@ -125,6 +125,7 @@ static inline gt_tensor *tensor_new(gt_client *client)
     tensor->batch = 0;
     tensor->bounded = GT_UNBOUNDED;
     tensor->inference = 0;
+    tensor->name = 0;
     tensor->version = 0;
     tensor->overwritten = 0;
     tensor->client = client;
@@ -464,7 +465,7 @@ static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_
  */
 __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals,
                                                               uint64_t first, uint64_t second,
-                                                              gt_tensor *const *in, unsigned count,
+                                                              gt_tensor *const *in, unsigned count, uint8_t flags,
                                                               gt_tensor **out)
 {
     gt_client *client = a->client;
@@ -475,13 +476,16 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     if (__builtin_expect(signals, 0)) /* gradients have the scope of the op: gt__emit records it */
         signals = tracked || !gt__signal_plain(client, &scope);
     gt_slot *slot = __builtin_expect(signals, 0) ? NULL : room_now(client, 1);
-    if (__builtin_expect(!slot, 0))
-        return gt__emit(client, elementwise(op, literals, first, second), NULL, in, count, out);
+    if (__builtin_expect(!slot, 0)) {
+        gt_instruction prototype = elementwise(op, literals, first, second);
+        prototype.flags = flags;
+        return gt__emit(client, prototype, NULL, in, count, out);
+    }
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__meta_copy(&result->meta, &a->meta);
-    uint64_t head = gt__word_head(op, literals), place = gt__word_place(scope, site);
+    uint64_t head = gt__word_head(op, literals, flags), place = gt__word_place(scope, site);
     const gt_expected *expected = client->expected;
     *slot = (gt_slot){.u64 = {head, result->id, first, second, 0, 0, 0, place}};
     if (expected && expected->plain && !gt__log_on(GT_LOG_CLIENT) &&
@@ -503,7 +507,7 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
 gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 {
     if (gt__op_result_like(op, 0, &a->meta, NULL))
-        return emit_like(a, op, 0, a->id, 0, &a, 1, out);
+        return emit_like(a, op, 0, a->id, 0, &a, 1, 0, out);
     if (op == GT_OP_bitwise_not && a->meta.dtype == GT_BOOL)
         op = GT_OP_logical_not; /* the same on one bit, but not on the byte that stores it */
     return gt__emit(a->client, elementwise(op, 0, a->id, 0), NULL, &a, 1, out);
@@ -512,7 +516,7 @@ gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
     if (a->client == b->client && gt__op_result_like(op, 0, &a->meta, &b->meta))
-        return emit_like(a, op, 0, a->id, b->id, (gt_tensor *[]){a, b}, 2, out);
+        return emit_like(a, op, 0, a->id, b->id, (gt_tensor *[]){a, b}, 2, 0, out);
     return gt__emit(a->client, elementwise(op, 0, a->id, b->id), NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
@@ -525,6 +529,20 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
     /* Indices, whose bounds gt__emit finds: index + 1, index % size. */
     bool whole = a->bounded || (op == GT_OP_remainder && !gt__dtype_is_inexact((gt_dtype)a->meta.dtype));
     if (__builtin_expect(!whole, 1) && gt__op_result_like(op, literals, &a->meta, NULL))
-        return emit_like(a, op, literals, first, second, in, 2, out);
+        return emit_like(a, op, literals, first, second, in, 2, 0, out);
     return gt__emit(a->client, elementwise(op, literals, first, second), NULL, in, 2, out);
+}
+
+gt_err gt__emit_update(gt_opcode op, gt_tensor *a, bool named, gt_tensor *b, gt_literal kind, gt_imm literal,
+                       gt_tensor **out)
+{
+    uint8_t literals = b ? 0 : (uint8_t)(kind << 2);
+    bool passes = named && (!b || b->client == a->client) && !a->bounded &&
+                  gt__op_result_like(op, literals, &a->meta, b ? &b->meta : NULL);
+    if (!passes)
+        return b ? gt__emit_binary(op, a, b, out) : gt__emit_binary_literal(op, a, kind, literal, false, out);
+    GT_TRY(
+        emit_like(a, op, literals, a->id, b ? b->id : literal.u, (gt_tensor *[]){a, b}, 2, GT_FLAG_UPDATES, out));
+    a->client->updated = (*out)->id;
+    return GT_OK;
 }

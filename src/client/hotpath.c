@@ -615,7 +615,8 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
     if (__builtin_expect(record->ins.op >= GT_OP_FIRST_CONTROL, 0)) {
         if (record->ins.op == GT_OP_free && (hot->state == GT_HOT_LEARNING || hot->recording.region))
             learn_frees(hot, &record->ins);
-        if (record->ins.op == GT_OP_free || (record->ins.op == GT_OP_site && hot->state != GT_HOT_HOLDING))
+        bool names = record->ins.op == GT_OP_site || record->ins.op == GT_OP_name;
+        if (record->ins.op == GT_OP_free || (names && hot->state != GT_HOT_HOLDING))
             return false;
         return take_other(client, slots);
     }

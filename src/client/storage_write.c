@@ -4,6 +4,7 @@
  * A view's elements lie in the storage at an offset with strides. Where they are a slice of the storage in some shape, one
  * `assign` writes them, otherwise one `scatter`. The record consumes the storage's value, so that the worker writes in place.
  */
+#include "client/names.h"
 #include "client/storage.h"
 
 #include <string.h>
@@ -584,6 +585,8 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         err = gt__saved_update(storage, writer);
         gt__alias_release(root);
     }
+    if (__builtin_expect(old->name != 0, 0))
+        gt__name_follow(old, value);
     gt_tensor_release(old); /* last: they may free hooks, which run user code */
     gt__node_release(before);
     return err;

@@ -31,6 +31,8 @@ enum {
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
     GT_FLAG_INNER = 1 << 5,    /* creation, copy: the user did not ask for it; replicated if it has no such axis */
     GT_FLAG_WORKERS = 1 << 6,  /* stats: what the workers know, too */
+    GT_FLAG_UPDATES =
+        1 << 6, /* computing records: the next value of operand 0's tensor, whose name it gets. For replays */
     GT_FLAG_BACKWARD = 1 << 7, /* a gradient: `scope` is the forward op's, whose backward scope applies */
 };
 
@@ -152,6 +154,9 @@ enum {
  *                                with the signal's name, two with its backward signal's, workers, 8 to a slot
  *   mark     client -> disp.     `scope`: a name to see in the log
  *            disp. -> worker     the reply's imm[0] is its busy time in ns, operand[0] 1 if its engine is asynchronous
+ *   name     client -> disp.     operand[0] a tensor, tail: its name in the program, "layer2.weight". imm[0] 1: instead of the
+ *                                name that this tensor has; otherwise, if it has another, two tensors of the program have
+ *                                this value. Only for the tape
  *   placement client -> disp.    operand[0] the tensor, result: a ticket; the reply's text says where it lives
  *   path, repeat                 hot paths: core/path.h
  *

@@ -144,10 +144,10 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-uint64_t gt__op_table_hash(void)
+uint64_t gt__op_table_hash_below(gt_opcode end)
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (unsigned op = 1; op < GT_OP_COUNT; op++) {
+    for (unsigned op = 1; op < (unsigned)end; op++) {
         const gt_op_row *row = &gt__op_table[op];
         hash = hash_bytes(hash, row->name, strlen(row->name) + 1);
         hash = hash_bytes(hash, &row->form, sizeof row->form);
@@ -155,6 +155,16 @@ uint64_t gt__op_table_hash(void)
     }
     const uint32_t sizes[] = {sizeof(gt_instruction), GT_MAX_CHUNK, GT_DTYPE_COUNT};
     return hash_bytes(hash, sizes, sizeof sizes);
+}
+
+uint64_t gt__op_table_hash(void)
+{
+    return gt__op_table_hash_below(GT_OP_COUNT);
+}
+
+bool gt__op_table_extends(uint64_t hash)
+{
+    return hash == gt__op_table_hash() || hash == gt__op_table_hash_below(GT_OP_name);
 }
 
 gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t *shape)

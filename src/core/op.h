@@ -230,6 +230,10 @@ const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode);
 /* A hash of what two parties must agree on: each op's name, form and types, in order, and the sizes that records are
  * built from. HELLO carries it. */
 uint64_t gt__op_table_hash(void);
+/* The same without this row and those behind it. */
+uint64_t gt__op_table_hash_below(gt_opcode end);
+/* Whether the hash is of this table, or of one that only lacks rows at its end: the records of its files mean the same here. */
+bool gt__op_table_extends(uint64_t hash);
 
 /* ---- dtypes ------------------------------------------------------------------------------------------------ */
 

@@ -35,14 +35,15 @@ enum {
 /* Words of a slot, 8 bytes each. */
 enum { GT_WORD_HEAD = 0, GT_WORD_RESULT = 1, GT_WORD_OPERAND = 2, GT_WORD_IMM = 5, GT_WORD_PLACE = 7 };
 
-_Static_assert(offsetof(gt_instruction, op) == 0 && offsetof(gt_instruction, literals) == 4 &&
-                   offsetof(gt_instruction, scope) == 56 && offsetof(gt_instruction, site) == 60,
+_Static_assert(offsetof(gt_instruction, op) == 0 && offsetof(gt_instruction, flags) == 3 &&
+                   offsetof(gt_instruction, literals) == 4 && offsetof(gt_instruction, scope) == 56 &&
+                   offsetof(gt_instruction, site) == 60,
                "the words of an instruction");
 
-/* The first and last word of an op without dtype, flags and tail. */
-static inline uint64_t gt__word_head(gt_opcode op, uint8_t literals)
+/* The first and last word of an op without dtype and tail. */
+static inline uint64_t gt__word_head(gt_opcode op, uint8_t literals, uint8_t flags)
 {
-    return (uint64_t)op | (uint64_t)literals << 32;
+    return (uint64_t)op | (uint64_t)flags << 24 | (uint64_t)literals << 32;
 }
 
 static inline uint64_t gt__word_place(uint32_t scope, uint32_t site)

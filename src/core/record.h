@@ -119,6 +119,7 @@ static inline gt_record_ids gt__record_ids(const gt_slot *record)
         break;
     case GT_OP_fetch:
     case GT_OP_placement:
+    case GT_OP_name:
     case GT_OP_send:
         ids.left = 1;
         break;

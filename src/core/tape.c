@@ -48,7 +48,7 @@ gt_err gt__tape_open(const char *path, gt_tape **out)
     else if (fread(&header, sizeof header, 1, tape->file) != 1 || header.magic != GT_TAPE_MAGIC ||
              header.checksum != gt__tape_checksum(0, &header, offsetof(gt_tape_header, checksum)))
         err = gt__fail(GT_ERR_VALUE, "%s is not a tape", path);
-    else if (header.version != GT_TAPE_VERSION || header.table_hash != gt__op_table_hash())
+    else if (header.version != GT_TAPE_VERSION || !gt__op_table_extends(header.table_hash))
         err = gt__fail(GT_ERR_VALUE, "%s was recorded by another version of GT", path);
     tape->position = sizeof header;
     if (err != GT_OK)

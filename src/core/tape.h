@@ -25,7 +25,7 @@ enum { GT_TAPE_VERSION = 1, GT_TAPE_BLOCK = 128 * 1024 }; /* GT_TAPE_BLOCK: the 
 typedef struct gt_tape_header {
     uint64_t magic;
     uint32_t version, reserved;
-    uint64_t table_hash; /* of the op table: a tape is replayed by a GT that has the same one */
+    uint64_t table_hash; /* of the op table: a tape is replayed by a GT that has the same one, or a longer one */
     uint64_t wall_ns;    /* when it began, since 1970 */
     uint64_t unused[3];
     uint64_t checksum; /* of the fields before it */

@@ -94,8 +94,8 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     const gt_op_row *row = &gt__op_table[ins->op];
     const gt_meta *metas[2] = {NULL, NULL};
     uint64_t slots[2] = {ins->operand[0], ins->operand[1]};
-    if (!row->keeps || ins->flags || (ins->scope && ins->scope != session->plain_scope) || !worker ||
-        !worker->slots.free_count)
+    if (!row->keeps || ins->flags & ~GT_FLAG_UPDATES || (ins->scope && ins->scope != session->plain_scope) ||
+        !worker || !worker->slots.free_count)
         return false;
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE)

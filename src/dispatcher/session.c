@@ -89,7 +89,8 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
     case GT_OP_share:
         return gt__share_weigh(session, record->ins.imm[0].f);
     case GT_OP_mark:
-        return GT_OK; /* only for the log, which has it */
+    case GT_OP_name:
+        return GT_OK; /* only for the log or the tape, which has it */
     case GT_OP_goodbye:
         return gt__fail(GT_ERR_CONNECTION, "the client said goodbye");
     default:

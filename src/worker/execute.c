@@ -99,7 +99,8 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
 static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry *result)
 {
     const gt_op_row *row = &gt__op_table[ins->op];
-    if (!row->keeps || ins->flags || worker->store->worker) /* an asynchronous engine needs flights */
+    if (!row->keeps || ins->flags & ~GT_FLAG_UPDATES ||
+        worker->store->worker) /* an asynchronous engine needs flights */
         return false;
     const gt_view *in[2] = {NULL, NULL};
     const gt_meta *meta[2] = {NULL, NULL};

@@ -388,6 +388,9 @@ static inline void example_control(example *e)
     case GT_OP_site:
         ins->tail = GT_SITE_TAIL;
         break;
+    case GT_OP_name:
+        ins->tail = GT_NAME_SLOTS;
+        break;
     case GT_OP_hello:
         ins->tail = GT_HELLO_TAIL;
         break;

@@ -117,6 +117,7 @@ static void test_control(const void *argument)
         {.op = GT_OP_data, .operand = GT_ID_WRITTEN},
         {.op = GT_OP_fetch, .operand = GT_ID_READ},
         {.op = GT_OP_placement, .operand = GT_ID_READ},
+        {.op = GT_OP_name, .operand = GT_ID_READ},
         {.op = GT_OP_send, .operand = GT_ID_READ},
         {.op = GT_OP_recv, .result = GT_ID_WRITTEN},
         {.op = GT_OP_all_reduce, .operand = GT_ID_READ, .result = GT_ID_WRITTEN},

@@ -196,6 +196,95 @@ static void test_places_are_only_text(const void *unused)
     gt__machine_free(&machine);
 }
 
+/* A tape of before records had names. */
+static void test_older_table(const void *unused)
+{
+    (void)unused;
+    gt_tape_header header;
+    memcpy(&header, original, sizeof header);
+    header.table_hash = gt__op_table_hash_below(GT_OP_name);
+    header.checksum = gt__tape_checksum(0, &header, offsetof(gt_tape_header, checksum));
+    uint8_t *copy = malloc(original_bytes);
+    memcpy(copy, original, original_bytes);
+    memcpy(copy, &header, sizeof header);
+    write_file(copy, original_bytes);
+    uint64_t records;
+    OK(read_all(NULL, &records));
+    CHECK_EQ(records, original_records);
+    header.table_hash ^= 1;
+    header.checksum = gt__tape_checksum(0, &header, offsetof(gt_tape_header, checksum));
+    memcpy(copy, &header, sizeof header);
+    write_file(copy, original_bytes);
+    CHECK_EQ(read_all(NULL, &records), GT_ERR_VALUE);
+    free(copy);
+}
+
+static void step_name(gt_machine *machine, uint64_t id, bool again, const char *text)
+{
+    gt_entry *result;
+    gt_slot name[1 + GT_NAME_SLOTS] = {0};
+    gt_tape_entry entry = {.kind = GT_TAPE_NOTE, .slots = 1 + GT_NAME_SLOTS, .session = 7};
+    name->ins = (gt_instruction){.op = GT_OP_name, .tail = GT_NAME_SLOTS, .operand = {id}, .imm = {{.u = again}}};
+    memcpy(name + 1, text, strlen(text));
+    OK(gt__machine_step(machine, &entry, name, &result));
+}
+
+/* a + 1 as tensor `id`. */
+static void step_add(gt_machine *machine, uint64_t id, uint64_t a, uint8_t flags)
+{
+    gt_entry *result;
+    gt_slot add = {.ins = {.op = GT_OP_add, .flags = flags, .result = id, .operand = {a}}};
+    gt_tape_entry entry = {.kind = GT_TAPE_RECORD, .slots = 1, .session = 7};
+    add.ins.literals = GT_LITERAL_FLOAT << 2;
+    add.ins.literal[1].f = 1;
+    OK(gt__machine_step(machine, &entry, &add, &result));
+}
+
+static const char *name_of(const gt_machine *machine, uint64_t id)
+{
+    const gt_handle *handle = gt__handles_find(&machine->clients->handles, id);
+    return handle ? gt__machine_name_text(machine, 7, gt__machine_name(machine, handle->slot)) : NULL;
+}
+
+static void test_names_of_tensors(const void *unused)
+{
+    (void)unused;
+    gt_machine *machine = NULL;
+    gt_entry *result;
+    gt_slot slots[2] = {0};
+    OK(gt__machine_new("reference", &machine));
+    gt_tape_entry entry = {.kind = GT_TAPE_OPEN, .slots = 1, .session = 7};
+    OK(gt__machine_step(machine, &entry, slots, &result));
+    entry = (gt_tape_entry){.kind = GT_TAPE_RECORD, .slots = 2, .session = 7};
+    slots->ins = (gt_instruction){.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1};
+    slots[1].i64[0] = 3;
+    OK(gt__machine_step(machine, &entry, slots, &result));
+    CHECK(!name_of(machine, 1));
+    step_name(machine, 1, false, "layer\0332\n");
+    step_name(machine, 99, false, "of no tensor");
+    CHECK(name_of(machine, 1) && strcmp(name_of(machine, 1), "layer?2?") == 0);
+    step_add(machine, 2, 1, 0); /* computed from it, but another tensor */
+    step_add(machine, 3, 1, GT_FLAG_UPDATES);
+    CHECK(!name_of(machine, 2) && strcmp(name_of(machine, 3), "layer?2?") == 0);
+    step_name(machine, 3, true, "renamed");
+    CHECK(strcmp(name_of(machine, 3), "renamed") == 0 && strcmp(name_of(machine, 1), "layer?2?") == 0);
+    step_name(machine, 1, false, "another"); /* of a second tensor that has the value */
+    CHECK(!name_of(machine, 1));
+    step_add(machine, 4, 1, GT_FLAG_UPDATES);
+    CHECK(!name_of(machine, 4));
+    gt_slot gone = {.ins = {.op = GT_OP_free, .result = 3}};
+    entry.slots = 1;
+    OK(gt__machine_step(machine, &entry, &gone, &result));
+    step_add(machine, 5, 1, 0); /* in the slot of the freed one */
+    CHECK(!name_of(machine, 5));
+    char endless[GT_NAME_SLOTS * sizeof(gt_slot) + 1];
+    memset(endless, 'x', sizeof endless - 1);
+    endless[sizeof endless - 1] = 0;
+    step_name(machine, 5, false, endless);
+    CHECK_EQ(strlen(name_of(machine, 5)), GT_MAX_NAME);
+    gt__machine_free(&machine);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -210,6 +299,8 @@ int main(int argc, char **argv)
     check_run("damaged", test_damaged, NULL);
     check_run("forged", test_forged, NULL);
     check_run("places", test_places_are_only_text, NULL);
+    check_run("older table", test_older_table, NULL);
+    check_run("names of tensors", test_names_of_tensors, NULL);
     unlink(path);
     free(original);
     return check_end();

@@ -157,6 +157,125 @@ def test_what_carried_an_infinity_into_the_next_step_is_told(record):
     assert re.search(r"op=add .*-program.py:7, step 4$", text[5])
 
 
+NAMED_TRAINING = """
+    import gt
+    from gt import nn, optim
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer1 = nn.Linear(4, 8)
+            self.layer2 = nn.Linear(8, 1)
+        def forward(self, x):
+            return self.layer2(self.layer1(x).tanh())
+    gt.manual_seed(0)
+    model = Net()
+    with gt.no_grad():
+        model.layer2.weight.mul_(1e-20)
+    optimizer = {optimizer}
+    x = gt.randn(40, 1, 4)
+    scale = gt.full((40,), 1e-6)
+    scale[36] = {sample}
+    for step in range(40):
+        if step == 36:
+            optimizer.param_groups[-1]['lr'] = {rate}
+        loss = (model(x[step]) * scale[step]).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("compiled", ["0", "1"])
+@pytest.mark.parametrize("optimizer, sample, rate", [
+    ("optim.SGD(model.parameters(), lr=10.0)", 3e38, 10.0),  # a bad sample
+    ("optim.SGD(model.parameters(), lr=10.0, momentum=0.5, nesterov=True)", 3e38, 10.0),
+    ("optim.Adam([{'params': model.layer1.parameters()}, {'params': model.layer2.parameters()}])", 1e-6, 1e39),  # a bad rate
+])
+def test_the_parameter_that_an_infinity_went_into_is_named(record, optimizer, sample, rate, compiled):
+    source = NAMED_TRAINING.format(optimizer=optimizer, sample=sample, rate=rate)
+    tape, printed = record(source, GT_AUTO_COMPILE=compiled)
+    assert printed == "nan\n"
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    line = 1 + next(k for k, line in enumerate(source.splitlines()) if "optimizer.step()" in line)
+    assert re.search(rf"^step 37 wrote -?inf into layer2.weight at .*-program.py:{line}; step 38's matmul made NaN of it$", text[0]), text
+    assert text[1] == "the first NaN is at (0,0) of matmul" and re.search(r"-program.py:10, step 38$", text[2]), text
+    written = next(k for k, line in enumerate(text) if line.startswith("step 37 wrote it into layer2.weight, of shape (1,8)"))
+    assert re.search(rf"op=sub .*-program.py:{line}, step 37$", text[written + 1]), text
+
+
+@pytest.mark.parametrize("update", [
+    "p -= g", "p.sub_(g)", "p.add_(g, alpha=-1)", "p.data -= g", "p.data.add_(-g)", "p.detach().sub_(g)", "view = p.view(3); p -= g",
+    "p.mul_(0.5); p.div_(2); p.copy_(p - g) if step == 2 else p.sub_(g)",
+    "step in (1, 2) and setattr(p, 'data', p.data - g); p -= g",
+    "q.copy_(p); q += 1; p -= g",
+    "held.append(p * 1); p -= g",
+])
+def test_a_name_stays_with_a_tensor_that_is_updated(record, update):
+    tape, _ = record(
+        f"""
+        import gt
+        p, q, held = gt.nn.Parameter(gt.ones(3)), gt.ones(3), []
+        gt.debug.name(p, 'the weight')
+        with gt.no_grad():
+            for step in range(20):
+                y = (p + p.abs()).exp()
+                g = gt.full((3,), 3e38 if step == 16 else 1e-3) * 10
+                {update}
+        print(y.sum().item())
+        """
+    )
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert re.search(r"^step 17 wrote -inf into the weight at .*-program.py:9; step 18's (sub|add|exp|relu) made NaN of it$", text[0]), text
+
+
+@pytest.mark.parametrize("update, wrong", [
+    ("p = p - g", ["the weight", "second"]),                                          # another tensor
+    ("p.copy_(q); p -= g; q.copy_(p)", ["second"]),
+    ("q.copy_(p); gt.debug.name(q, 'other'); p -= g", ["second", "other"]),           # one value, two names
+    ("p -= g; r = p.clone(); r += 1; p = p * 1", ["the weight", "second"]),
+    ("old = p.data; p.data = p * 1; old -= g; p = old", ["the weight", "second"]),    # p left this memory
+    ("r = p.detach(); r.data = p - g; p = r", ["the weight", "second"]),              # p itself stays where it is
+])
+def test_a_name_that_is_not_certain_is_not_told(record, update, wrong):
+    tape, _ = record(
+        f"""
+        import gt
+        p, q = gt.ones(3), gt.ones(3)
+        gt.debug.name(p, 'the weight')
+        gt.debug.name(q, 'second')
+        with gt.no_grad():
+            for step in range(30):
+                y = (p + p.abs()).exp()
+                g = gt.full((3,), 3e38 if step == 26 else 1e-3) * 10
+                {update}
+        print(y.sum().item())
+        """
+    )
+    text = replay(tape, "--find-nan", status=1)
+    assert "the first NaN is" in text and not any(f"into {name}" in text for name in wrong), text
+
+
+def test_names_are_those_of_the_outermost_module(record):
+    tape, _ = record(
+        """
+        import copy, gt
+        from gt import nn
+        model = nn.Sequential(nn.Linear(2, 2), nn.ModuleList([nn.Linear(2, 2)])[0])
+        model[0](gt.ones(2))                                 # a part of it, alone
+        model(gt.ones(2))
+        twin = copy.deepcopy(model)
+        twin(gt.ones(2))
+        assert '_gt_named' not in twin.__getstate__()
+        with gt.no_grad():
+            twin[1].weight /= 0
+            bad = twin[1].weight - twin[1].weight
+        print(bad.sum().item())
+        """
+    )
+    assert " into 1.weight at " in replay(tape, "--find-nan", status=1).splitlines()[0]
+
+
 def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
     """The loss overflows first, at line 5; its gradient overflows by itself, at line 6, and makes the NaN."""
     tape, _ = record(

@@ -330,5 +330,5 @@ def _always_called(module, args, keywords, result, called):
                           f'another error was raised in forward: {error}', stacklevel=4)
 
 
-_gt._module_hooks(call, members.ParameterTable, _global_forward_hooks, _global_forward_pre_hooks, _global_backward_hooks,
+_gt._module_hooks(call, members.name_parameters, members.ParameterTable, _global_forward_hooks, _global_forward_pre_hooks, _global_backward_hooks,
                   _global_backward_pre_hooks)

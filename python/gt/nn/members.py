@@ -41,6 +41,27 @@ def tree(module, found):
     return found
 
 
+def _paths(module, path, found):
+    """(module, path) of a module and all below it, by their ids."""
+    found[id(module)] = module, path
+    for name, child in module._modules.items():
+        if id(child) not in found and isinstance(getattr(child, '__dict__', {}).get('_modules'), dict):
+            _paths(child, f'{path}{name}.', found)
+    return found
+
+
+def name_parameters(module):
+    """Tell the names of all parameters of a module and those below it, for `gt replay`. The first call of a module does this; the
+    marks tell caller.c that it is done."""
+    named = set()
+    for below, path in _paths(module, '', {}).values():
+        below.__dict__['_gt_named'] = id(below)
+        for name, parameter in below._parameters.items():
+            if isinstance(parameter, Tensor) and id(parameter) not in named:
+                named.add(id(parameter))
+                Tensor._name(parameter, path + name)
+
+
 def persistent(module):
     """(name, tensor) for each parameter, then for each persistent buffer, of a module alone."""
     passing = module._non_persistent_buffers_set

@@ -128,6 +128,7 @@ class Module(State, _gt._Caller):
     def __getstate__(self):
         state = self.__dict__.copy()
         state.pop('_compiled_call_impl', None)
+        state.pop('_gt_named', None)
         return state
 
     def __setstate__(self, state):

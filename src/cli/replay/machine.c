@@ -84,7 +84,78 @@ static void client_close(gt_machine *machine, gt_machine_client *client)
     free(client->sites);
     free(client->runs);
     free(client->scopes);
+    free(client->names);
     free(client);
+}
+
+/* ---- names of tensors --------------------------------------------------------------------------------------- */
+
+enum { NAME_AMBIGUOUS = UINT32_MAX, MOST_NAMES = 1 << 16 };
+
+/* The text comes from a file and will be printed. */
+static void keep_printable(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            *text = '?';
+}
+
+static gt_err set_name(gt_machine *machine, uint64_t slot, uint32_t name)
+{
+    if (slot >= machine->slot_name_count) {
+        if (!name)
+            return GT_OK;
+        uint64_t count = 2 * slot + 64;
+        uint32_t *names = realloc(machine->slot_names, count * sizeof *names);
+        if (!names)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        memset(names + machine->slot_name_count, 0, (count - machine->slot_name_count) * sizeof *names);
+        machine->slot_names = names;
+        machine->slot_name_count = count;
+    }
+    machine->slot_names[slot] = name;
+    return GT_OK;
+}
+
+static uint32_t slot_name(const gt_machine *machine, uint64_t slot)
+{
+    return slot < machine->slot_name_count ? machine->slot_names[slot] : 0;
+}
+
+/* A value that two tensors of the program have under different names has none: which of them goes on with it is not known. */
+static gt_err learn_name(gt_machine *machine, gt_machine_client *client)
+{
+    const gt_slot *record = machine->record;
+    const gt_handle *handle = gt__handles_find(&client->handles, record->ins.operand[0]);
+    uint32_t before = handle ? slot_name(machine, handle->slot) : 0;
+    if (!handle || before == NAME_AMBIGUOUS || client->name_count >= MOST_NAMES)
+        return GT_OK;
+    if ((client->name_count & (client->name_count - 1)) == 0) {
+        size_t capacity = client->name_count ? 2 * (size_t)client->name_count : 1;
+        char(*names)[GT_MAX_NAME + 1] = realloc(client->names, capacity * sizeof *names);
+        if (!names)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        client->names = names;
+    }
+    char *name = client->names[client->name_count];
+    memcpy(name, record + 1, GT_MAX_NAME);
+    name[GT_MAX_NAME] = 0;
+    keep_printable(name);
+    if (before && !record->ins.imm[0].u && strcmp(name, client->names[before - 1]) != 0)
+        return set_name(machine, handle->slot, NAME_AMBIGUOUS);
+    return set_name(machine, handle->slot, ++client->name_count);
+}
+
+uint32_t gt__machine_name(const gt_machine *machine, uint64_t slot)
+{
+    uint32_t name = slot_name(machine, slot);
+    return name == NAME_AMBIGUOUS ? 0 : name;
+}
+
+const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, uint32_t name)
+{
+    const gt_machine_client *client = find_client(machine, session);
+    return client && name && name <= client->name_count ? client->names[name - 1] : NULL;
 }
 
 /* ---- records ------------------------------------------------------------------------------------------------ */
@@ -119,20 +190,15 @@ static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry *
     uint64_t slot = slot_new(machine);
     handle->slot = (uint32_t)slot;
     ins->result = slot;
+    bool updates = ins->flags & GT_FLAG_UPDATES && gt__op_operands((gt_opcode)ins->op) &&
+                   gt__literal(ins, 0) == GT_LITERAL_NONE && ins->op != GT_OP_cat;
+    GT_TRY(set_name(machine, slot, updates ? slot_name(machine, ins->operand[0]) : 0));
     gt__worker_execute(&machine->worker, ins, machine->record + 1);
     gt__late_drain(&machine->worker); /* results are looked at one by one */
     *result = gt__store_find(machine->worker.store, slot);
     if (*result)
         gt__store_settle(machine->worker.store, *result);
     return consumed ? drop(machine, client, consumed) : GT_OK;
-}
-
-/* The text comes from a file and will be printed. */
-static void keep_printable(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 127)
-            *text = '?';
 }
 
 static gt_err learn_scope(gt_machine_client *client, const gt_slot *record)
@@ -202,6 +268,8 @@ static gt_err control(gt_machine *machine, gt_machine_client *client, gt_entry *
         return learn_site(client, machine->record);
     case GT_OP_scope:
         return learn_scope(client, machine->record);
+    case GT_OP_name:
+        return learn_name(machine, client);
     case GT_OP_mark:
         client->mark = ins->scope;
         return GT_OK;
@@ -309,5 +377,6 @@ void gt__machine_free(gt_machine **where)
     if (machine->worker.engine)
         machine->worker.engine->ops->close(machine->worker.engine);
     free(machine->free_slots);
+    free(machine->slot_names);
     free(machine);
 }

@@ -24,6 +24,7 @@ typedef struct bad_result {
     double value;
     gt_moment moment;
     uint32_t birth; /* the line, as a number of the client, that first made the tensor; 0: unknown */
+    uint32_t name;  /* what the program calls the tensor (gt__machine_name); 0: unknown */
 } bad_result;
 
 /* Of a tensor in a slot of the machine. */
@@ -85,6 +86,9 @@ static unsigned operand_flags(gt_nonfinite *n, const gt_machine *machine, int32_
         if (gt__operand_is_tensor(&operands, k)) {
             const tensor_state *state = state_of(n, operands.id[k]);
             flags |= state->flags;
+            if (state->flags && state->bad >= 0 &&
+                !n->results[state->bad].name) /* it may be named after it was made */
+                n->results[state->bad].name = gt__machine_name(machine, operands.id[k]);
             if (state->flags && *parent < 0)
                 *parent = state->bad;
         } else if (gt__literal(ins, k) == GT_LITERAL_FLOAT)
@@ -129,6 +133,15 @@ static void tell_instruction(const gt_machine *machine, const bad_result *bad)
     gt__replay_print(machine, &bad->entry, bad->record, bad->moment);
 }
 
+/* What the NaN was made of, last, among the tensors that the program has a name for; NULL: none is. */
+static const bad_result *find_named(const gt_nonfinite *n, const bad_result *nan)
+{
+    for (int32_t k = nan->parent; k >= 0; k = n->results[k].parent)
+        if (n->results[k].name && n->results[k].entry.session == nan->entry.session)
+            return &n->results[k];
+    return NULL;
+}
+
 /* What was written in an earlier step than the NaN, last; NULL: nothing was. */
 static const bad_result *find_carrier(const gt_nonfinite *n, const bad_result *nan)
 {
@@ -142,12 +155,31 @@ static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
 {
     char shape[128];
     const char *birth = gt__machine_site(machine, carrier->entry.session, carrier->birth);
-    printf("step %u wrote it into a tensor of shape %s", carrier->moment.step,
-           gt__shape_text(carrier->meta.rank, carrier->meta.shape, shape, sizeof shape));
+    const char *name = gt__machine_name_text(machine, carrier->entry.session, carrier->name);
+    printf("step %u wrote it into %s%s of shape %s", carrier->moment.step, name ? name : "a tensor",
+           name ? "," : "", gt__shape_text(carrier->meta.rank, carrier->meta.shape, shape, sizeof shape));
     if (birth && carrier->birth != carrier->record->ins.site)
         printf(", first made at %s", birth);
     printf("\n");
     tell_instruction(machine, carrier);
+}
+
+/* "step 37 wrote inf into layer2.weight at train.py:41; step 38's exp made NaN of it" */
+static void tell_story(const gt_machine *machine, const bad_result *named, const bad_result *nan)
+{
+    const char *site = gt__machine_site(machine, named->entry.session, named->record->ins.site);
+    bool steps = named->moment.step > 1 || nan->moment.step > 1;
+    if (steps)
+        printf("step %u wrote ", named->moment.step);
+    else
+        printf("%s wrote ", gt__op_table[named->record->ins.op].name);
+    printf("%g into %s", named->value, gt__machine_name_text(machine, named->entry.session, named->name));
+    if (site)
+        printf(" at %s", site);
+    if (steps)
+        printf("; step %u's %s made NaN of it\n", nan->moment.step, gt__op_table[nan->record->ins.op].name);
+    else
+        printf("; %s made NaN of it\n", gt__op_table[nan->record->ins.op].name);
 }
 
 /* An infinity that is older than all operands of the NaN points at the cause: a loss that overflowed before its gradients did. */
@@ -169,9 +201,11 @@ static void tell_nan(const gt_nonfinite *n, const gt_machine *machine, const bad
         tell_first_infinity(n, machine, nan);
         return;
     }
-    const bad_result *origin = nan, *carrier = find_carrier(n, nan);
+    const bad_result *origin = nan, *named = find_named(n, nan), *carrier = named ? named : find_carrier(n, nan);
     while (origin->parent >= 0)
         origin = &n->results[origin->parent];
+    if (named)
+        tell_story(machine, named, nan);
     tell_value("the first NaN is", nan, false);
     tell_instruction(machine, nan);
     tell_value("its operand left the finite range before:", origin, true);
@@ -198,6 +232,7 @@ gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
     bad.birth = birth_of(n, machine, ins->site);
     tensor_state *state = state_of(n, gt__record_subject(&machine->record->ins));
     *state = (tensor_state){.flags = (uint8_t)has, .bad = -1, .birth = bad.birth};
+    bad.name = gt__machine_name(machine, gt__record_subject(&machine->record->ins));
     if (!has)
         return GT_OK;
     state->bad = remember(n, &bad);

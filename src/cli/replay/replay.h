@@ -22,6 +22,8 @@ typedef struct gt_machine_client {
     uint32_t mark; /* gt_moment */
     char (*scopes)[GT_MAX_NAME + 1];
     uint64_t scope_count;
+    char (*names)[GT_MAX_NAME + 1]; /* of tensors */
+    uint32_t name_count;
 } gt_machine_client;
 
 typedef struct gt_machine {
@@ -30,6 +32,8 @@ typedef struct gt_machine {
     uint64_t *free_slots;
     size_t free_count, free_capacity;
     uint64_t next_slot;
+    uint32_t *slot_names; /* by slot: of its client's names, see machine.c */
+    uint64_t slot_name_count;
     gt_slot record[1 + GT_MAX_TAIL];
 } gt_machine;
 
@@ -46,6 +50,11 @@ gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data
 const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32_t site);
 /* The name of a signal, or NULL. */
 const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint32_t scope);
+
+/* What the program calls the tensor in a slot, as a number for gt__machine_name_text; 0: not known for certain. */
+uint32_t gt__machine_name(const gt_machine *machine, uint64_t slot);
+/* "layer2.weight", or NULL. */
+const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, uint32_t name);
 
 /* Where a client's stream is. */
 typedef struct gt_moment {
