@@ -412,6 +412,20 @@ static void plan_pieces(product *p)
     p->column_pieces = (p->n + p->column_piece - 1) / p->column_piece;
 }
 
+/* Products with one b, as of a linear layer, are one product with more rows if those of a follow each other: b is packed once. */
+static void join_rows(product *p)
+{
+    matrix joined = p->a;
+    joined.rows = p->m * p->batches;
+    bool follow = p->batch.rank == 1 && p->batch.stride[0][0] == p->m * p->a.row && p->batch.stride[1][0] == 0;
+    if (!follow || (p->compute != GT_COMPUTE_I64 && !readable(&joined)))
+        return;
+    p->a = joined;
+    p->m = joined.rows;
+    p->batches = 1;
+    p->batch.rank = 0;
+}
+
 /* The batch axes of the result, for both operands. */
 static void plan_batch(product *p, const gt_call *call)
 {
@@ -435,6 +449,7 @@ static void plan_batch(product *p, const gt_call *call)
     }
     if (longest > 0)
         gt__loop_collapse(&p->batch);
+    join_rows(p);
 }
 
 /* Half precision and narrow integers: compute in a wider copy of the result, then round it into place. */
