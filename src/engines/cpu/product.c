@@ -11,6 +11,7 @@
  */
 #include "engines/cpu/product.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,16 +160,59 @@ static void multiply_rows(const gt_product *p, int64_t column, int64_t columns, 
     }
 }
 
+/* Memory for copies, which a thread keeps: to allocate it for each product would scatter the heap. */
+typedef struct copies {
+    int64_t capacity; /* elements */
+    float *data;
+} copies;
+
+static pthread_key_t copies_key;
+static pthread_once_t copies_once = PTHREAD_ONCE_INIT;
+static bool copies_kept;
+
+static void copies_free(void *argument)
+{
+    copies *kept = argument;
+    free(kept->data);
+    free(kept);
+}
+
+static void copies_init(void)
+{
+    copies_kept = pthread_key_create(&copies_key, copies_free) == 0;
+}
+
+/* NULL: there is no memory. */
+static float *copies_of_thread(const gt_cpu *cpu, int64_t elements)
+{
+    void *memory = NULL;
+    pthread_once(&copies_once, copies_init);
+    if (!copies_kept)
+        return NULL;
+    copies *kept = pthread_getspecific(copies_key);
+    if (!kept && (!(kept = calloc(1, sizeof *kept)) || pthread_setspecific(copies_key, kept))) {
+        free(kept);
+        return NULL;
+    }
+    if (kept->capacity >= elements)
+        return kept->data;
+    if (gt__cpu_scratch(cpu, (size_t)elements * sizeof(float), &memory) != GT_OK)
+        return NULL;
+    free(kept->data);
+    *kept = (copies){.capacity = elements, .data = memory};
+    return kept->data;
+}
+
 bool gt__product(const gt_cpu *cpu, const gt_product *p)
 {
     int64_t most_terms = p->k < GT_PRODUCT_TERMS ? p->k : GT_PRODUCT_TERMS;
     int64_t block_rows = rounded_up(p->m < BLOCK_ROWS ? p->m : BLOCK_ROWS, ROWS);
     int64_t block_columns = rounded_up(p->n < BLOCK_COLUMNS ? p->n : BLOCK_COLUMNS, COLUMNS);
-    int64_t elements = most_terms * (block_rows + block_columns) + COLUMNS; /* the last ones: see tile */
-    void *memory = NULL;
-    if (gt__cpu_scratch(cpu, (size_t)elements * sizeof(float), &memory) != GT_OK)
+    /* The last elements: see tile. */
+    float *packed_a = copies_of_thread(cpu, most_terms * (block_rows + block_columns) + COLUMNS);
+    if (!packed_a)
         return false;
-    float *packed_a = memory, *packed_b = packed_a + most_terms * block_rows;
+    float *packed_b = packed_a + most_terms * block_rows;
     for (int64_t column = 0; column < p->n; column += BLOCK_COLUMNS) {
         int64_t columns = p->n - column < BLOCK_COLUMNS ? p->n - column : BLOCK_COLUMNS;
         for (int64_t term = 0; term < p->k; term += GT_PRODUCT_TERMS) {
@@ -179,7 +223,6 @@ bool gt__product(const gt_cpu *cpu, const gt_product *p)
             multiply_rows(p, column, columns, term, terms, packed_b, packed_a);
         }
     }
-    free(memory);
     return true;
 }
 
