@@ -106,11 +106,9 @@ static struct {
     uint32_t site;
 } pinned;
 
-static uint32_t current_site(void)
+/* The site of a frame, or of the first behind it that is not ours. */
+static __attribute__((noinline)) uint32_t site_behind(const _PyInterpreterFrame *frame)
 {
-    const _PyInterpreterFrame *frame = _PyThreadState_GET()->cframe->current_frame;
-    if (frame == pinned.frame && frame)
-        return pinned.site;
     for (; frame; frame = frame->previous) {
         const void *at = frame->prev_instr;
         uint32_t where = place_of(at);
@@ -121,6 +119,19 @@ static uint32_t current_site(void)
             return site;
     }
     return 0;
+}
+
+/* Most ops come from the user's own frame, from a place that is known. */
+static uint32_t current_site(void)
+{
+    const _PyInterpreterFrame *frame = _PyThreadState_GET()->cframe->current_frame;
+    if (UNLIKELY(!frame))
+        return 0;
+    if (frame == pinned.frame)
+        return pinned.site;
+    const void *at = frame->prev_instr;
+    uint32_t where = place_of(at), site = cache[where].site;
+    return LIKELY(cache[where].at == at && site != OURS) ? site : site_behind(frame);
 }
 
 void gt__py_site_pin(void)

@@ -52,10 +52,15 @@ static gt_err wait_for_room(gt_client *client, unsigned slots)
     return err;
 }
 
+static inline bool is_usable(const gt_client *client)
+{
+    return __builtin_expect(client->usable && client->generation == gt__fork_generation, 1);
+}
+
 /* Room for a record, without waiting; NULL: there is none now, or the client cannot be used. */
 static inline gt_slot *room_now(gt_client *client, unsigned slots)
 {
-    if (__builtin_expect(!client->usable || client->generation != gt__fork_generation, 0))
+    if (!is_usable(client))
         return NULL;
     if (__builtin_expect(client->draining, 0) && !gt__hotpath_drain(client))
         return NULL;
@@ -152,9 +157,10 @@ void gt__versions_release(gt_versions *versions)
         free(versions);
 }
 
-void gt_tensor_release(gt_tensor *tensor)
+/* The last reference to the tensor has gone, and with it perhaps that to its base. */
+static __attribute__((noinline)) void tensor_end(gt_tensor *tensor)
 {
-    while (tensor && --tensor->references == 0) {
+    do {
         gt_client *client = tensor->client;
         gt_tensor *base = tensor->base;
         if (__builtin_expect(tensor->node != NULL, 0))
@@ -169,7 +175,13 @@ void gt_tensor_release(gt_tensor *tensor)
         if (__builtin_expect(client->closed, 0) && !base)
             gt__client_maybe_destroy(client);
         tensor = base;
-    }
+    } while (tensor && --tensor->references == 0);
+}
+
+void gt_tensor_release(gt_tensor *tensor)
+{
+    if (tensor && --tensor->references == 0)
+        tensor_end(tensor);
 }
 
 /* A new tensor of the same value, without a node. Its base is the caller's to set. */
@@ -296,21 +308,10 @@ static inline uint32_t site_now(gt_client *client)
 
 /* ---- ops --------------------------------------------------------------------------------------------------- */
 
-static gt_err check_same_client(gt_client *client, gt_tensor *const *in, unsigned count)
-{
-    for (unsigned k = 0; k < count; k++)
-        if (in[k] && in[k]->client != client)
-            return gt__fail(GT_ERR_VALUE, "the tensors belong to different clients");
-    return GT_OK;
-}
-
-/* Record the op if an operand needs a gradient, and deliver the result. */
+/* Record the op if an operand needs a gradient (tracked), and deliver the result. */
 static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
-                     gt_tensor *result, gt_tensor **out)
+                     bool tracked, gt_tensor *result, gt_tensor **out)
 {
-    bool tracked = false;
-    for (unsigned k = 0; k < count; k++)
-        tracked |= in[k] && in[k]->node;
     if (tracked && gt__grad_enabled()) {
         gt_err err = gt__autograd_record(ins, tail, in, count, &result);
         if (err != GT_OK) {
@@ -372,12 +373,19 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     if (__builtin_expect(gt__signals_active, 0) &&
         gt__intercept(client, &prototype, tail, in, count, out, &intercepted))
         return intercepted;
-    GT_TRY(check_same_client(client, in, count));
+    int64_t work = 0;
+    bool tracked = false, foreign = false;
     for (unsigned k = 0; k < count; k++) {
         metas[k] = in[k] ? &in[k]->meta : NULL;
-        if (in[k])
-            ids[k] = in[k]->id;
+        if (!in[k])
+            continue;
+        ids[k] = in[k]->id;
+        work += in[k]->meta.numel;
+        tracked |= in[k]->node != NULL;
+        foreign |= in[k]->client != client;
     }
+    if (__builtin_expect(foreign, 0))
+        return gt__fail(GT_ERR_VALUE, "the tensors belong to different clients");
     gt_meta meta;
     gt_dtype compute;
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
@@ -403,16 +411,13 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     slots->ins = prototype;
     if (prototype.tail && tail)
         memcpy(slots + 1, tail, prototype.tail * sizeof *slots);
-    int64_t work = meta.numel;
-    for (unsigned k = 0; k < count; k++)
-        work += in[k] ? in[k]->meta.numel : 0;
-    commit(client, 1u + prototype.tail, work);
+    commit(client, 1u + prototype.tail, meta.numel + work);
     if (prototype.flags & GT_FLAG_CONSUMES) {
         in[0]->id = 0; /* the server has freed it: it can only be released */
         if (in[0]->base)
             in[0]->base->id = 0;
     }
-    return finish(&prototype, tail, in, count, result, out);
+    return finish(&prototype, tail, in, count, tracked, result, out);
 }
 
 /* ---- updates in place -------------------------------------------------------------------------------------- */
@@ -458,45 +463,23 @@ static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_
     return (gt_instruction){.op = (uint16_t)op, .literals = literals, .operand = {first, second}};
 }
 
-/*
- * The fast path: the result has the metadata of `a`, one of the operands. The record is written in place, word by word:
- * copying a record that was just built on the stack, or comparing words that were written in parts, would stall on store
- * forwarding.
- */
-__attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals,
-                                                              uint64_t first, uint64_t second,
-                                                              gt_tensor *const *in, unsigned count, uint8_t flags,
-                                                              gt_tensor **out)
+/* What is rare in emit_like, apart from it: it would need registers and memory there. in1 may be NULL. */
+static __attribute__((noinline)) gt_err emit_unlike(gt_client *client, gt_opcode op, uint8_t literals,
+                                                    uint8_t flags, gt_imm literal, gt_tensor *in0, gt_tensor *in1,
+                                                    gt_tensor **out)
 {
-    gt_client *client = a->client;
-    bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node); /* while they are in registers */
-    uint32_t site = site_now(client);
-    uint32_t scope = 0;
-    bool signals = atomic_load_explicit(&gt__signals_active, memory_order_relaxed);
-    if (__builtin_expect(signals, 0)) /* gradients have the scope of the op: gt__emit records it */
-        signals = tracked || !gt__signal_plain(client, &scope);
-    gt_slot *slot = __builtin_expect(signals, 0) ? NULL : room_now(client, 1);
-    if (__builtin_expect(!slot, 0)) {
-        gt_instruction prototype = elementwise(op, literals, first, second);
-        prototype.flags = flags;
-        return gt__emit(client, prototype, NULL, in, count, out);
-    }
-    gt_tensor *result = tensor_new(client);
-    if (!result)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt__meta_copy(&result->meta, &a->meta);
-    uint64_t head = gt__word_head(op, literals, flags), place = gt__word_place(scope, site);
-    const gt_expected *expected = client->expected;
-    *slot = (gt_slot){.u64 = {head, result->id, first, second, 0, 0, 0, place}};
-    if (expected && expected->plain && !gt__log_on(GT_LOG_CLIENT) &&
-        gt__expected_fits_plain(expected, client->cell, head, result->id, first, second, place))
-        gt__hotpath_held(client, expected, slot);
-    else
-        commit(client, 1, a->meta.numel);
-    *out = result;
-    if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())
-        return GT_OK;
-    gt_err err = gt__autograd_record_elementwise(op, literals, first, second, in, count, out);
+    gt_tensor *in[] = {in0, in1};
+    gt_instruction ins = elementwise(op, literals, in0 ? in0->id : literal.u, in1 ? in1->id : literal.u);
+    ins.flags = flags;
+    return gt__emit(client, ins, NULL, in, in1 || literals ? 2 : 1, out);
+}
+
+static __attribute__((noinline)) gt_err record_like(gt_opcode op, uint8_t literals, uint64_t first,
+                                                    uint64_t second, gt_tensor *in0, gt_tensor *in1,
+                                                    gt_tensor **out)
+{
+    gt_tensor *in[] = {in0, in1};
+    gt_err err = gt__autograd_record_elementwise(op, literals, first, second, in, in1 || literals ? 2 : 1, out);
     if (err != GT_OK) {
         gt_tensor_release(*out);
         *out = NULL;
@@ -504,33 +487,81 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     return err;
 }
 
+/* While gt__signals_active: the scope of a record that needs no more of it than its number; below 0: it does. Gradients have the
+ * scope of the op: gt__emit records it. */
+static __attribute__((noinline)) int64_t scope_like(const gt_client *client, bool tracked)
+{
+    uint32_t scope;
+    return !tracked && gt__signal_plain(client, &scope) ? (int64_t)scope : -1;
+}
+
+/*
+ * The fast path: the result has the metadata of `a`, one of the operands; the other one may be a literal, or missing. The record
+ * is written in place, word by word: copying a record that was just built on the stack, or comparing words that were written in
+ * parts, would stall on store forwarding.
+ * A record that is the expected one is known to be before it is written.
+ */
+__attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals,
+                                                              uint8_t flags, gt_imm literal, gt_tensor *in0,
+                                                              gt_tensor *in1, gt_tensor **out)
+{
+    gt_client *client = a->client;
+    uint32_t site = site_now(client);
+    bool tracked = (in0 && in0->node) || (in1 && in1->node);
+    int64_t scope = 0;
+    if (__builtin_expect(atomic_load_explicit(&gt__signals_active, memory_order_relaxed), 0) &&
+        (scope = scope_like(client, tracked)) < 0)
+        return emit_unlike(client, op, literals, flags, literal, in0, in1, out);
+    uint64_t first = in0 ? in0->id : literal.u, second = in1 ? in1->id : literal.u;
+    uint64_t head = gt__word_head(op, literals, flags), place = gt__word_place((uint32_t)scope, site);
+    const gt_expected *expected = client->expected;
+    bool held = expected && expected->plain && is_usable(client) && gt__link_has_room(client->link) &&
+                !gt__log_on(GT_LOG_CLIENT) &&
+                gt__expected_fits_plain(expected, client->cell, head, client->next_id, first, second, place);
+    gt_slot *slot = held ? client->link->write_next : room_now(client, 1);
+    if (__builtin_expect(!slot, 0))
+        return emit_unlike(client, op, literals, flags, literal, in0, in1, out);
+    gt_tensor *result = tensor_new(client);
+    if (!result)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt__meta_copy(&result->meta, &a->meta);
+    *slot = (gt_slot){.u64 = {head, result->id, first, second, 0, 0, 0, place}};
+    if (held)
+        gt__hotpath_held(client, expected, slot);
+    else
+        commit(client, 1, a->meta.numel);
+    *out = result;
+    if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())
+        return GT_OK;
+    return record_like(op, literals, first, second, in0, in1, out);
+}
+
 gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 {
     if (gt__op_result_like(op, 0, &a->meta, NULL))
-        return emit_like(a, op, 0, a->id, 0, &a, 1, 0, out);
+        return emit_like(a, op, 0, 0, (gt_imm){0}, a, NULL, out);
     if (op == GT_OP_bitwise_not && a->meta.dtype == GT_BOOL)
         op = GT_OP_logical_not; /* the same on one bit, but not on the byte that stores it */
-    return gt__emit(a->client, elementwise(op, 0, a->id, 0), NULL, &a, 1, out);
+    return emit_unlike(a->client, op, 0, 0, (gt_imm){0}, a, NULL, out);
 }
 
 gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
     if (a->client == b->client && gt__op_result_like(op, 0, &a->meta, &b->meta))
-        return emit_like(a, op, 0, a->id, b->id, (gt_tensor *[]){a, b}, 2, 0, out);
-    return gt__emit(a->client, elementwise(op, 0, a->id, b->id), NULL, (gt_tensor *[]){a, b}, 2, out);
+        return emit_like(a, op, 0, 0, (gt_imm){0}, a, b, out);
+    return emit_unlike(a->client, op, 0, 0, (gt_imm){0}, a, b, out);
 }
 
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out)
 {
     uint8_t literals = (uint8_t)(kind << (literal_first ? 0 : 2));
-    uint64_t first = literal_first ? literal.u : a->id, second = literal_first ? a->id : literal.u;
-    gt_tensor *in[2] = {literal_first ? NULL : a, literal_first ? a : NULL};
+    gt_tensor *in0 = literal_first ? NULL : a, *in1 = literal_first ? a : NULL;
     /* Indices, whose bounds gt__emit finds: index + 1, index % size. */
     bool whole = a->bounded || (op == GT_OP_remainder && !gt__dtype_is_inexact((gt_dtype)a->meta.dtype));
     if (__builtin_expect(!whole, 1) && gt__op_result_like(op, literals, &a->meta, NULL))
-        return emit_like(a, op, literals, first, second, in, 2, 0, out);
-    return gt__emit(a->client, elementwise(op, literals, first, second), NULL, in, 2, out);
+        return emit_like(a, op, literals, 0, literal, in0, in1, out);
+    return emit_unlike(a->client, op, literals, 0, literal, in0, in1, out);
 }
 
 gt_err gt__emit_update(gt_opcode op, gt_tensor *a, bool named, gt_tensor *b, gt_literal kind, gt_imm literal,
@@ -541,8 +572,7 @@ gt_err gt__emit_update(gt_opcode op, gt_tensor *a, bool named, gt_tensor *b, gt_
                   gt__op_result_like(op, literals, &a->meta, b ? &b->meta : NULL);
     if (!passes)
         return b ? gt__emit_binary(op, a, b, out) : gt__emit_binary_literal(op, a, kind, literal, false, out);
-    GT_TRY(
-        emit_like(a, op, literals, a->id, b ? b->id : literal.u, (gt_tensor *[]){a, b}, 2, GT_FLAG_UPDATES, out));
+    GT_TRY(emit_like(a, op, literals, GT_FLAG_UPDATES, literal, a, b, out));
     a->client->updated = (*out)->id;
     return GT_OK;
 }

@@ -459,22 +459,24 @@ static void miss_by_waiting(gt_client *client, uint32_t fitted)
     miss(client, fitted);
 }
 
-/* A template begins that should begin later in its loop: learn it anew from there. False: not now. */
+/* A template begins that should begin later in its loop: learn it anew from there. False: not now; or it begins well already,
+ * as a short loop that was unrolled does wherever one of its turns begins. */
 static bool align(gt_hotpath *hot, gt_template *template)
 {
     gt_detector *detector = &hot->detector;
-    uint32_t period = detector->period;
+    uint32_t period = detector->period, offset = template->align;
     gt__detector_wake(detector);
-    if (!period || template->align % period == 0 || template->count % period ||
-        detector->matched < template->count)
+    if (!period || detector->matched < template->count)
         return false;
-    uint64_t begin = detector->position + template->align;
+    template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
+    if (offset % period == 0 || template->count % period)
+        return false;
+    uint64_t begin = detector->position + offset;
     hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + template->count};
     hot->segments = 1;
     hot->segment_next = 0;
     hot->replaced = template;
     hot->state = GT_HOT_LEARNING;
-    template->align = template->stopped = 0;
     return true;
 }
 

@@ -111,6 +111,12 @@ struct gt_link {
     int port;       /* the connecting side: of a server on this host; 0: elsewhere */
 };
 
+/* Whether a slot can be written at write_next. */
+static inline bool gt__link_has_room(const gt_link *link)
+{
+    return __builtin_expect(link->write_next < link->write_end, 1);
+}
+
 static inline gt_slot *gt__link_reserve(gt_link *link, unsigned slots)
 {
     if (__builtin_expect(link->write_end - link->write_next >= (ptrdiff_t)slots, 1))

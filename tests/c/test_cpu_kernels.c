@@ -379,9 +379,10 @@ static void check_product(gt_view *a, gt_view *b)
 
 static void test_products(const void *argument)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {8, 8, 8},     {1, 300, 500}, {300, 1, 500}, {1, 1, 5000},
-                                       {7, 5, 3},    {130, 70, 90}, {70, 130, 33}, {64, 256, 78}, {257, 1, 64},
-                                       {33, 257, 1}, {2, 3, 1000},  {100, 100, 0}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {8, 8, 8},     {1, 300, 500}, {300, 1, 500}, {1, 1, 5000},
+                                       {7, 5, 3},     {130, 70, 90}, {70, 130, 33}, {64, 256, 78}, {257, 1, 64},
+                                       {33, 257, 1},  {2, 3, 1000},  {100, 100, 0}, {16, 9, 385},  {17, 13, 769},
+                                       {24, 24, 384}, {139, 493, 21}};
     (void)argument;
     for (int s = 0; s < COUNT(sizes); s++)
         for (int layout = 0; layout < 16; layout++) {
@@ -394,6 +395,30 @@ static void test_products(const void *argument)
             check_product(&a, &b);
             view_free(&memory_a), view_free(&memory_b);
         }
+}
+
+/* A product of matrices has the same bits however many threads share it. */
+static void test_products_of_threads(const void *argument)
+{
+    static const int64_t sizes[][3] = {{300, 200, 1000}, {40, 1000, 70}, {1000, 24, 70}};
+    (void)argument;
+    for (int s = 0; s < COUNT(sizes); s++) {
+        int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+        gt_view a = view_new(GT_FLOAT32, 2, (int64_t[]){m, k}), b = view_new(GT_FLOAT32, 2, (int64_t[]){k, n});
+        gt_view out = view_new(GT_FLOAT32, 2, (int64_t[]){m, n}),
+                alone = view_new(GT_FLOAT32, 2, (int64_t[]){m, n});
+        gt_engine *before = engine;
+        fill(&a, -1, 1);
+        fill(&b, -1, 1);
+        CHECK(run(GT_OP_matmul, GT_FLOAT32, (gt_imm){.i = 0}, &a, &b, &out) == GT_OK);
+        if (!CHECK(gt__engine_cpu.open(&(gt_engine_options){.threads = 1}, &engine) == GT_OK))
+            return;
+        CHECK(run(GT_OP_matmul, GT_FLOAT32, (gt_imm){.i = 0}, &a, &b, &alone) == GT_OK);
+        CHECK(memcmp(out.data, alone.data, (size_t)(m * n) * sizeof(float)) == 0);
+        engine->ops->close(engine);
+        engine = before;
+        view_free(&a), view_free(&b), view_free(&out), view_free(&alone);
+    }
 }
 
 /* Large enough to be computed in slabs, of several terms each: (2, K) times (K, N), whose element (l, j) is number l + j. */
@@ -551,6 +576,7 @@ int main(int argc, char **argv)
     check_run("atan2, hypot, fmod", test_two_operands, NULL);
     check_run("long sums", test_long_sums, NULL);
     check_run("products", test_products, NULL);
+    check_run("products of several threads", test_products_of_threads, NULL);
     check_run("long integer products", test_long_integer_products, NULL);
     check_run("integer division", test_integer_division, NULL);
     check_run("parallel", test_parallel, NULL);

@@ -3,6 +3,7 @@
  * test decides when the link is full and what other threads do while the client waits.
  */
 #include "client/autograd.h"
+#include "client/hotpath_state.h"
 #include "client_fixture.h"
 
 /* ---- a client whose link ends here -------------------------------------------------------------------------- */
@@ -249,6 +250,30 @@ static void test_frees_come_first(const void *argument)
     close_here();
 }
 
+/* A loop of one op that stops at the same place of an unrolled path each time: the detector rests while paths are sent, and does
+ * not see all their records. */
+static void test_rest_in_rounds(const void *argument)
+{
+    (void)argument;
+    setenv("GT_AUTO_COMPILE", "1", 1);
+    gt_client *embedded = open_client(1);
+    gt_tensor *a, *b;
+    OK(gt_full(embedded, GT_FLOAT32, SHAPE(8, 8), 1, &a));
+    for (int round = 0; round < 8; round++) {
+        for (int k = 0; k < 2000; k++) {
+            OK(gt_add(a, a, &b));
+            gt_tensor_release(b);
+        }
+        const gt_detector *detector = &embedded->hotpath->detector;
+        CHECK(gt__hotpath_stats(embedded).runs > 0);
+        CHECK(detector->turn != 0);
+        OK(gt_synchronize(embedded));
+    }
+    gt_tensor_release(a);
+    gt_client_close(&embedded);
+    unsetenv("GT_AUTO_COMPILE");
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -258,5 +283,6 @@ int main(int argc, char **argv)
     check_run("a value kept for gradients is not", test_one_owner_with_gradients, NULL);
     check_run("nor one that gains an owner while the client waits", test_owner_gained_by_waiting, NULL);
     check_run("released views are freed before an update", test_frees_come_first, NULL);
+    check_run("the detector of hot paths rests in rounds of a loop", test_rest_in_rounds, NULL);
     return check_end();
 }

@@ -3,8 +3,9 @@
  * FOLDS and lends it its macros. kernels.h says what the arguments mean, conv.h how a convolution becomes such loops.
  *
  * Both keep a block of accumulators in registers: CHANNELS times a few vectors, as many as the instruction set
- * has registers for. The loops over the block have constant bounds and are unrolled completely. The forms for
- * one channel are for depthwise convolutions and for the channels that are left over.
+ * has registers for. The loops over the block have constant bounds and are unrolled completely. A panel reads a vector
+ * of the source for the next tap as soon as its register is free: a Neoverse V1 multiplies a quarter faster then. The forms
+ * for one channel are for depthwise convolutions and for the channels that are left over.
  */
 
 /* Store the first `count` lanes, `step` elements apart; add: add them to the elements there. */
@@ -63,14 +64,20 @@ static inline void KERNEL(read_weights)(VECTOR *vectors, const T *weight, int co
                 for (int j = 0; j < N; j++)                                                                       \
                     sum[i][j] = (VECTOR){0} + (p->start ? ((const T *)p->start)[i] : (T)0);                       \
             const T *weight = p->weights;                                                                         \
+            VECTOR x[N];                                                                                          \
+            for (int j = 0; j < N && C > 1; j++)                                                                  \
+                x[j] = p->taps ? KERNEL(vector_at)(from[j], p->offsets[0]) : (VECTOR){0};                         \
             for (int64_t k = 0; k < p->taps; k++, weight += C) {                                                  \
-                VECTOR x[N];                                                                                      \
+                int64_t next = p->offsets[k + 1 < p->taps ? k + 1 : k];                                           \
                 TAP_WEIGHTS(C);                                                                                   \
-                for (int j = 0; j < N; j++)                                                                       \
+                for (int j = 0; j < N && C == 1; j++)                                                             \
                     x[j] = KERNEL(vector_at)(from[j], p->offsets[k]);                                             \
-                for (int i = 0; i < C; i++)                                                                       \
-                    for (int j = 0; j < N; j++)                                                                   \
+                for (int j = 0; j < N; j++) {                                                                     \
+                    for (int i = 0; i < C; i++)                                                                   \
                         sum[i][j] += x[j] * TAP_WEIGHT(i);                                                        \
+                    if (C > 1)                                                                                    \
+                        x[j] = KERNEL(vector_at)(from[j], next);                                                  \
+                }                                                                                                 \
             }                                                                                                     \
             bool whole = p->step == 1 && p->channels == C && v + N <= p->vectors;                                 \
             for (int j = 0; j < N; j++)                                                                           \

@@ -1,5 +1,5 @@
 /*
- * matmul.c: runs MATMUL, by OpenBLAS for floats and plain loops for integers.
+ * matmul.c: runs MATMUL, by OpenBLAS or product.c for floats and plain loops for integers.
  *
  * Every product is out (batch, m, n) = a (batch, m, k) @ b (batch, k, n); a 1-d operand is a single row or column.
  * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engines/cpu/movement.h"
+#include "engines/cpu/product.h"
 
 enum {
     SMALL_PRODUCT = 128 * 1024,  /* multiplications: up to here one thread is faster */
@@ -230,10 +231,29 @@ static void dot_product(const product *p, const block *x)
         *(double *)x->out = cblas_ddot(k, (const double *)x->a, step_a, (const double *)x->b, step_b);
 }
 
+static bool own_product(const product *p, const block *x)
+{
+    return gt__product(p->cpu, &(gt_product){.m = x->m,
+                                             .n = x->n,
+                                             .k = x->k,
+                                             .a = (const float *)x->a,
+                                             .b = (const float *)x->b,
+                                             .a_row = p->a.row,
+                                             .a_column = p->a.column,
+                                             .b_row = p->b.row,
+                                             .b_column = p->b.column,
+                                             .out = (float *)x->out,
+                                             .out_row = p->n,
+                                             .adds = x->adds});
+}
+
+/* The whole product decides by what it is computed, so that the number of threads does not change the result. */
 static void matrix_product(const product *p, const block *x)
 {
     layout a = layout_of(&p->a), b = layout_of(&p->b);
     blasint m = (blasint)x->m, n = (blasint)x->n, k = (blasint)x->k, leading = (blasint)p->n;
+    if (p->compute == GT_COMPUTE_F32 && gt__product_pays(p->m, p->n) && own_product(p, x))
+        return;
     if (p->compute == GT_COMPUTE_F32)
         cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0f, (const float *)x->a, a.leading,
                     (const float *)x->b, b.leading, x->adds ? 1.0f : 0.0f, (float *)x->out, leading);
@@ -392,6 +412,20 @@ static void plan_pieces(product *p)
     p->column_pieces = (p->n + p->column_piece - 1) / p->column_piece;
 }
 
+/* Products with one b, as of a linear layer, are one product with more rows if those of a follow each other: b is packed once. */
+static void join_rows(product *p)
+{
+    matrix joined = p->a;
+    joined.rows = p->m * p->batches;
+    bool follow = p->batch.rank == 1 && p->batch.stride[0][0] == p->m * p->a.row && p->batch.stride[1][0] == 0;
+    if (!follow || (p->compute != GT_COMPUTE_I64 && !readable(&joined)))
+        return;
+    p->a = joined;
+    p->m = joined.rows;
+    p->batches = 1;
+    p->batch.rank = 0;
+}
+
 /* The batch axes of the result, for both operands. */
 static void plan_batch(product *p, const gt_call *call)
 {
@@ -415,6 +449,7 @@ static void plan_batch(product *p, const gt_call *call)
     }
     if (longest > 0)
         gt__loop_collapse(&p->batch);
+    join_rows(p);
 }
 
 /* Half precision and narrow integers: compute in a wider copy of the result, then round it into place. */
