@@ -14,9 +14,11 @@ static gt_err reload_config(gt_dispatcher *dispatcher)
     GT_TRY(gt__config_load(&fresh, dispatcher->config_file));
     gt__config_free(&dispatcher->config);
     dispatcher->config = fresh;
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+    for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
+        next = peer->next;
         if (peer->session && gt__signals_reconsider(peer->session) != GT_OK)
-            gt__peer_end(peer, gt_error_text());
+            gt__peer_end(peer, "no memory for the signals of the new configuration");
+    }
     return gt__quota_configure(dispatcher);
 }
 

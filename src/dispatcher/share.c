@@ -107,7 +107,8 @@ static void note(gt_share *share, gt_session *session, unsigned work, float part
 {
     for (uint32_t k = 0; k < share->charge_unmarked && k < MERGE_WITHIN; k++) {
         gt_charge *charge = charge_at(share, share->charge_count - 1 - k);
-        if (charge->session == session && charge->work == work && charge->part == part) {
+        if (charge->session == session && charge->work == work && charge->part == part &&
+            charge->inverse == session->account.inverse) {
             charge->ns += ns;
             charge->records += records;
             session->account.queued += records;
@@ -116,8 +117,12 @@ static void note(gt_share *share, gt_session *session, unsigned work, float part
     }
     if (share->charge_count == share->charge_capacity && !grow(share))
         return;
-    *charge_at(share, share->charge_count++) =
-        (gt_charge){.session = session, .work = work, .part = part, .ns = ns, .records = records};
+    *charge_at(share, share->charge_count++) = (gt_charge){.session = session,
+                                                           .work = work,
+                                                           .part = part,
+                                                           .inverse = session->account.inverse,
+                                                           .ns = ns,
+                                                           .records = records};
     share->charge_unmarked++;
     session->account.queued += records;
 }
@@ -313,7 +318,8 @@ void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t r
 {
     gt_share *share = &worker->share;
     gt_charge *charge = share->charge_unmarked ? charge_at(share, share->charge_count - 1) : NULL;
-    if (!charge || charge->session != session || charge->work != GT_WORK_SMALL || is_due(share)) {
+    if (!charge || charge->session != session || charge->work != GT_WORK_SMALL ||
+        charge->inverse != session->account.inverse || is_due(share)) {
         charge_records(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1, records);
         return;
     }
@@ -401,7 +407,7 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
         gt_account *account = &charge->session->account;
         double estimated = (double)charge->ns * charge->part;
-        account->used_ns += estimated * (fmin(ratio, most) - 1) * account->inverse;
+        account->used_ns += estimated * (fmin(ratio, most) - 1) * charge->inverse;
         account->total_ns += estimated * (ratio - 1);
         account->queued -= charge->records;
         reorder(charge->session);
@@ -565,8 +571,11 @@ void gt__share_leave(gt_dispatch_worker *worker)
         gt_charge *charge = charge_at(&worker->share, k);
         if (charge->session)
             charge->session->account.queued -= charge->records;
-        charge->records = 0;
     }
+    /* What was placed there is not waited for: sessions that have parts of tensors on it go on, and fail where they need it. */
+    worker->share.charge_count = worker->share.charge_unmarked = 0;
+    worker->share.done_ns = worker->share.placed_ns;
+    decide(worker);
     while ((session = worker->share.first)) {
         gt__share_stop_waiting(session);
         session->peer->blocked = false;

@@ -46,6 +46,7 @@ typedef struct gt_charge {
     gt_session *session; /* NULL: it left */
     uint32_t work;
     float part; /* of it that counts for the session: 1, or less if other workers do the same at the same time */
+    double inverse; /* of the session's weight when it was charged: corrections count by that, too */
     uint64_t ns;
     uint64_t records; /* that the session had sent for it */
 } gt_charge;

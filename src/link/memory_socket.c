@@ -84,10 +84,13 @@ gt_err gt__memory_send(int socket, gt_memory_kind kind, uint64_t value, const in
     return gt__fail(GT_ERR_CONNECTION, "cannot send to the peer: %s", strerror(errno));
 }
 
+/* In a message: the kernel's limit. Those without room it would close in this thread, which may block. */
+enum { MOST_DESCRIPTORS = 253 };
+
 /* Up to `count` descriptors of a message into `fds`; any more are closed. */
 static void take_descriptors(struct msghdr *header, int *fds, int count)
 {
-    int taken = 0;
+    int taken = 0, others = 0, other[MOST_DESCRIPTORS];
     for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR(header, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
             continue;
@@ -97,16 +100,17 @@ static void take_descriptors(struct msghdr *header, int *fds, int count)
             memcpy(&fd, CMSG_DATA(part) + k * sizeof fd, sizeof fd);
             if (taken < count)
                 fds[taken++] = fd;
-            else
-                gt__descriptor_discard(fd);
+            else if (others < MOST_DESCRIPTORS)
+                other[others++] = fd;
         }
     }
+    gt__descriptors_discard(other, others);
 }
 
 gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, int *fds, int count)
 {
     union {
-        char bytes[CMSG_SPACE(GT_MEMORY_PARTS * sizeof(int))];
+        char bytes[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
         struct cmsghdr align;
     } control;
     struct iovec vector = {.iov_base = message, .iov_len = sizeof *message};
@@ -120,7 +124,7 @@ gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, in
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN)
         return GT_MEMORY_NOTHING;
-    if (got <= 0)
+    if (got < 0 || (got == 0 && header.msg_controllen == 0))
         return GT_MEMORY_GONE;
     take_descriptors(&header, fds, count);
     /* MSG_CTRUNC is not the peer's fault: descriptors beyond our limit are not delivered. */
@@ -129,11 +133,15 @@ gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, in
     return ours ? GT_MEMORY_RECEIVED : GT_MEMORY_GARBAGE;
 }
 
+/* What the peer had sent is received, so that its descriptors are not closed with the socket, in this thread. With credentials an empty
+ * packet can be told from the end. */
 void gt__memory_hang_up(int socket)
 {
     gt_memory_message message;
     gt_memory_received got;
+    const int on = 1;
     shutdown(socket, SHUT_RD);
+    setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
     do {
         int fd = -1;
         got = gt__memory_receive(socket, &message, &fd, 1);
@@ -270,7 +278,7 @@ static void pending_add(memory_acceptor *a, int fd)
     if (a->pending_count == MAX_PENDING) /* drop the one that has been silent longest */
         pending_close(a, 0);
     if (!pending_grow(a) || epoll_ctl(a->base.fd, EPOLL_CTL_ADD, fd, &event))
-        close(fd);
+        gt__memory_hang_up(fd);
     else
         a->pending[a->pending_count++] = (pending_peer){.fd = fd, .deadline = gt__deadline_ns(PENDING_MS)};
 }
@@ -292,7 +300,7 @@ static void accept_all(memory_acceptor *a)
             close(a->spare);
             fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd >= 0)
-                close(fd);
+                gt__descriptor_discard(fd);
             a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
             continue;
         }
@@ -301,7 +309,7 @@ static void accept_all(memory_acceptor *a)
         if (same_user(fd, &pid))
             pending_add(a, fd);
         else
-            close(fd);
+            gt__memory_hang_up(fd);
     }
 }
 

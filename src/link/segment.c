@@ -111,20 +111,38 @@ static bool is_plain_memory(int fd)
     return fcntl(fd, F_GET_SEALS) >= 0 && !fstatfs(fd, &where) && where.f_type == TMPFS_MAGIC;
 }
 
-static void *close_main(void *fd)
+typedef struct discarded {
+    int count, fds[];
+} discarded;
+
+static void *close_main(void *argument)
 {
-    close((int)(intptr_t)fd);
+    discarded *d = argument;
+    for (int k = 0; k < d->count; k++)
+        close(d->fds[k]);
+    free(d);
     return NULL;
+}
+
+void gt__descriptors_discard(const int *fds, int count)
+{
+    pthread_t thread;
+    discarded *d = count ? calloc(1, sizeof *d + (size_t)count * sizeof *fds) : NULL;
+    for (int k = 0; k < count; k++)
+        if (is_plain_memory(fds[k]))
+            close(fds[k]);
+        else if (d)
+            d->fds[d->count++] = fds[k];
+    /* If there is no memory or no thread, the descriptors are lost. */
+    if (d && d->count && !pthread_create(&thread, NULL, close_main, d))
+        pthread_detach(thread);
+    else
+        free(d);
 }
 
 void gt__descriptor_discard(int fd)
 {
-    pthread_t thread;
-    if (is_plain_memory(fd))
-        close(fd);
-    else if (!pthread_create(&thread, NULL, close_main,
-                             (void *)(intptr_t)fd)) /* if that fails, the descriptor is lost */
-        pthread_detach(thread);
+    gt__descriptors_discard(&fd, 1);
 }
 
 gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **out)

@@ -56,6 +56,8 @@ void gt__segment_release(gt_segment *segment);
 /* Close a descriptor that a peer sent and that is not what it should be. Closing may block for as long as the peer likes (a
  * socket that lingers, a file of a file system of its own), so a thread does it. */
 void gt__descriptor_discard(int fd);
+/* Several, one after the other. */
+void gt__descriptors_discard(const int *fds, int count);
 
 /* Segments take descriptors: raise this process's limit as far as it may. */
 void gt__descriptors_raise(void);

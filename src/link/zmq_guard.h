@@ -44,7 +44,7 @@ void gt__door_pass(void *socket, const gt_guard *guard);
 void gt__door_answer(gt_door *door);
 void gt__door_close(gt_door *door);
 /* Who the sender of this frame is, as the door found out. */
-void gt__door_user(void *frame, gt_link *link);
+void gt__door_user(const gt_door *door, void *frame, gt_link *link);
 /* The connecting side: sets link->trust to how far the other end is known once connected. */
 void gt__door_keys(gt_link *link, void *socket, const char *endpoint, int port, const gt_keys *keys);
 /* Make the identities that ROUTERs give out hard to predict. */

@@ -237,7 +237,7 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
     if (!local)
         snprintf(link->host, sizeof link->host, "%s", strncmp(address, "::ffff:", 7) == 0 ? address + 7 : address);
-    gt__door_user(frame, link);
+    gt__door_user(&r->door, frame, link);
     /* Never the identity: those of later peers follow from it. */
     snprintf(link->peer, sizeof link->peer, "%s peer %u%s%s", link->transport->name, ++r->peers_ever,
              *link->user ? " of " : "", link->user);

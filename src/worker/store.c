@@ -95,10 +95,10 @@ void gt__store_trim_unused(gt_store *store)
 /* Whether so many bytes more may be handed out; makes room for them in what is held. */
 static gt_err make_room(gt_store *store, size_t bytes)
 {
+    if (store->bytes_used + bytes > store->limit) /* nothing that is pooled would help */
+        return gt__fail(GT_ERR_MEMORY, "the limit is reached");
     if (store->bytes_held + bytes > store->limit)
         gt__store_trim(store);
-    if (store->bytes_used + bytes > store->limit)
-        return gt__fail(GT_ERR_MEMORY, "the limit is reached");
     return GT_OK;
 }
 

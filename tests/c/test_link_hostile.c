@@ -2,9 +2,11 @@
  * test_link_hostile.c: wrong addresses, and peers that do not follow the protocol, on every kind of link. Read test_link.c first.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -348,6 +350,81 @@ static void test_lingering_descriptors(const void *argument)
     ends_close(&e);
 }
 
+static void send_packet(int socket, size_t size, const int *fds, unsigned count)
+{
+    char data[64] = {0};
+    union {
+        char bytes[CMSG_SPACE(16 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec vector = {.iov_base = data, .iov_len = size};
+    struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (count) {
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE(count * sizeof *fds);
+        control.align = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(count * sizeof *fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.align), fds, count * sizeof *fds);
+    }
+    CHECK_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Descriptors in empty packets, in large numbers, and behind empty packets are neither kept nor closed by who would wait for it. */
+static void test_stray_descriptors(const void *argument)
+{
+    (void)argument;
+    enum { EMPTY = 20 };
+    gt_acceptor *acceptor;
+    int port, receivers[2], plain = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (!CHECK_EQ(gt__transport_memory.listen("localhost", 0, &acceptor, &port), GT_OK))
+        return;
+    uint64_t start = gt__now_ns();
+    int before = count_descriptors();
+    for (int k = 0; k < EMPTY; k++) {
+        int fd = raw_connect(&gt__transport_memory, port);
+        send_packet(fd, 0, (int[]){plain, plain, plain}, 3);
+        CHECK(!acceptor->ops->poll(acceptor));
+        CHECK(!acceptor->ops->poll(acceptor));
+        close(fd);
+    }
+    int many[6] = {plain, plain, plain, plain, plain, lingering_socket(&receivers[0])};
+    int fd = raw_connect(&gt__transport_memory, port);
+    send_packet(fd, 24, many, 6);
+    close(many[5]);
+    CHECK(!acceptor->ops->poll(acceptor));
+    CHECK(!acceptor->ops->poll(acceptor));
+    close(fd);
+    fd = raw_connect(&gt__transport_memory, port);
+    send_packet(fd, 0, NULL, 0);
+    send_packet(fd, 0, NULL, 0);
+    int late = lingering_socket(&receivers[1]);
+    send_packet(fd, 1, &late, 1);
+    close(late);
+    CHECK(!acceptor->ops->poll(acceptor));
+    CHECK(!acceptor->ops->poll(acceptor));
+    close(fd);
+    CHECK(gt__now_ns() - start < 100000000000u); /* the sockets linger for 1,000 s */
+    for (int k = 0; k < 2; k++)
+        close(receivers[k]);
+    uint64_t deadline = gt__deadline_ns(60000); /* other threads close them */
+    while (count_descriptors() > before && gt__remaining_ms(deadline))
+        sched_yield();
+    CHECK_EQ(count_descriptors(), before);
+    acceptor->ops->close(acceptor);
+    close(plain);
+}
+
 /* Many connect at once and say hello only later: all of them get a link. */
 static void test_crowd(const void *argument)
 {
@@ -392,6 +469,7 @@ int main(int argc, char **argv)
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
         {.name = "full bells", .run = test_full_bells, .which = MEMORY},
         {.name = "lingering descriptors", .run = test_lingering_descriptors, .which = MEMORY},
+        {.name = "stray descriptors", .run = test_stray_descriptors, .which = MEMORY},
         {.name = "a crowd", .run = test_crowd, .which = MEMORY},
     };
     check_begin(argc, argv);

@@ -218,6 +218,91 @@ static void test_worker_leaves(const void *argument)
     server_stop(&s.server);
 }
 
+static void send_spread_full(gt_link *client, int64_t size)
+{
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config rows = {
+        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+    gt__config_write(&rows, record);
+    send_slots(client, record, 1u + record->ins.tail);
+    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
+    scope->ins.imm[0].u = 1;
+    memcpy(scope + 1, "rows", strlen("rows"));
+    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    gt_slot full[2] = {
+        {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1, .scope = 1}}};
+    full[1].i64[0] = size;
+    send_slots(client, full, 2);
+    gt__link_flush(client);
+}
+
+/* A worker that is lost with its queue full: a client that has a part of a tensor there is told so. */
+static void test_full_worker_is_lost(const void *argument)
+{
+    (void)argument;
+    static server s;
+    char text[256];
+    server_new(&s, false);
+    gt_link *first = server_link(&s), *second = server_link(&s), *client = server_link(&s);
+    server_start(&s);
+    join_worker(first, "first");
+    join_worker(second, "second");
+    join_client(client);
+    send_spread_full(client, 512 * (int64_t)LARGE);
+    CHECK(receive_until(first, GT_OP_full) && receive_until(second, GT_OP_full));
+    CHECK(receive_until(first, GT_OP_mark) && receive_until(second, GT_OP_mark));
+    answer_mark(first);
+    gt__link_kill(second, "the test ends it");
+    gt__link_close(second);
+    send_ins(client, (gt_instruction){.op = GT_OP_fetch, .result = 77, .operand = {1}});
+    CHECK_EQ(receive_answer(client, 77, text, sizeof text), GT_ERR_CONNECTION);
+    CHECK(strstr(text, "second"));
+    gt__link_close(client);
+    server_stop(&s);
+    gt__link_close(first);
+}
+
+/* What a session was charged is corrected by the weight that it was charged by: nobody gains by changing it meanwhile. */
+static void test_changing_weight(const void *argument)
+{
+    (void)argument;
+    enum { ROUNDS = 40, MARKS_NS = LARGE / 10 * 3 / 50 };
+    static server s;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    uint64_t busy_ns = 0;
+    int mine = 0, theirs = 0;
+    server_new(&s, false);
+    gt_link *worker = server_link(&s), *attacker = server_link(&s), *victim = server_link(&s);
+    server_start(&s);
+    join_worker(worker, "raw");
+    join_client(attacker);
+    join_client(victim);
+    for (uint64_t k = 1; k <= 100; k++)
+        send_full(victim, k, LARGE - 1, 1.0);
+    gt__link_flush(victim);
+    for (uint64_t k = 1; k <= 100; k++) {
+        gt_instruction weigh = {.op = GT_OP_share};
+        weigh.imm[0].f = 1;
+        send_ins(attacker, weigh);
+        send_full(attacker, 2 * k, LARGE, 1.0);
+        weigh.imm[0].f = 1e-6;
+        send_ins(attacker, weigh);
+        send_full(attacker, 2 * k + 1, SMALL, 1.0);
+    }
+    gt__link_flush(attacker);
+    while (mine + theirs < ROUNDS && receive_any(worker, record)) {
+        mine += record->ins.op == GT_OP_full && record[1].i64[0] == LARGE;
+        theirs += record->ins.op == GT_OP_full && record[1].i64[0] == LARGE - 1;
+        if (record->ins.op == GT_OP_mark)
+            answer_worked(worker, &busy_ns, MARKS_NS);
+    }
+    CHECK(theirs >= ROUNDS / 4);
+    gt__link_close(attacker);
+    gt__link_close(victim);
+    server_stop(&s);
+    gt__link_close(worker);
+}
+
 /* Read what the client is told until only one worker is left. */
 static bool is_told_of_one_worker(gt_link *client)
 {
@@ -322,24 +407,6 @@ static void test_another_worker_is_lost(const void *argument)
     end(&s);
 }
 
-static void send_spread_full(gt_link *client)
-{
-    gt_slot record[GT_CONFIG_SLOTS];
-    gt_signal_config rows = {
-        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
-    gt__config_write(&rows, record);
-    send_slots(client, record, 1u + record->ins.tail);
-    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
-    scope->ins.imm[0].u = 1;
-    memcpy(scope + 1, "rows", strlen("rows"));
-    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
-    gt_slot full[2] = {
-        {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1, .scope = 1}}};
-    full[1].i64[0] = SMALL;
-    send_slots(client, full, 2);
-    gt__link_flush(client);
-}
-
 /* A spread client keeps its workers until the busy one has room. Another client that used less time comes meanwhile: both get
  * their turn. */
 static void test_newcomer_at_a_kept_worker(const void *argument)
@@ -359,7 +426,7 @@ static void test_newcomer_at_a_kept_worker(const void *argument)
     join_client(s.heavy); /* client 2, at the second */
     join_client(s.light); /* client 3, at the first */
     join_client(s.watcher);
-    send_spread_full(spread);
+    send_spread_full(spread, SMALL);
     CHECK(receive_until(s.worker, GT_OP_full) && receive_until(second, GT_OP_full));
     send_full(s.heavy, 1, LARGE, 1.0);
     gt__link_flush(s.heavy);
@@ -466,6 +533,8 @@ int main(void)
     check_run("special functions of few elements", test_special_functions, NULL);
     check_run("a client that is gone", test_dead_client, NULL);
     check_run("a worker that is gone", test_worker_leaves, NULL);
+    check_run("a full worker is lost", test_full_worker_is_lost, NULL);
+    check_run("a weight that changes", test_changing_weight, NULL);
     check_run("a client that moves", test_moved_client, NULL);
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a fast card", test_fast_card, NULL);

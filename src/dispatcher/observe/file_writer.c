@@ -88,7 +88,7 @@ static bool remember(const struct stat *info)
 static int open_file(const char *path, bool exclusive, uint64_t *size)
 {
     struct stat info;
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600); /* a tape has the clients' data */
     *size = 0;
     if (fd < 0 || fstat(fd, &info) || !S_ISREG(info.st_mode))
         return fd;
