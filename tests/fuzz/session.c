@@ -97,7 +97,8 @@ static void read_to_the_end(gt_link *link, uint64_t ticket)
             if (gt__link_wait(link, GT_WAIT_READ, ANSWER_MS) != GT_OK)
                 return;
         FUZZ_EXPECT(gt__instruction_check(slots, available, &length) == GT_OK);
-        last = slots->ins.op == GT_OP_goodbye || (slots->ins.op == GT_OP_sync && slots->ins.result == ticket);
+        bool answer = slots->ins.op == GT_OP_reply || slots->ins.op == GT_OP_failure;
+        last = slots->ins.op == GT_OP_goodbye || (answer && slots->ins.result == ticket);
     }
 }
 
