@@ -41,8 +41,8 @@ run: build
 
 # All parts run, so that one failure does not hide another. The three after test_top.py have fewer dtypes: test-engines without the server
 # and the op table, which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak and the fuzzing at
-# the end are cuts, as long as TEST_MINUTES (24) since the beginning permit. The packages of the tests, gigabytes on some machines, are
-# installed during the build.
+# the end are cuts, as long as TEST_MINUTES (24) since the beginning permit (TEST_BEGAN, where set-up came before make). The packages of
+# the tests, gigabytes on some machines, are installed during the build.
 test: setup
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
 	@status=0; \
