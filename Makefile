@@ -39,20 +39,22 @@ build: build/build.ninja
 run: build
 	@$(python) examples/mlp.py
 
-# All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines without the server and the
-# op table, which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak is a cut: half a minute
-# instead of ten. The packages of the tests, gigabytes on some machines, are installed during the build.
+# All parts run, so that one failure does not hide another. The three after test_top.py have fewer dtypes: test-engines without the server
+# and the op table, which the C tests have, and suites in which everything that comes twice becomes a hot path. The soak and the fuzzing at
+# the end are cuts, as long as TEST_MINUTES (24) since the beginning permit (TEST_BEGAN, where set-up came before make). The packages of
+# the tests, gigabytes on some machines, are installed during the build.
 test: setup
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
 	@status=0; \
 	meson test -C build --no-rebuild --no-suite long --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
-	$(python) tests/load/soak.py --seconds 30 || status=1; \
 	$(call on_engines,$(few_dtypes),$(filter-out %ops_table.py %server.py,$(engine_suites))) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
+	tools/test-rest $(test_began) $(or $(TEST_MINUTES),24) $(fuzz_targets) || status=1; \
 	exit $$status
+test_began := $(or $(TEST_BEGAN),$(shell date +%s))
 
 test-engines: setup-test build
 	@status=0; \
@@ -166,4 +168,4 @@ build-tsan/build.ninja: .venv/pyvenv.cfg
 build-fuzz/build.ninja: export CC = clang
 build-fuzz/build.ninja: export CXX = clang++
 build-fuzz/build.ninja: .venv/pyvenv.cfg
-	$(call sanitize,address$(comma)undefined,-Dfuzz=true -Dtests=false -Dcuda=false -Dc_args=-fsanitize=fuzzer-no-link)
+	$(call sanitize,address$(comma)undefined,-Dfuzz=true -Dtests=false -Dcuda=false -Dhttp=disabled -Dc_args=-fsanitize=fuzzer-no-link)

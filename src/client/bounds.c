@@ -144,13 +144,13 @@ static void infer_arithmetic(const gt_instruction *ins, gt_tensor *const *in, gt
         return;
     bool far;
     if (ins->op == GT_OP_add)
-        far = __builtin_add_overflow(x->low, c, &low) | __builtin_add_overflow(x->high, c, &high);
+        far = __builtin_add_overflow(x->low, c, &low) || __builtin_add_overflow(x->high, c, &high);
     else if (ins->op == GT_OP_mul)
-        far = __builtin_mul_overflow(x->low, c, &low) | __builtin_mul_overflow(x->high, c, &high);
+        far = __builtin_mul_overflow(x->low, c, &low) || __builtin_mul_overflow(x->high, c, &high);
     else if (ins->op == GT_OP_sub && other == 1)
-        far = __builtin_sub_overflow(x->low, c, &low) | __builtin_sub_overflow(x->high, c, &high);
+        far = __builtin_sub_overflow(x->low, c, &low) || __builtin_sub_overflow(x->high, c, &high);
     else if (ins->op == GT_OP_sub)
-        far = __builtin_sub_overflow(c, x->low, &low) | __builtin_sub_overflow(c, x->high, &high);
+        far = __builtin_sub_overflow(c, x->low, &low) || __builtin_sub_overflow(c, x->high, &high);
     else { /* floor_divide */
         far = other == 0 || c == 0 || c == -1 || result->meta.dtype != x->meta.dtype || in[other];
         low = far ? 0 : floor_quotient(x->low, c);

@@ -36,7 +36,8 @@ enum {
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,
-    HELLO_MS = 5000, /* how long a peer that connected may take for its hello */
+    HELLO_MS = 5000,   /* how long a peer that connected may take for its hello */
+    OVERDUE_MS = 2000, /* and how much longer, while the loop does run */
 };
 
 /* The data.ptr of an epoll event is a gt_peer, or one of these markers. */
@@ -267,13 +268,20 @@ static gt_err serve_hello(gt_peer *peer, bool *progress)
     return take_role(peer, hello);
 }
 
-/* Now and then: end connections that have not said hello in time. */
+/* Now and then: end connections that have not said hello in time. At first they get more time: if it was us who did not run, their
+ * hello is still to be read. */
 static void drop_silent(gt_dispatcher *dispatcher)
 {
     for (gt_peer *peer = dispatcher->peers, *next; peer && dispatcher->silent; peer = next) {
         next = peer->next;
-        if (peer->hello_by && !gt__remaining_ms(peer->hello_by))
+        if (!peer->hello_by || gt__remaining_ms(peer->hello_by))
+            continue;
+        if (peer->overdue) {
             gt__peer_end(peer, "no greeting came");
+            continue;
+        }
+        peer->overdue = true;
+        peer->hello_by = gt__deadline_ns(OVERDUE_MS);
     }
 }
 

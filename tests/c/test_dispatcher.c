@@ -3,7 +3,10 @@
  * wrong thing, vanish, or do not listen; whatever they do, another session on the same dispatcher keeps getting
  * right answers.
  */
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "random_numbers.h"
 #include "core/config.h"
@@ -695,9 +698,54 @@ static void test_worker_without_secret(const void *argument)
     server_stop(&s);
 }
 
+/* A server that is not run for longer than a greeting may take, and then finds the greetings of that time: it reads them. */
+static void test_a_stopped_server(const void *argument)
+{
+    enum { STOPPED_MS = 5500 };
+    static const char *const transports[] = {"memory", "ipc", "tcp"};
+    (void)argument;
+    server s;
+    gt_link *link[3];
+    gt_welcome welcome;
+    int port, line[2];
+    CHECK_EQ(pipe(line), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        server_new(&s, true);
+        port = gt__dispatcher_port(s.dispatcher);
+        bool told = write(line[1], &port, sizeof port) == sizeof port;
+        gt_err err = told ? gt__dispatcher_run(s.dispatcher) : GT_ERR_INTERNAL;
+        _exit((int)err);
+    }
+    if (CHECK(child > 0) && CHECK_EQ(read(line[0], &port, sizeof port), sizeof port)) {
+        for (int k = 0; k < 3; k++) {
+            char address[64];
+            snprintf(address, sizeof address, "%s://localhost:%d", transports[k], port);
+            if (!CHECK_EQ(gt__address_connect(address, NULL, PATIENCE_MS, &link[k]), GT_OK))
+                abort();
+        }
+        kill(child, SIGSTOP);
+        waitpid(child, NULL, WUNTRACED);
+        for (int k = 0; k < 3; k++)
+            CHECK_EQ(gt__hello_send(link[k], GT_ROLE_CLIENT, "raw", ""), GT_OK);
+        poll(NULL, 0, STOPPED_MS);
+        kill(child, SIGCONT);
+        for (int k = 0; k < 3; k++) {
+            if (!CHECK_EQ(gt__hello_wait(link[k], PATIENCE_MS, &welcome), GT_OK))
+                fprintf(stderr, "  by %s: %s\n", transports[k], gt_error_text());
+            gt__link_close(link[k]);
+        }
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    close(line[0]);
+    close(line[1]);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
+    check_run("a stopped server", test_a_stopped_server, NULL); /* first: it forks */
     check_run("violations by pair", test_violations, NULL);
     check_run("violations by memory", test_violations, "memory");
     check_run("violations by tcp", test_violations, "tcp");

@@ -1,6 +1,6 @@
 /*
  * fuzz/standalone.c: runs a fuzz target without libFuzzer, with any compiler: first every file of its corpus, then a number of
- * random changes to them. The same inputs every time. `make test` does that; `make fuzz` looks for more, and for longer.
+ * random changes to them. The same inputs every time. The C tests do that; `make fuzz` looks for more, and for longer.
  *
  *     fuzz_NAME INPUTS [FOLDER]
  */

@@ -2,9 +2,9 @@
 
     python tests/load/soak.py [--seconds 600] [--clients 50] [--seed N]
 
-`make soak` runs it for SOAK_SECONDS (600); `make test` for one minute. It fails if a client gets a wrong answer, an error that no
-killed worker explains, or no answer; if the resident memory of the dispatcher or of a worker grows from the first third of the
-run to the last; or if tensors, sessions, descriptors, files, segments or processes are left over.
+`make soak` runs it for SOAK_SECONDS (600); `make test` for one minute, or half a minute on slow machines. It fails if a client gets
+a wrong answer, an error that no killed worker explains, or no answer; if the resident memory of the dispatcher or of a worker grows
+from the first third of the run to the last; or if tensors, sessions, descriptors, files, segments or processes are left over.
 """
 import argparse
 import collections
