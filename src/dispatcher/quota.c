@@ -299,7 +299,8 @@ gt_err gt__quota_charge(gt_session *session, const gt_slot *record, gt_handle *h
         hold(quota, index, 0, false);
         if (!gt__recover_active(session) && !gt__limit_is_bytes(limit) && session->handles.count > most &&
             session->handles.count - most > most + MOST_REFUSED)
-            return gt__fail(GT_ERR_MEMORY, "the client goes on making tensors beyond its limit");
+            return gt__fail(GT_ERR_MEMORY, "the client goes on making tensors, %llu beyond its limit (%s)",
+                            (unsigned long long)(session->handles.count - most), gt__limit_option(limit));
         fail(session, limit, used, bytes); /* its text is for gt__quota_refuse */
         return GT_OK;
     }

@@ -563,6 +563,39 @@ static void test_worker_leaves_upload(const void *argument)
     server_stop(&s);
 }
 
+/* Scopes inside each other have a limit: each lookup may go through all of them. */
+static void test_deep_scopes(const void *argument)
+{
+    (void)argument;
+    enum { TOO_DEEP = 1025 };
+    static gt_slot record[1 + GT_MAX_TAIL];
+    server s;
+    server_new(&s, false);
+    server_add_worker(&s, false);
+    gt_link *client = server_link(&s), *other = server_link(&s);
+    server_start(&s);
+    join_client(client);
+    join_client(other);
+    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
+    memcpy(scope + 1, "rows", strlen("rows"));
+    for (uint64_t k = 1; k < TOO_DEEP; k++) {
+        scope->ins.imm[0].u = k;
+        scope->ins.imm[1].u = k - 1;
+        send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    }
+    CHECK(session_works(client, 10));
+    scope->ins.imm[0].u = TOO_DEEP;
+    scope->ins.imm[1].u = TOO_DEEP - 1;
+    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    while (receive_any(client, record))
+        continue;
+    CHECK(client->dead);
+    CHECK(session_works(other, 10));
+    gt__link_close(client);
+    gt__link_close(other);
+    server_stop(&s);
+}
+
 /* ---- what a worker may not do ------------------------------------------------------------------------------- */
 
 static void test_bad_worker(const void *argument)
@@ -762,6 +795,7 @@ int main(int argc, char **argv)
     check_run("a worker without the secret, by memory", test_worker_without_secret, "memory");
     check_run("a worker without the secret, by tcp", test_worker_without_secret, "tcp");
     check_run("a bad report", test_bad_report, NULL);
+    check_run("deep scopes", test_deep_scopes, NULL);
     check_run("transports", test_transports, NULL);
     check_run("stop", test_stop, NULL);
     return check_end();

@@ -11,7 +11,7 @@
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/workers.h"
 
-enum { MAX_SCOPES = 1 << 16 };
+enum { MAX_SCOPES = 1 << 16, MAX_DEPTH = 1024 }; /* clients nest 256 themselves */
 
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope)
 {
@@ -23,6 +23,8 @@ static gt_err signals_new(gt_session *session)
 {
     if (!session->signals && !(session->signals = calloc(1, sizeof *session->signals)))
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (!session->signals->version)
+        session->signals->version = 1;
     return GT_OK;
 }
 
@@ -55,23 +57,40 @@ const char *gt__spread_backward_name(const gt_session *session, uint32_t scope)
     return backward_name(entered, find_signal(session, entered->name));
 }
 
-/* The shard entry that decides for a scope; NULL: none does. */
+/* The scope's own shard entry; NULL: it has none. */
+static const gt_signal_config *own_shard(const gt_session *session, const gt_scope *scope, bool backward)
+{
+    const gt_signal_config *signal = find_signal(session, scope->name);
+    const char *other = backward_name(scope, signal);
+    if (backward && *other) {
+        const gt_signal_config *gradient = find_signal(session, other);
+        if (gradient && gradient->flags & GT_CONFIG_SHARD)
+            return gradient;
+    }
+    return signal && signal->flags & GT_CONFIG_SHARD ? signal : NULL;
+}
+
+/* The shard entry that decides for a scope; NULL: none does. Kept in the scopes: a client may use another one for each record. */
 static const gt_signal_config *find_shard(const gt_session *session, uint32_t number, bool backward)
 {
     const gt_signals *s = session->signals;
-    for (; number; number = s->scopes[number - 1].parent) {
-        const gt_scope *scope = &s->scopes[number - 1];
-        const gt_signal_config *signal = find_signal(session, scope->name);
-        const char *other = backward_name(scope, signal);
-        if (backward && *other) {
-            const gt_signal_config *gradient = find_signal(session, other);
-            if (gradient && gradient->flags & GT_CONFIG_SHARD)
-                return gradient;
+    uint32_t chain[MAX_DEPTH], count = 0;
+    const gt_signal_config *found = NULL;
+    for (; number && !found; number = s->scopes[number - 1].parent) {
+        gt_scope *scope = &s->scopes[number - 1];
+        if (scope->decided[backward] == s->version) {
+            found = scope->shard[backward];
+            break;
         }
-        if (signal && signal->flags & GT_CONFIG_SHARD)
-            return signal;
+        chain[count++] = number;
+        found = own_shard(session, scope, backward);
     }
-    return NULL;
+    while (count-- > 0) {
+        gt_scope *scope = &s->scopes[chain[count] - 1];
+        scope->shard[backward] = found;
+        scope->decided[backward] = s->version;
+    }
+    return found;
 }
 
 static gt_err consider_scope(gt_session *session, uint32_t number)
@@ -88,6 +107,9 @@ gt_err gt__spread_scope(gt_session *session, const gt_slot *record)
     if (number != (uint64_t)s->count + 1 || number > MAX_SCOPES || parent >= number)
         return gt__fail(GT_ERR_PROTOCOL, "scope %llu inside %llu comes out of order", (unsigned long long)number,
                         (unsigned long long)parent);
+    uint32_t depth = parent ? s->scopes[parent - 1].depth + 1 : 1;
+    if (depth > MAX_DEPTH)
+        return gt__fail(GT_ERR_PROTOCOL, "more than %d scopes inside each other", MAX_DEPTH);
     if (s->count == s->capacity) {
         uint32_t capacity = s->capacity ? 2 * s->capacity : 16;
         gt_scope *scopes = realloc(s->scopes, capacity * sizeof *scopes);
@@ -97,7 +119,7 @@ gt_err gt__spread_scope(gt_session *session, const gt_slot *record)
         s->capacity = capacity;
     }
     gt_scope *scope = &s->scopes[s->count++];
-    *scope = (gt_scope){.parent = (uint32_t)parent};
+    *scope = (gt_scope){.parent = (uint32_t)parent, .depth = depth};
     memcpy(scope->name, record + 1, GT_MAX_NAME);
     memcpy(scope->backward, record + 1 + GT_NAME_SLOTS, GT_MAX_NAME);
     return consider_scope(session, s->count);
@@ -119,12 +141,15 @@ gt_err gt__spread_config(gt_session *session, const gt_slot *record)
         return GT_OK;
     }
     GT_TRY(signals_new(session));
+    session->signals->version++;
     return gt__config_set(&session->signals->config, &signal);
 }
 
 gt_err gt__signals_reconsider(gt_session *session)
 {
     session->plain_scope = 0;
+    if (session->signals)
+        session->signals->version++;
     for (uint32_t number = 1; session->signals && number <= session->signals->count; number++)
         GT_TRY(consider_scope(session, number));
     if (session->spreading) {
@@ -140,6 +165,9 @@ void gt__signals_look_up(const gt_session *session, uint32_t number)
     for (; s && number && number <= s->count; number = s->scopes[number - 1].parent) {
         char warning[GT_CONFIG_WARNING];
         const char *name = s->scopes[number - 1].name;
+        if (s->scopes[number - 1].looked == s->version)
+            return;
+        s->scopes[number - 1].looked = s->version;
         const gt_signal_config *signal = find_signal(session, name);
         if (signal && signal->flags & GT_CONFIG_SHARD)
             return; /* this one decides */

@@ -49,13 +49,18 @@ typedef struct gt_target {
 
 typedef struct gt_scope {
     char name[GT_MAX_NAME + 1], backward[GT_MAX_NAME + 1];
-    uint32_t parent;
+    uint32_t parent, depth;
+    /* The entries that decide for its records and for their gradients, or NULL; and whether a name that is not in the config was
+     * warned of. Of this version of the config. */
+    uint64_t decided[2], looked;
+    const struct gt_signal_config *shard[2];
 } gt_scope;
 
 /* The signals that a session names: its scopes, and what its own config says of them. */
 struct gt_signals {
     gt_scope *scopes; /* number minus one */
     uint32_t count, capacity;
+    uint64_t version; /* of the session's config and the server's together */
     gt_config config;
 };
 
