@@ -169,6 +169,7 @@ struct gt_tile_op {
             int64_t results;
             size_t offset; /* in the sums */
         } sum;
+        bool beside; /* reductions: rows are folded side by side */
         gt_load_kernel load;
         gt_store_kernel store;
         gt_row_mover move;

@@ -8,8 +8,6 @@
 
 #include "engines/cpu/program.h"
 
-enum { SHORT_ROW = 16 };
-
 /* What the group has done to a buffer. */
 typedef struct trace {
     uint32_t made;  /* the number of a group; 0: none */
@@ -124,8 +122,9 @@ static gt_fusible kind_of_reduction(gt_opcode op, const gt_meta *in, uint64_t ma
     if (one_pass && (mask == 0 || mask == ((uint64_t)1 << in->rank) - 1))
         return GT_FUSIBLE_SUM;
     *row = reduced_row(in, mask);
-    if (*row) /* many short rows: reduce.c folds them side by side */
-        return *row < SHORT_ROW && in->numel > SHORT_ROW * GT_TILE ? GT_FUSIBLE_NOT : GT_FUSIBLE_REDUCE;
+    bool truths = op == GT_OP_any || op == GT_OP_all;
+    if (*row) /* short rows of truths lose more as integers of 8 bytes in a tile than the pass saves */
+        return truths && *row < GT_SHORTEST_ROW ? GT_FUSIBLE_NOT : GT_FUSIBLE_REDUCE;
     *row = one_pass ? summed_row(in, mask) : 0;
     return *row ? GT_FUSIBLE_SUM : GT_FUSIBLE_NOT;
 }
@@ -239,17 +238,22 @@ static bool readings_fit(const gt_forming *f, const gt_group *g, const gt_plan_s
     return true;
 }
 
+/* Rows that nothing needs save gathering a broadcast operand; short ones have to be spread, so that others are better. */
+static bool may_walk(const gt_group *g, int64_t row)
+{
+    bool better = !g->row || (!g->needs_row && g->row < GT_SHORTEST_ROW && row >= GT_SHORTEST_ROW);
+    return better && row >= 2 && row <= GT_LONGEST_ROW && !g->aligned;
+}
+
 static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_member *m, const reading *r)
 {
     gt_level space = space_of(m);
     for (unsigned k = 0; k < step->operands; k++) {
         if (step->operand[k] == GT_PLAN_LITERAL)
             continue;
-        const gt_access *a =
-            &r[k].access; /* rows that nothing needs, but that save gathering a broadcast operand */
-        int64_t period = a->rank == 2 && space == GT_LEVEL_FULL ? a->shape[1] : 0;
-        if (!g->row && period >= GT_SHORTEST_ROW && period <= GT_LONGEST_ROW && !g->aligned &&
-            (gt__access_column(a, period) || gt__access_row(a, period)))
+        const gt_access *a = &r[k].access;
+        int64_t period = space == GT_LEVEL_FULL ? a->shape[a->rank - 1] : 0;
+        if (may_walk(g, period) && (gt__access_column(a, period) || gt__access_row(a, period)))
             g->row = period;
     }
     trace *t = &f->buffer[f->plan->values[step->result].buffer];

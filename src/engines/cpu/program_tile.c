@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cpu/box.h"
 #include "engines/cpu/program.h"
 
 /* ---- operations ---------------------------------------------------------------------------------------------- */
@@ -66,6 +67,10 @@ void gt__tile_spread_rows(const gt_tile_op *op, gt_tile *tile)
     char *out = tile->at[op->out];
     const char *in = tile->at[op->in[0]];
     int64_t size = (int64_t)gt__dtype_size(op->dtype);
+    if (tile->row < GT_SHORTEST_ROW) {
+        gt__spread(size, out, in, tile->count[GT_LEVEL_ROW], tile->row);
+        return;
+    }
     for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
         op->move(out + r * tile->row * size, 1, in + r * size, 0, tile->row);
 }
@@ -73,8 +78,8 @@ void gt__tile_spread_rows(const gt_tile_op *op, gt_tile *tile)
 void gt__tile_spread_columns(const gt_tile_op *op, gt_tile *tile)
 {
     size_t bytes = (size_t)tile->row * gt__dtype_size(op->dtype);
-    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
-        memcpy((char *)tile->at[op->out] + (size_t)r * bytes, tile->at[op->in[0]], bytes);
+    memcpy(tile->at[op->out], tile->at[op->in[0]], bytes);
+    gt__repeat(tile->at[op->out], (int64_t)bytes, tile->count[GT_LEVEL_ROW]);
 }
 
 void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
@@ -120,23 +125,14 @@ void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
 void gt__tile_reduce(const gt_tile_op *op, gt_tile *tile)
 {
     gt__cpu_reduce_rows(tile->cpu, op->ins, op->compute, tile->at[op->in[0]], tile->count[GT_LEVEL_ROW], tile->row,
-                        op->dtype, tile->at[op->out]);
+                        op->beside, op->dtype, tile->at[op->out]);
 }
 
 void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile)
 {
-    const gt_kernels *kernels = tile->cpu->kernels;
-    int64_t bytes = tile->row * (int64_t)gt__compute_size(op->compute);
-    char *out = tile->at[op->out];
-    const char *x = tile->at[op->in[0]], *y = tile->at[op->in[1]];
-    bool logarithm = op->op == GT_OP_log_softmax || op->op == GT_OP_log_softmax_backward;
-    gt_look look = {.parallel = tile->cpu->parallel, .left = GT_LOOK_ELEMENTS};
-    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
-        if (op->inputs == 1)
-            kernels->softmax_row[op->compute](out + r * bytes, x + r * bytes, tile->row, logarithm, &look);
-        else
-            kernels->softmax_backward_row[op->compute](out + r * bytes, x + r * bytes, y + r * bytes, tile->row,
-                                                       logarithm, &look);
+    gt__cpu_softmax_rows(tile->cpu, op->op, op->compute,
+                         (const void *[]){tile->at[op->in[0]], tile->at[op->in[1]]}, tile->count[GT_LEVEL_ROW],
+                         tile->row, tile->at[op->out]);
 }
 
 void gt__tile_norm(const gt_tile_op *op, gt_tile *tile)
