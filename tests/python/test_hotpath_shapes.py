@@ -72,6 +72,8 @@ def test_operands_in_another_order(dtype):
             "by column, in planes": lambda: (z.transpose(1, 2) + x) * x + row,
             "a part, by column": lambda: (part[1 : columns + 1, 1 : rows + 1].t() + x) * column,
             "by column and cast": lambda: y.t().to(gt.float32) * x + x.float(),
+            "by column, before a sine": lambda: ((y.t() + x).float().sin() + 1) * 2,
+            "by column, reduced": lambda: y.t().amax(1) * 2 + (y.t() + x).amin(1),
             "a row and a column": lambda: (row * column + x) * row + column,
         }.items():  # fmt: skip
             eager, path = both(function)
@@ -95,3 +97,8 @@ results.append(gt.debug.get_hot_paths(wait=True))
 
 def test_what_short_rows_become_runs_in_the_same_pass():
     assert grouped("((x - x.amax(1, keepdim=True)).exp() * 2).sum(1) + 1") == [["amax", "sub", "exp", "mul", "sum", "add"]]
+
+
+def test_long_rows_of_an_operand_by_column_are_read_on_their_own():
+    """In tiles of a few long rows every element that is read would be the only one of its cache line."""
+    assert grouped("((y.t() + 1) * 2).relu()") == [["add"], ["mul", "relu"]]

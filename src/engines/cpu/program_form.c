@@ -196,6 +196,19 @@ static gt_level space_of(const gt_member *m)
     return m->kind == GT_FUSIBLE_REDUCE || gt__fusible_sums(m->kind) ? GT_LEVEL_FULL : m->level;
 }
 
+/*
+ * Whether an operand that lies by column is better read in rows of a tile than by a step on its own, which reads it in the order of
+ * memory or in squares. To convert elements on the way takes many rows.
+ */
+static bool reads_across(const gt_group *g, const gt_member *m, const gt_access *access, gt_dtype dtype)
+{
+    enum { LONGEST_CONVERTED = 128 };
+    bool reduces = m->kind == GT_FUSIBLE_REDUCE || m->kind == GT_FUSIBLE_SUM;
+    bool converted = gt__native_dtype(gt__cpu_compute(dtype)) != dtype;
+    return !reduces && !g->aligned &&
+           access->shape[access->rank - 1] <= (converted ? LONGEST_CONVERTED : GT_LONGEST_ACROSS);
+}
+
 /* Whether operand k can be read; `own`: it is read at the reader's position. */
 static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_step *step, const gt_member *m,
                          unsigned k, int64_t row, gt_access *access, bool *own)
@@ -210,6 +223,8 @@ static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_s
         return made == GT_LEVEL_COUNT;
     }
     gt__access_find(&value->view, gt__member_space(plan, step, m->kind), access);
+    if (gt__access_crosses(access) && !reads_across(g, m, access, (gt_dtype)value->view.meta.dtype))
+        return false;
     gt_level space = space_of(m);
     bool flat = gt__access_flat(access) && value->view.meta.numel > 0 && (!one || access->shape[0] == 1);
     *own = flat;
@@ -238,7 +253,10 @@ static bool readings_fit(const gt_forming *f, const gt_group *g, const gt_plan_s
     return true;
 }
 
-/* Rows that nothing needs save gathering a broadcast operand; short ones have to be spread, so that others are better. */
+/*
+ * Rows that nothing needs save gathering a broadcast operand, or are gathered together from an operand that lies by column.
+ * Short ones have to be spread, so that others are better.
+ */
 static bool may_walk(const gt_group *g, int64_t row)
 {
     bool better = !g->row || (!g->needs_row && g->row < GT_SHORTEST_ROW && row >= GT_SHORTEST_ROW);
@@ -253,7 +271,9 @@ static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_
             continue;
         const gt_access *a = &r[k].access;
         int64_t period = space == GT_LEVEL_FULL ? a->shape[a->rank - 1] : 0;
-        if (may_walk(g, period) && (gt__access_column(a, period) || gt__access_row(a, period)))
+        bool crosses = gt__access_crosses(a);
+        g->across |= crosses;
+        if (may_walk(g, period) && (crosses || gt__access_column(a, period) || gt__access_row(a, period)))
             g->row = period;
     }
     trace *t = &f->buffer[f->plan->values[step->result].buffer];
@@ -287,7 +307,7 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
               : on_rows || m.kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_ROW
                                                        : GT_LEVEL_FULL;
     if (elementwise && wants_aligned(f, step)) {
-        if (next.needs_row)
+        if (next.needs_row || next.across)
             return false;
         next.row = 0;
         next.aligned = true;
@@ -307,7 +327,7 @@ static void form(gt_forming *f, uint32_t first, unsigned most, gt_group *g)
     f->number++;
     g->members = 0;
     g->count = g->row = 0;
-    g->needs_row = g->aligned = false;
+    g->needs_row = g->across = g->aligned = false;
     for (uint32_t k = first; k < plan->step_count && g->members < most; k++)
         if (plan->steps[k].kind != GT_STEP_VIEW && !join(f, g, k))
             break;

@@ -82,6 +82,28 @@ void gt__tile_spread_columns(const gt_tile_op *op, gt_tile *tile)
     gt__repeat(tile->at[op->out], (int64_t)bytes, tile->count[GT_LEVEL_ROW]);
 }
 
+/* `rows` whole rows of an operand that lies by column. */
+static void gather_across(const gt_tile_gather *g, char *to, const char *from, int64_t rows)
+{
+    enum { MOST_ROWS = 64 };
+    _Alignas(64) char loaded[GT_TILE * sizeof(double)];
+    int last = g->access.rank - 1;
+    int64_t width = g->access.shape[last], step = g->access.stride[last] * g->from_size;
+    if (g->as_is) {
+        gt__transpose(g->from_size, to, width, from, g->access.stride[last], rows, width);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r += MOST_ROWS) {
+        int64_t high = gt__min(rows - r, MOST_ROWS), most = GT_TILE / high;
+        for (int64_t j = 0; j < width; j += most) {
+            int64_t wide = gt__min(width - j, most);
+            for (int64_t k = 0; k < wide; k++)
+                g->load(loaded + k * high * g->to_size, from + (j + k) * step + r * g->from_size, 1, high);
+            gt__transpose(g->to_size, to + (r * width + j) * g->to_size, width, loaded, high, high, wide);
+        }
+    }
+}
+
 void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
 {
     const gt_tile_gather *g = op->gather;
@@ -102,10 +124,15 @@ void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
         return;
     }
     tile->at[op->out] = to;
+    bool crosses = gt__access_crosses(a);
     while (left > 0) {
-        int64_t count = gt__min(width - column, left);
+        int64_t count = gt__min(width - column, left), rows = 1;
         const char *run = from + (offset + column * step) * g->from_size;
-        if (g->load)
+        if (crosses && column == 0 && left >= width) {
+            rows = gt__min(left / width, a->shape[last - 1] - index[last - 1]);
+            count = rows * width;
+            gather_across(g, to, run, rows);
+        } else if (g->load)
             g->load(to, run, step, count);
         else
             g->move(to, 1, run, step, count);
@@ -113,11 +140,13 @@ void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
         left -= count;
         column = 0;
         for (int axis = last - 1; axis >= 0; axis--) {
-            offset += a->stride[axis];
-            if (++index[axis] < a->shape[axis])
+            offset += a->stride[axis] * rows;
+            index[axis] += rows;
+            if (index[axis] < a->shape[axis])
                 break;
             index[axis] = 0;
             offset -= a->stride[axis] * a->shape[axis];
+            rows = 1;
         }
     }
 }
