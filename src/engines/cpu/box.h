@@ -2,7 +2,7 @@
  * box.h: a part of a strided view as a contiguous tile, and back.
  *
  * A box is a range of positions along each of a few axes. Its elements, in row-major order, make a tile of the compute type that one
- * kernel call can process, however short the view's rows are. elementwise.c is the user; movement.c transposes with it.
+ * kernel call can process, however short the view's rows are. elementwise.c is the user; movement.c and program_tile.c transpose with it.
  */
 #ifndef GT_ENGINES_CPU_BOX_H
 #define GT_ENGINES_CPU_BOX_H
