@@ -133,15 +133,13 @@ static bool crosses(const gt_box *box)
     return last > 0 && box->stride[last] != 1 && box->stride[last] != 0 && box->stride[last - 1] == 1;
 }
 
-/* `count` copies of the first `bytes` of a tile. */
-static void repeat(char *tile, int64_t bytes, int64_t count)
+void gt__repeat(char *tile, int64_t bytes, int64_t count)
 {
     int64_t done = bytes, all = bytes * count;
     for (; done < all; done *= 2)
         memcpy(tile + done, tile, (size_t)(all - done < done ? all - done : done));
 }
 
-/* tile (rows, columns): each of the `rows` numbers `columns` times. */
 #define SPREAD(type)                                                                                              \
     static void spread_##type(type *restrict tile, const type *restrict numbers, int64_t rows, int64_t columns)   \
     {                                                                                                             \
@@ -150,17 +148,20 @@ static void repeat(char *tile, int64_t bytes, int64_t count)
                 *tile++ = numbers[i];                                                                             \
     }
 SPREAD(uint8_t)
+SPREAD(uint16_t)
 SPREAD(uint32_t)
 SPREAD(uint64_t)
 
-static void spread(int64_t size, void *tile, const void *numbers, int64_t rows, int64_t columns)
+void gt__spread(int64_t size, void *to, const void *numbers, int64_t rows, int64_t columns)
 {
     if (size == 1)
-        spread_uint8_t(tile, numbers, rows, columns);
+        spread_uint8_t(to, numbers, rows, columns);
+    else if (size == 2)
+        spread_uint16_t(to, numbers, rows, columns);
     else if (size == 4)
-        spread_uint32_t(tile, numbers, rows, columns);
+        spread_uint32_t(to, numbers, rows, columns);
     else
-        spread_uint64_t(tile, numbers, rows, columns);
+        spread_uint64_t(to, numbers, rows, columns);
 }
 
 /* The last two axes, (rows, columns). */
@@ -173,10 +174,10 @@ static void load_plane(const walk *w, const char *from, char *tile)
     int64_t down = box->stride[last - 1], across = box->stride[last];
     if (down == 0) {
         w->load(tile, from, across, columns);
-        repeat(tile, columns * w->tile_size, rows);
+        gt__repeat(tile, columns * w->tile_size, rows);
     } else if (across == 0) {
         w->load(numbers, from, down, rows);
-        spread(w->tile_size, tile, numbers, rows, columns);
+        gt__spread(w->tile_size, tile, numbers, rows, columns);
     } else if (crosses(box) && w->native) {
         gt__transpose(w->size, tile, columns, from, across, rows, columns);
     } else if (crosses(box)) {
@@ -207,7 +208,7 @@ static void load_axis(const walk *w, int axis, const char *from, char *tile)
         bytes *= box->shape[inner];
     for (int64_t i = 0; i < count; i++)
         load_axis(w, axis + 1, from + i * box->stride[axis] * w->size, tile + i * bytes);
-    repeat(tile, bytes * count, box->shape[axis] / count);
+    gt__repeat(tile, bytes * count, box->shape[axis] / count);
 }
 
 void gt__box_load(const gt_cpu *cpu, gt_compute compute, gt_dtype dtype, const gt_box *box, const void *from,

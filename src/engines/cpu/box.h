@@ -2,7 +2,7 @@
  * box.h: a part of a strided view as a contiguous tile, and back.
  *
  * A box is a range of positions along each of a few axes. Its elements, in row-major order, make a tile of the compute type that one
- * kernel call can process, however short the view's rows are. elementwise.c is the user; movement.c transposes with it.
+ * kernel call can process, however short the view's rows are. elementwise.c is the user; movement.c and program_tile.c transpose with it.
  */
 #ifndef GT_ENGINES_CPU_BOX_H
 #define GT_ENGINES_CPU_BOX_H
@@ -29,6 +29,11 @@ void gt__box_load(const gt_cpu *cpu, gt_compute compute, gt_dtype dtype, const g
                   void *tile);
 void gt__box_store(const gt_cpu *cpu, gt_compute compute, gt_dtype dtype, const gt_box *box, const void *tile,
                    void *to);
+
+/* Make `count` copies of the first `bytes` of a tile, the first one included. */
+void gt__repeat(char *tile, int64_t bytes, int64_t count);
+/* to (rows, columns): each of the `rows` numbers of `size` bytes `columns` times. */
+void gt__spread(int64_t size, void *to, const void *numbers, int64_t rows, int64_t columns);
 
 /* to (rows, columns) = from (columns, rows) transposed, elements of `size` bytes; strides between rows of each. */
 void gt__transpose(int64_t size, void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t rows,

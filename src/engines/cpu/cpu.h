@@ -96,10 +96,12 @@ gt_err gt__cpu_form(gt_engine *engine, const gt_call *call);
  * views like any other (gt__call_on_host). */
 gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
-/* Of rows that are contiguous and of this compute type; what it is for a dtype. */
+/* Of rows that are contiguous and of this compute type; what it is for a dtype; whether rows of n elements are better folded side
+ * by side. */
 gt_compute gt__cpu_reduce_compute(gt_opcode op, gt_dtype dtype);
+bool gt__cpu_reduce_beside(const gt_cpu *cpu, gt_compute compute, int64_t rows, int64_t n);
 void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
-                         int64_t rows, int64_t n, gt_dtype dtype, void *out);
+                         int64_t rows, int64_t n, bool beside, gt_dtype dtype, void *out);
 /* Of columns, or of everything, in parts: reductions that take one pass and no parameter. Totals have 8 bytes a result. */
 void gt__cpu_fold_start(const gt_instruction *ins, gt_compute compute, int64_t results, void *totals);
 void gt__cpu_fold_columns(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
@@ -160,6 +162,9 @@ gt_err gt__cpu_channels(gt_engine *engine, const gt_call *call);
 /* scan.c; softmax.c: SOFTMAX and SOFTMAX_BACKWARD; search.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call);
+/* Rows of operands that are contiguous and of this compute type: x, or g y. */
+void gt__cpu_softmax_rows(const gt_cpu *cpu, gt_opcode op, gt_compute compute, const void *const *in, int64_t rows,
+                          int64_t n, void *out);
 gt_err gt__cpu_search(gt_engine *engine, const gt_call *call);
 
 #endif

@@ -22,6 +22,8 @@
 enum {
     GT_FUSED_MEMBERS = 64,      /* steps in a group, at most */
     GT_LONGEST_ROW = 16 * 1024, /* elements of a row that tiles consist of */
+    GT_ROWS_ACROSS = 4,         /* rows in a tile, at least, if an operand lies by column */
+    GT_LONGEST_ACROSS = 2048,   /* elements of such a row */
     GT_SHORTEST_ROW = 32,       /* shorter rows are not worth a kernel call each */
 };
 
@@ -64,6 +66,7 @@ typedef struct gt_group {
     int64_t count;
     int64_t row;    /* elements in a row; 0: no rows */
     bool needs_row; /* members work on rows; if not, rows are only the period of a broadcast */
+    bool across;    /* an operand lies by column: tiles are to be rows of it */
     bool aligned;   /* results depend on where tiles begin (guarded kernels): no rows, tiles of GT_TILE elements */
 } gt_group;
 
@@ -80,6 +83,12 @@ gt_level gt__group_made(const gt_forming *forming, uint32_t buffer);
 /* In rows of `row` elements: every row is the same run; every row is one element. */
 bool gt__access_column(const gt_access *access, int64_t row);
 bool gt__access_row(const gt_access *access, int64_t row);
+/* It lies by column. */
+static inline bool gt__access_crosses(const gt_access *access)
+{
+    int last = access->rank - 1;
+    return last > 0 && access->stride[last] > 1 && access->stride[last - 1] == 1;
+}
 /* The shape whose elements are the positions that a member walks. */
 const gt_meta *gt__member_space(const gt_plan *plan, const gt_plan_step *step, gt_fusible kind);
 
@@ -169,6 +178,7 @@ struct gt_tile_op {
             int64_t results;
             size_t offset; /* in the sums */
         } sum;
+        bool beside; /* reductions: rows are folded side by side */
         gt_load_kernel load;
         gt_store_kernel store;
         gt_row_mover move;

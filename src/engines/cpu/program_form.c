@@ -8,8 +8,6 @@
 
 #include "engines/cpu/program.h"
 
-enum { SHORT_ROW = 16 };
-
 /* What the group has done to a buffer. */
 typedef struct trace {
     uint32_t made;  /* the number of a group; 0: none */
@@ -124,8 +122,9 @@ static gt_fusible kind_of_reduction(gt_opcode op, const gt_meta *in, uint64_t ma
     if (one_pass && (mask == 0 || mask == ((uint64_t)1 << in->rank) - 1))
         return GT_FUSIBLE_SUM;
     *row = reduced_row(in, mask);
-    if (*row) /* many short rows: reduce.c folds them side by side */
-        return *row < SHORT_ROW && in->numel > SHORT_ROW * GT_TILE ? GT_FUSIBLE_NOT : GT_FUSIBLE_REDUCE;
+    bool truths = op == GT_OP_any || op == GT_OP_all;
+    if (*row) /* short rows of truths lose more as integers of 8 bytes in a tile than the pass saves */
+        return truths && *row < GT_SHORTEST_ROW ? GT_FUSIBLE_NOT : GT_FUSIBLE_REDUCE;
     *row = one_pass ? summed_row(in, mask) : 0;
     return *row ? GT_FUSIBLE_SUM : GT_FUSIBLE_NOT;
 }
@@ -197,6 +196,19 @@ static gt_level space_of(const gt_member *m)
     return m->kind == GT_FUSIBLE_REDUCE || gt__fusible_sums(m->kind) ? GT_LEVEL_FULL : m->level;
 }
 
+/*
+ * Whether an operand that lies by column is better read in rows of a tile than by a step on its own, which reads it in the order of
+ * memory or in squares. To convert elements on the way takes many rows.
+ */
+static bool reads_across(const gt_group *g, const gt_member *m, const gt_access *access, gt_dtype dtype)
+{
+    enum { LONGEST_CONVERTED = 128 };
+    bool reduces = m->kind == GT_FUSIBLE_REDUCE || m->kind == GT_FUSIBLE_SUM;
+    bool converted = gt__native_dtype(gt__cpu_compute(dtype)) != dtype;
+    return !reduces && !g->aligned &&
+           access->shape[access->rank - 1] <= (converted ? LONGEST_CONVERTED : GT_LONGEST_ACROSS);
+}
+
 /* Whether operand k can be read; `own`: it is read at the reader's position. */
 static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_step *step, const gt_member *m,
                          unsigned k, int64_t row, gt_access *access, bool *own)
@@ -211,6 +223,8 @@ static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_s
         return made == GT_LEVEL_COUNT;
     }
     gt__access_find(&value->view, gt__member_space(plan, step, m->kind), access);
+    if (gt__access_crosses(access) && !reads_across(g, m, access, (gt_dtype)value->view.meta.dtype))
+        return false;
     gt_level space = space_of(m);
     bool flat = gt__access_flat(access) && value->view.meta.numel > 0 && (!one || access->shape[0] == 1);
     *own = flat;
@@ -239,17 +253,27 @@ static bool readings_fit(const gt_forming *f, const gt_group *g, const gt_plan_s
     return true;
 }
 
+/*
+ * Rows that nothing needs save gathering a broadcast operand, or are gathered together from an operand that lies by column.
+ * Short ones have to be spread, so that others are better.
+ */
+static bool may_walk(const gt_group *g, int64_t row)
+{
+    bool better = !g->row || (!g->needs_row && g->row < GT_SHORTEST_ROW && row >= GT_SHORTEST_ROW);
+    return better && row >= 2 && row <= GT_LONGEST_ROW && !g->aligned;
+}
+
 static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_member *m, const reading *r)
 {
     gt_level space = space_of(m);
     for (unsigned k = 0; k < step->operands; k++) {
         if (step->operand[k] == GT_PLAN_LITERAL)
             continue;
-        const gt_access *a =
-            &r[k].access; /* rows that nothing needs, but that save gathering a broadcast operand */
-        int64_t period = a->rank == 2 && space == GT_LEVEL_FULL ? a->shape[1] : 0;
-        if (!g->row && period >= GT_SHORTEST_ROW && period <= GT_LONGEST_ROW && !g->aligned &&
-            (gt__access_column(a, period) || gt__access_row(a, period)))
+        const gt_access *a = &r[k].access;
+        int64_t period = space == GT_LEVEL_FULL ? a->shape[a->rank - 1] : 0;
+        bool crosses = gt__access_crosses(a);
+        g->across |= crosses;
+        if (may_walk(g, period) && (crosses || gt__access_column(a, period) || gt__access_row(a, period)))
             g->row = period;
     }
     trace *t = &f->buffer[f->plan->values[step->result].buffer];
@@ -283,7 +307,7 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
               : on_rows || m.kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_ROW
                                                        : GT_LEVEL_FULL;
     if (elementwise && wants_aligned(f, step)) {
-        if (next.needs_row)
+        if (next.needs_row || next.across)
             return false;
         next.row = 0;
         next.aligned = true;
@@ -303,7 +327,7 @@ static void form(gt_forming *f, uint32_t first, unsigned most, gt_group *g)
     f->number++;
     g->members = 0;
     g->count = g->row = 0;
-    g->needs_row = g->aligned = false;
+    g->needs_row = g->across = g->aligned = false;
     for (uint32_t k = first; k < plan->step_count && g->members < most; k++)
         if (plan->steps[k].kind != GT_STEP_VIEW && !join(f, g, k))
             break;

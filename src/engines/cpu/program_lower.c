@@ -423,6 +423,7 @@ static void lower_reduce(lowering *l, const gt_member *m, uint16_t home)
     gt_compute compute = gt__cpu_reduce_compute(step->op, dtype);
     uint16_t in = full_operand(l, step, m->kind, 0, compute);
     gt_tile_op *op = op_add(l, gt__tile_reduce, GT_LEVEL_ROW, home, 1, &in);
+    op->beside = gt__cpu_reduce_beside(l->cpu, compute, l->group->count / l->row, l->row);
     op->ins = &step->record->ins;
     op->op = step->op;
     op->compute = compute;

@@ -110,6 +110,10 @@ static void choose_tile(placing *p)
     elements = elements / LEAST_TILE * LEAST_TILE;
     int64_t positions = f->row ? f->count / f->row : f->count;
     f->tile = f->row ? elements / f->row : elements;
+    for (unsigned g = 0; g < f->gather_count; g++)
+        if (f->tile < GT_ROWS_ACROSS && f->row && f->row <= GT_LONGEST_ACROSS &&
+            gt__access_crosses(&f->gathers[g].access))
+            f->tile = GT_ROWS_ACROSS;
     f->tile = f->tile < 1 ? 1 : f->tile > positions ? positions : f->tile;
     f->tiles = (positions + f->tile - 1) / f->tile;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cpu/box.h"
 #include "engines/cpu/program.h"
 
 /* ---- operations ---------------------------------------------------------------------------------------------- */
@@ -66,6 +67,10 @@ void gt__tile_spread_rows(const gt_tile_op *op, gt_tile *tile)
     char *out = tile->at[op->out];
     const char *in = tile->at[op->in[0]];
     int64_t size = (int64_t)gt__dtype_size(op->dtype);
+    if (tile->row < GT_SHORTEST_ROW) {
+        gt__spread(size, out, in, tile->count[GT_LEVEL_ROW], tile->row);
+        return;
+    }
     for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
         op->move(out + r * tile->row * size, 1, in + r * size, 0, tile->row);
 }
@@ -73,8 +78,30 @@ void gt__tile_spread_rows(const gt_tile_op *op, gt_tile *tile)
 void gt__tile_spread_columns(const gt_tile_op *op, gt_tile *tile)
 {
     size_t bytes = (size_t)tile->row * gt__dtype_size(op->dtype);
-    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
-        memcpy((char *)tile->at[op->out] + (size_t)r * bytes, tile->at[op->in[0]], bytes);
+    memcpy(tile->at[op->out], tile->at[op->in[0]], bytes);
+    gt__repeat(tile->at[op->out], (int64_t)bytes, tile->count[GT_LEVEL_ROW]);
+}
+
+/* `rows` whole rows of an operand that lies by column. */
+static void gather_across(const gt_tile_gather *g, char *to, const char *from, int64_t rows)
+{
+    enum { MOST_ROWS = 64 };
+    _Alignas(64) char loaded[GT_TILE * sizeof(double)];
+    int last = g->access.rank - 1;
+    int64_t width = g->access.shape[last], step = g->access.stride[last] * g->from_size;
+    if (g->as_is) {
+        gt__transpose(g->from_size, to, width, from, g->access.stride[last], rows, width);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r += MOST_ROWS) {
+        int64_t high = gt__min(rows - r, MOST_ROWS), most = GT_TILE / high;
+        for (int64_t j = 0; j < width; j += most) {
+            int64_t wide = gt__min(width - j, most);
+            for (int64_t k = 0; k < wide; k++)
+                g->load(loaded + k * high * g->to_size, from + (j + k) * step + r * g->from_size, 1, high);
+            gt__transpose(g->to_size, to + (r * width + j) * g->to_size, width, loaded, high, high, wide);
+        }
+    }
 }
 
 void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
@@ -97,10 +124,15 @@ void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
         return;
     }
     tile->at[op->out] = to;
+    bool crosses = gt__access_crosses(a);
     while (left > 0) {
-        int64_t count = gt__min(width - column, left);
+        int64_t count = gt__min(width - column, left), rows = 1;
         const char *run = from + (offset + column * step) * g->from_size;
-        if (g->load)
+        if (crosses && column == 0 && left >= width) {
+            rows = gt__min(left / width, a->shape[last - 1] - index[last - 1]);
+            count = rows * width;
+            gather_across(g, to, run, rows);
+        } else if (g->load)
             g->load(to, run, step, count);
         else
             g->move(to, 1, run, step, count);
@@ -108,11 +140,13 @@ void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
         left -= count;
         column = 0;
         for (int axis = last - 1; axis >= 0; axis--) {
-            offset += a->stride[axis];
-            if (++index[axis] < a->shape[axis])
+            offset += a->stride[axis] * rows;
+            index[axis] += rows;
+            if (index[axis] < a->shape[axis])
                 break;
             index[axis] = 0;
             offset -= a->stride[axis] * a->shape[axis];
+            rows = 1;
         }
     }
 }
@@ -120,23 +154,14 @@ void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
 void gt__tile_reduce(const gt_tile_op *op, gt_tile *tile)
 {
     gt__cpu_reduce_rows(tile->cpu, op->ins, op->compute, tile->at[op->in[0]], tile->count[GT_LEVEL_ROW], tile->row,
-                        op->dtype, tile->at[op->out]);
+                        op->beside, op->dtype, tile->at[op->out]);
 }
 
 void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile)
 {
-    const gt_kernels *kernels = tile->cpu->kernels;
-    int64_t bytes = tile->row * (int64_t)gt__compute_size(op->compute);
-    char *out = tile->at[op->out];
-    const char *x = tile->at[op->in[0]], *y = tile->at[op->in[1]];
-    bool logarithm = op->op == GT_OP_log_softmax || op->op == GT_OP_log_softmax_backward;
-    gt_look look = {.parallel = tile->cpu->parallel, .left = GT_LOOK_ELEMENTS};
-    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
-        if (op->inputs == 1)
-            kernels->softmax_row[op->compute](out + r * bytes, x + r * bytes, tile->row, logarithm, &look);
-        else
-            kernels->softmax_backward_row[op->compute](out + r * bytes, x + r * bytes, y + r * bytes, tile->row,
-                                                       logarithm, &look);
+    gt__cpu_softmax_rows(tile->cpu, op->op, op->compute,
+                         (const void *[]){tile->at[op->in[0]], tile->at[op->in[1]]}, tile->count[GT_LEVEL_ROW],
+                         tile->row, tile->at[op->out]);
 }
 
 void gt__tile_norm(const gt_tile_op *op, gt_tile *tile)

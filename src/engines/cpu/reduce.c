@@ -437,10 +437,15 @@ static int64_t last_stride(const gt_loop *loop)
 }
 
 /* Runs shorter than this are better folded by column, gathered: the kernels for rows take so many elements at a time. */
-static int64_t short_run(const reduction *r)
+static int64_t short_run(const gt_cpu *cpu, gt_compute compute)
 {
-    int64_t elements = 8 * r->cpu->kernels->vector_bytes / (int64_t)gt__compute_size(r->compute);
+    int64_t elements = 8 * cpu->kernels->vector_bytes / (int64_t)gt__compute_size(compute);
     return elements > 32 ? elements : 32;
+}
+
+bool gt__cpu_reduce_beside(const gt_cpu *cpu, gt_compute compute, int64_t rows, int64_t n)
+{
+    return n < short_run(cpu, compute) && rows > n;
 }
 
 static bool better_by_column(const reduction *r)
@@ -448,9 +453,14 @@ static bool better_by_column(const reduction *r)
     int64_t across = r->kept.shape[r->kept.rank - 1], along = r->reduced.shape[r->reduced.rank - 1];
     if (across == 1)
         return false;
-    if (along < short_run(r) && across > along)
+    if (gt__cpu_reduce_beside(r->cpu, r->compute, across, along))
         return true;
     return last_stride(&r->kept) < last_stride(&r->reduced) && last_stride(&r->kept) != 0;
+}
+
+static int64_t tile_of_short_runs(int64_t along)
+{
+    return along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / (along > 0 ? along : 1);
 }
 
 /*
@@ -464,8 +474,7 @@ static void plan_tasks(reduction *r)
     int64_t share = r->results / ENOUGH_TASKS; /* narrower tiles of whole rows are better than parts of rows */
     int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
     if (r->by_column && last_stride(&r->kept) != 1) { /* short runs: a tile has all of its elements in the cache */
-        int64_t along = r->reduced.shape[r->reduced.rank - 1];
-        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / (along > 0 ? along : 1);
+        widest = tile_of_short_runs(r->reduced.shape[r->reduced.rank - 1]);
     }
     r->tile = r->row < widest ? r->row : widest;
     r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
@@ -500,17 +509,22 @@ static void set_divisor(reduction *r)
 }
 
 void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
-                         int64_t rows, int64_t n, gt_dtype dtype, void *out)
+                         int64_t rows, int64_t n, bool beside, gt_dtype dtype, void *out)
 {
     reduction r = {.cpu = cpu, .compute = compute, .native = true, .out_dtype = dtype, .out = out, .data = x};
+    r.by_column = beside;
+    r.dtype = gt__native_dtype(compute);
     set_op(&r, (gt_opcode)ins->op, ins->imm[1].f);
     r.size = gt__compute_size(compute);
     r.elements = n;
     set_divisor(&r);
     r.kept.rank = r.reduced.rank = r.reduced.stride[0][0] = 1;
-    r.kept.stride[0][0] = n;
-    for (int64_t first = 0; first < rows; first += ROW_TILE)
-        whole_tile(&r, first, rows - first < ROW_TILE ? rows - first : ROW_TILE);
+    r.kept.views = r.reduced.views = 1;
+    r.kept.shape[0] = rows;
+    r.kept.stride[0][0] = r.reduced.shape[0] = n;
+    int64_t tile = beside ? tile_of_short_runs(n) : ROW_TILE;
+    for (int64_t first = 0; first < rows; first += tile)
+        whole_tile(&r, first, gt__min(rows - first, tile));
 }
 
 /* ---- in parts, for programs -------------------------------------------------------------------------------- */
@@ -533,11 +547,12 @@ void gt__cpu_fold_start(const gt_instruction *ins, gt_compute compute, int64_t r
 void gt__cpu_fold_columns(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
                           int64_t rows, int64_t n, void *totals)
 {
-    gt_fold_column_kernel kernel = cpu->kernels->fold_column[fold_of((gt_opcode)ins->op, 0)][compute];
+    reduction r = part_of(cpu, ins, compute);
     size_t size = gt__compute_size(compute);
     accumulator *total = totals;
     for (int64_t j = 0; j < n; j += GT_TILE)
-        kernel(total + j, (const char *)x + (size_t)j * size, n, rows, n - j < GT_TILE ? n - j : GT_TILE, NULL);
+        fold_matrix(&r, r.fold, total + j, (const char *)x + (size_t)j * size, n, rows, gt__min(n - j, GT_TILE),
+                    NULL);
 }
 
 void gt__cpu_fold_all(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,

@@ -120,6 +120,39 @@ static void short_lines(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* Rows of SHORT_LINE elements at most, side by side in a tile. */
+static void short_rows(const softmaxing *s, const char *x, int64_t rows, char *out, gt_look *look)
+{
+    _Alignas(64) char from[GT_TILE * sizeof(double)], to[GT_TILE * sizeof(double)];
+    int64_t size = (int64_t)gt__compute_size(s->compute), most = gt__min(GT_SOFTMAX_COLUMNS, GT_TILE / s->n);
+    for (int64_t r = 0, width; r < rows; r += width) {
+        width = gt__min(most, rows - r);
+        gt__transpose(size, from, width, x + r * s->n * size, s->n, s->n, width);
+        s->cpu->kernels->softmax_column[s->compute](to, width, from, width, s->n, width, s->logarithm, look);
+        gt__transpose(size, out + r * s->n * size, s->n, to, width, width, s->n);
+    }
+}
+
+void gt__cpu_softmax_rows(const gt_cpu *cpu, gt_opcode op, gt_compute compute, const void *const *in, int64_t rows,
+                          int64_t n, void *out)
+{
+    bool forward = op == GT_OP_softmax || op == GT_OP_log_softmax;
+    softmaxing s = {.cpu = cpu,
+                    .n = n,
+                    .operands = forward ? 1 : 2,
+                    .compute = compute,
+                    .logarithm = op == GT_OP_log_softmax || op == GT_OP_log_softmax_backward};
+    gt_look look = {.parallel = cpu->parallel, .left = GT_LOOK_ELEMENTS};
+    if (forward && n <= SHORT_LINE) {
+        short_rows(&s, in[0], rows, out, &look);
+        return;
+    }
+    int64_t bytes = n * (int64_t)gt__compute_size(compute);
+    for (int64_t r = 0; r < rows; r++)
+        run_row(&s, (char *)out + r * bytes, (const char *)in[0] + r * bytes,
+                forward ? NULL : (const char *)in[1] + r * bytes, &look);
+}
+
 gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call)
 {
     gt_cpu *cpu = gt__cpu(engine);
