@@ -301,6 +301,31 @@ def test_infinities_are_found(record):
     assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf"])
+@pytest.mark.parametrize("source", [
+    "g[1] = float('{0}')\nw = w - 0.1 * g",
+    "g = gt.full((4,), float('{0}'))\nw = w - 0.1 * g",
+    "w = w - 0.1 * g.masked_fill(gt.arange(4) == 1, float('{0}'))",
+])
+def test_infinities_that_the_program_wrote_are_no_all_clear(record, source, value):
+    tape, _ = record(f"import gt\nw = gt.ones(4)\ng = gt.zeros(4)\n{source.format(value)}\nprint(w.tolist())\n")
+    text = replay(tape, "--find-nan", status=1)
+    assert "every result is finite" not in text and "inf at (" in text, text
+
+
+def test_masks_are_no_mistake(record):
+    tape, _ = record(
+        """
+        import gt
+        scores = gt.ones(3, 3)
+        mask = gt.full((3, 3), float('-inf')).triu(1)
+        print((scores + mask).softmax(-1).tolist())
+        print(scores.masked_fill(gt.eye(3) == 1, float('-inf')).softmax(-1).tolist())
+        """
+    )
+    assert "no NaN; the only infinities are -inf that the program wrote" in replay(tape, "--find-nan")
+
+
 def test_small_numbers_that_differ_are_a_difference(record):
     """The tolerance is relative, also below 1: the first result that differs is named, not a later one."""
     source = """

@@ -76,7 +76,7 @@ unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *firs
         unsigned kind = isnan(x) ? GT_HAS_NAN : isinf(x) ? GT_HAS_INFINITY : 0;
         if (kind & ~found && (!found || kind == GT_HAS_NAN))
             *first = k;
-        found |= kind;
+        found |= kind | (isinf(x) && x > 0 ? GT_HAS_POSITIVE_INFINITY : 0);
     }
     return found;
 }

@@ -40,12 +40,15 @@ struct gt_nonfinite {
     bad_result *results;
     size_t count, capacity;
     int32_t first_infinity; /* that is no constant of the program; -1: none */
+    int32_t
+        first_carried; /* a result that has an infinity from a constant; -1: none. A mask of -inf does not count */
+    bool masks;        /* results have -inf from constants */
 };
 
 gt_nonfinite *gt__nonfinite_new(void)
 {
     gt_nonfinite *n = gt__zeroed(1, sizeof *n);
-    n->first_infinity = -1;
+    n->first_infinity = n->first_carried = -1;
     return n;
 }
 
@@ -217,6 +220,16 @@ static void tell_nan(const gt_nonfinite *n, const gt_machine *machine, const bad
 
 /* ---- looking ------------------------------------------------------------------------------------------------ */
 
+/* A result whose operand was infinite already. Masks of attention hold -inf and are harmless; a positive infinity, or one in a
+ * tensor that has a name, is not: an infinite gradient makes one of them. */
+static void note_carried(gt_nonfinite *n, int32_t bad, unsigned has)
+{
+    bool harmful = has & GT_HAS_POSITIVE_INFINITY || n->results[bad].name;
+    n->masks |= !harmful;
+    if (harmful && n->first_carried < 0)
+        n->first_carried = bad;
+}
+
 gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
 {
     gt_machine *machine = r->machine;
@@ -242,14 +255,29 @@ gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
         tell_nan(n, machine, &bad);
     else if (is_new && n->first_infinity < 0)
         n->first_infinity = state->bad;
+    else if (!asked_for && has & GT_HAS_INFINITY && !is_new && state->bad >= 0)
+        note_carried(n, state->bad, has);
     return GT_OK;
 }
 
 bool gt__nonfinite_end(const gt_nonfinite *n, const gt_machine *machine)
 {
-    if (n->first_infinity < 0)
+    int32_t first = n->first_infinity >= 0 ? n->first_infinity : n->first_carried;
+    if (first < 0)
         return false;
-    tell_value("the first non-finite value is", &n->results[n->first_infinity], true);
-    tell_instruction(machine, &n->results[n->first_infinity]);
+    const bad_result *bad = &n->results[first], *origin = bad;
+    while (origin->parent >= 0)
+        origin = &n->results[origin->parent];
+    tell_value(origin == bad ? "the first non-finite value is" : "no NaN, but an infinity:", bad, true);
+    tell_instruction(machine, bad);
+    if (origin != bad) {
+        tell_value("its operand was infinite before: the program wrote", origin, true);
+        tell_instruction(machine, origin);
+    }
     return true;
+}
+
+bool gt__nonfinite_masks(const gt_nonfinite *n)
+{
+    return n->masks;
 }

@@ -424,7 +424,9 @@ static int summary(const replay *r, bool found)
     if (r->failures)
         printf(", %llu results failed", (unsigned long long)r->failures);
     if (r->find_nan && !found)
-        printf(", every result is finite");
+        printf("%s", gt__nonfinite_masks(r->nonfinite)
+                         ? ", no NaN; the only infinities are -inf that the program wrote, as masks have"
+                         : ", every result is finite");
     if (r->differ && !found)
         printf(", no difference from %s", r->other);
     printf("\n");

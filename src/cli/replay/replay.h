@@ -87,13 +87,17 @@ void gt__nonfinite_free(gt_nonfinite **nonfinite);
 /* After each entry that made a tensor. *found: it has the first NaN, which has been told with its history. A value that the
  * program asked for (full of infinities) does not count. */
 gt_err gt__nonfinite_look(gt_nonfinite *nonfinite, const gt_replayed *replayed, bool *found);
-/* At the end, if there was no NaN: tell of the first infinity. Returns whether there was one. */
+/* At the end, if there was no NaN: tell of the first infinity, also of one that came from a constant, unless it is a mask's -inf.
+ * Returns whether there was one. */
 bool gt__nonfinite_end(const gt_nonfinite *nonfinite, const gt_machine *machine);
+/* Whether results have a -inf that came from a constant of the program. */
+bool gt__nonfinite_masks(const gt_nonfinite *nonfinite);
 
 /* ---- cli/replay/look.c ------------------------------------------------------------------------------------------- */
 
 double gt__element(gt_dtype dtype, const void *data, int64_t index);
-enum { GT_HAS_NAN = 1, GT_HAS_INFINITY = 2 };
+/* An infinity of any sign is GT_HAS_INFINITY. */
+enum { GT_HAS_NAN = 1, GT_HAS_INFINITY = 2, GT_HAS_POSITIVE_INFINITY = 4 };
 /* Which of these a tensor has; *first: the first position. */
 unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *first);
 /* The first element in which two tensors of one shape and dtype differ by more than the tolerance (0: the dtype's
