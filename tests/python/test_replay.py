@@ -338,6 +338,18 @@ def test_small_numbers_that_differ_are_a_difference(record):
     assert "-0.00100000005 here, -0.00109999999 with" in text and "op=full" in text, text
 
 
+@pytest.mark.parametrize("first, line", [
+    ("a = gt.tensor([1000.0, {0}])", "op=upload"),
+    ("a = gt.where(gt.tensor([True, False]), gt.tensor([1000.0, 0.0]), {0})", "op=where"),
+    ("a = gt.tensor([1000.0, 0.0]) + gt.tensor([0.0, 1.0]) * {0}", "op=mul"),
+])
+def test_a_large_element_does_not_hide_a_small_one_that_differs(record, first, line):
+    source = f"import gt\n{first}\nb = a * 1.0\nc = b[1:] * 3\nprint(c.item())\n"
+    (one, _), (two, _) = (record(source.format(value), name=f"{value}.tape") for value in ("-0.0010", "-0.0011"))
+    text = replay(one, "--diff", two, status=1)
+    assert re.search(r"-0.001\d* here, -0.0011?\d* with", text) and line in text, text
+
+
 def test_the_first_difference_of_two_tapes(record):
     program = """
         import gt

@@ -101,8 +101,8 @@ enum { GT_HAS_NAN = 1, GT_HAS_INFINITY = 2, GT_HAS_POSITIVE_INFINITY = 4 };
 /* Which of these a tensor has; *first: the first position. */
 unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *first);
 /* The first element in which two tensors of one shape and dtype differ by more than the tolerance (0: the dtype's
- * default); -1: they do not differ. */
-int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance);
+ * default); -1: they do not differ. `cancels`: elements may be sums that cancel. */
+int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance, bool cancels);
 /* "[1, 2, 3, ...] (2,3) float32" on standard output. */
 void gt__look_print(const gt_meta *meta, const void *data);
 /* As NumPy's .npy; bfloat16 becomes float32. */
