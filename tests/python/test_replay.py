@@ -298,7 +298,9 @@ def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
 
 def test_infinities_are_found(record):
     tape, _ = record("import gt\nx = gt.zeros(2, 2)\ny = 1 / x\ngt.synchronize()\n")
-    assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)
+    text = replay(tape, "--find-nan", status=1)
+    assert "the first non-finite value is inf at (0,0) of " in text
+    assert re.search(r"issued at .*-program.py:3$", text, re.M), text
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf"])
@@ -375,6 +377,7 @@ def test_the_first_difference_of_two_tapes(record):
 def test_stopping(record, programs):
     log = programs.directory / "log"
     tape, _ = record(
+    assert re.search(r"issued at .*-program.py:[45]$", text, re.M), text
         "import gt\na = gt.ones(2)\nb = a + 1\nc = b * 3\ngt.synchronize()\n", GT_INSTRUCTION_LOG=log
     )
     assert "replayed 2 instructions" in replay(tape, "--stop", 2)

@@ -9,7 +9,8 @@
 #include "core/record.h"
 #include "worker/upload.h"
 
-static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
+/* Also one that has left. */
+static gt_machine_client *find_any(const gt_machine *machine, uint64_t session)
 {
     gt_machine_client *client = machine->clients;
     while (client && client->session != session)
@@ -17,9 +18,15 @@ static gt_machine_client *find_client(const gt_machine *machine, uint64_t sessio
     return client;
 }
 
+static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
+{
+    gt_machine_client *client = find_any(machine, session);
+    return client && !client->left ? client : NULL;
+}
+
 static gt_err client_open(gt_machine *machine, uint64_t session)
 {
-    if (find_client(machine, session))
+    if (find_any(machine, session))
         return gt__fail(GT_ERR_PROTOCOL, "client %llu connects twice", (unsigned long long)session);
     gt_machine_client *client = calloc(1, sizeof *client);
     if (!client)
@@ -68,17 +75,19 @@ static gt_err drop(gt_machine *machine, gt_machine_client *client, uint64_t id)
     return GT_OK;
 }
 
+/* The client leaves. Its names and lines stay, for what is told at the end. */
 static void client_close(gt_machine *machine, gt_machine_client *client)
 {
-    gt_machine_client **where = &machine->clients;
-    while (*where != client)
-        where = &(*where)->next;
-    *where = client->next;
     uint32_t cursor = 0;
     const gt_handle *handle;
     while ((handle = gt__handles_next(&client->handles, &cursor)))
         slot_free(machine, handle->slot);
     gt__handles_free(&client->handles);
+    client->left = true;
+}
+
+static void client_free(gt_machine_client *client)
+{
     for (uint64_t k = 0; k < client->site_count; k++)
         free(client->sites[k]);
     free(client->sites);
@@ -154,7 +163,7 @@ uint32_t gt__machine_name(const gt_machine *machine, uint64_t slot)
 
 const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, uint32_t name)
 {
-    const gt_machine_client *client = find_client(machine, session);
+    const gt_machine_client *client = find_any(machine, session);
     return client && name && name <= client->name_count ? client->names[name - 1] : NULL;
 }
 
@@ -325,13 +334,13 @@ gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data
 
 const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32_t site)
 {
-    const gt_machine_client *client = find_client(machine, session);
+    const gt_machine_client *client = find_any(machine, session);
     return client && site && site <= client->site_count ? client->sites[site - 1] : NULL;
 }
 
 const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint32_t scope)
 {
-    const gt_machine_client *client = find_client(machine, session);
+    const gt_machine_client *client = find_any(machine, session);
     return client && scope && scope <= client->scope_count ? client->scopes[scope - 1] : NULL;
 }
 
@@ -370,8 +379,12 @@ void gt__machine_free(gt_machine **where)
     *where = NULL;
     if (!machine)
         return;
-    while (machine->clients)
-        client_close(machine, machine->clients);
+    for (gt_machine_client *client = machine->clients, *next; client; client = next) {
+        next = client->next;
+        if (!client->left)
+            client_close(machine, client);
+        client_free(client);
+    }
     gt__store_free(&machine->worker.store);
     gt__late_free(&machine->worker.late);
     if (machine->worker.engine)

@@ -24,6 +24,7 @@ typedef struct gt_machine_client {
     uint64_t scope_count;
     char (*names)[GT_MAX_NAME + 1]; /* of tensors */
     uint32_t name_count;
+    bool left;
 } gt_machine_client;
 
 typedef struct gt_machine {
