@@ -276,6 +276,70 @@ def test_names_are_those_of_the_outermost_module(record):
     assert " into 1.weight at " in replay(tape, "--find-nan", status=1).splitlines()[0]
 
 
+STEPS = """
+    import sys, gt
+    from gt import nn, optim
+    import gt.nn.functional as F
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+        def forward(self, x):
+            h = self.up(x)
+            h = F.gelu(h)
+            return x + self.down(h)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks, self.head = nn.ModuleList([Block() for _ in range(3)]), nn.Linear(4, 1)
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return self.head(x)
+    gt.manual_seed(0)
+    model, x, y = Net(), gt.randn(6, 4), gt.randn(6, 1)
+    optimizer = optim.{optimizer}(model.parameters(), lr=0.01)
+    {before}
+    for step in range(12):
+        {first}
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        if step == 7:
+            bad = gt.zeros(8, 4)
+            bad[3, 2] = float('inf')
+            model.blocks[1].up.weight.grad.add_(bad)
+        optimizer.step()
+        optimizer.zero_grad()
+        {last}
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("before, first, last", [
+    ("", "", ""),
+    ("model(x).sum().item()", "", ""),                                                # a call before the loop
+    ("", "", "step % 4 == 1 and model(x).sum()"),                                     # now and then a validation
+    ("", "batch = x * 2", "average = loss.detach() * 0.9"),
+    ("", "other = x + 1 if step == 2 else x", "if step == 10: break"),                # it ends early; a line that runs once
+    ("", "", "for extra in range(step % 3): z = x.exp(); z = z + 1"),                 # a loop inside, not always as long
+])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_a_step_is_one_number_for_all_lines(record, optimizer, before, first, last):
+    """The lines of a block run three times a step, those of the loop once, that of the bad gradient once in all."""
+    tape, _ = record(STEPS.format(optimizer=optimizer, before=before, first=first, last=last))
+    text = replay(tape, "--find-nan", status=1)
+    assert not set(re.findall(r"step (\d+)", text)) - {"8", "9"}, text
+    if optimizer == "SGD":
+        assert re.search(r"^step 8 wrote -inf into blocks.1.up.weight at .*; step 9's \w+ made NaN of it$", text, re.M), text
+
+
+def test_what_is_not_certainly_in_a_step_has_none(record):
+    tape, _ = record(STEPS.format(optimizer="SGD", before="check = model(x).exp()", first="", last="check = model(x)"))
+    lines = replay(tape, "--list").splitlines()
+    assert not any("step" in line for line in lines if "op=exp " in line), lines
+    assert {int(step) for line in lines for step in re.findall(r", step (\d+)$", line)} == set(range(1, 13))
+
+
 def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
     """The loss overflows first, at line 5; its gradient overflows by itself, at line 6, and makes the NaN."""
     tape, _ = record(
@@ -313,6 +377,7 @@ def test_infinities_that_the_program_wrote_are_no_all_clear(record, source, valu
     tape, _ = record(f"import gt\nw = gt.ones(4)\ng = gt.zeros(4)\n{source.format(value)}\nprint(w.tolist())\n")
     text = replay(tape, "--find-nan", status=1)
     assert "every result is finite" not in text and "inf at (" in text, text
+    assert re.search(r"issued at .*-program.py:[45]$", text, re.M), text
 
 
 def test_masks_are_no_mistake(record):
@@ -377,7 +442,6 @@ def test_the_first_difference_of_two_tapes(record):
 def test_stopping(record, programs):
     log = programs.directory / "log"
     tape, _ = record(
-    assert re.search(r"issued at .*-program.py:[45]$", text, re.M), text
         "import gt\na = gt.ones(2)\nb = a + 1\nc = b * 3\ngt.synchronize()\n", GT_INSTRUCTION_LOG=log
     )
     assert "replayed 2 instructions" in replay(tape, "--stop", 2)

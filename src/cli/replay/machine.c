@@ -91,7 +91,6 @@ static void client_free(gt_machine_client *client)
     for (uint64_t k = 0; k < client->site_count; k++)
         free(client->sites[k]);
     free(client->sites);
-    free(client->runs);
     free(client->scopes);
     free(client->names);
     free(client);
@@ -227,26 +226,12 @@ static gt_err learn_scope(gt_machine_client *client, const gt_slot *record)
     return GT_OK;
 }
 
-/* The stream comes to another line, or again to the same. */
-static void count_run(gt_machine_client *client, const gt_instruction *ins)
-{
-    if (ins->site && ins->site <= client->site_count && ins->site != client->site)
-        client->runs[ins->site - 1]++;
-    if (ins->site)
-        client->site = ins->site;
-}
-
 static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
 {
     char **sites = realloc(client->sites, (client->site_count + 1) * sizeof *sites);
     if (!sites)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     client->sites = sites;
-    uint32_t *runs = realloc(client->runs, (client->site_count + 1) * sizeof *runs);
-    if (!runs)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    client->runs = runs;
-    runs[client->site_count] = 0;
     char *place = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
     if (!place)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -301,7 +286,6 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
     }
     memcpy(machine->record, slots, entry->slots * sizeof *slots);
     machine->worker.timing.records++;
-    count_run(client, &slots->ins);
     gt_err err =
         slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
     if (*result && (*result)->state == GT_ENTRY_FILLING)
@@ -344,11 +328,10 @@ const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint3
     return client && scope && scope <= client->scope_count ? client->scopes[scope - 1] : NULL;
 }
 
-gt_moment gt__machine_moment(const gt_machine *machine, uint64_t session, uint32_t site)
+gt_moment gt__machine_moment(const gt_machine *machine, const gt_tape_entry *entry, uint32_t site)
 {
-    const gt_machine_client *client = find_client(machine, session);
-    bool known = client && site && site <= client->site_count;
-    return (gt_moment){.step = known ? client->runs[site - 1] : 0, .mark = client ? client->mark : 0};
+    const gt_machine_client *client = find_client(machine, entry->session);
+    return (gt_moment){.step = gt__steps_at(machine->steps, entry, site), .mark = client ? client->mark : 0};
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------- */

@@ -149,9 +149,19 @@ static const bad_result *find_named(const gt_nonfinite *n, const bad_result *nan
 static const bad_result *find_carrier(const gt_nonfinite *n, const bad_result *nan)
 {
     for (int32_t k = nan->parent; k >= 0; k = n->results[k].parent)
-        if (n->results[k].moment.step < nan->moment.step && n->results[k].entry.session == nan->entry.session)
+        if (n->results[k].moment.step && n->results[k].moment.step < nan->moment.step &&
+            n->results[k].entry.session == nan->entry.session)
             return &n->results[k];
     return NULL;
+}
+
+/* "step 37 wrote ", "sub wrote " */
+static void tell_writer(const bad_result *bad, bool step)
+{
+    if (step)
+        printf("step %u wrote ", bad->moment.step);
+    else
+        printf("%s wrote ", gt__op_table[bad->record->ins.op].name);
 }
 
 static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
@@ -159,8 +169,9 @@ static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
     char shape[128];
     const char *birth = gt__machine_site(machine, carrier->entry.session, carrier->birth);
     const char *name = gt__machine_name_text(machine, carrier->entry.session, carrier->name);
-    printf("step %u wrote it into %s%s of shape %s", carrier->moment.step, name ? name : "a tensor",
-           name ? "," : "", gt__shape_text(carrier->meta.rank, carrier->meta.shape, shape, sizeof shape));
+    tell_writer(carrier, carrier->moment.step != 0);
+    printf("it into %s%s of shape %s", name ? name : "a tensor", name ? "," : "",
+           gt__shape_text(carrier->meta.rank, carrier->meta.shape, shape, sizeof shape));
     if (birth && carrier->birth != carrier->record->ins.site)
         printf(", first made at %s", birth);
     printf("\n");
@@ -171,11 +182,8 @@ static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
 static void tell_story(const gt_machine *machine, const bad_result *named, const bad_result *nan)
 {
     const char *site = gt__machine_site(machine, named->entry.session, named->record->ins.site);
-    bool steps = named->moment.step > 1 || nan->moment.step > 1;
-    if (steps)
-        printf("step %u wrote ", named->moment.step);
-    else
-        printf("%s wrote ", gt__op_table[named->record->ins.op].name);
+    bool steps = named->moment.step && nan->moment.step; /* one alone would seem to be the other's, too */
+    tell_writer(named, steps);
     printf("%g into %s", named->value, gt__machine_name_text(machine, named->entry.session, named->name));
     if (site)
         printf(" at %s", site);
@@ -241,7 +249,7 @@ gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
     unsigned has = gt__look_nonfinite(&bad.meta, data, &bad.at), had = operand_flags(n, machine, &bad.parent);
     bad.value = has ? gt__element((gt_dtype)bad.meta.dtype, data, bad.at) : 0;
     free(data);
-    bad.moment = gt__machine_moment(machine, r->entry->session, ins->site);
+    bad.moment = gt__machine_moment(machine, r->entry, ins->site);
     bad.birth = birth_of(n, machine, ins->site);
     tensor_state *state = state_of(n, gt__record_subject(&machine->record->ins));
     *state = (tensor_state){.flags = (uint8_t)has, .bad = -1, .birth = bad.birth};

@@ -42,6 +42,7 @@ typedef struct replay {
     unsigned name_count;
     side first, second;
     gt_nonfinite *nonfinite; /* --find-nan */
+    gt_steps *steps;         /* of the first side's tape */
     bool *same;              /* --diff, by slot of the first machine: both sides have the same bits */
     uint64_t same_count;
     uint64_t instructions, failures;
@@ -185,7 +186,7 @@ void gt__replay_print(const gt_machine *machine, const gt_tape_entry *entry, con
         printf(", issued at %s", site);
     if (scope)
         printf(" in %ssignal '%s'", ins->flags & GT_FLAG_BACKWARD ? "the gradients of " : "", scope);
-    if (moment.step > 1)
+    if (moment.step)
         printf(", step %u", moment.step);
     if (mark)
         printf(", after signal '%s'", mark);
@@ -194,8 +195,7 @@ void gt__replay_print(const gt_machine *machine, const gt_tape_entry *entry, con
 
 static void print_instruction(const side *s)
 {
-    gt__replay_print(s->machine, s->entry, s->slots,
-                     gt__machine_moment(s->machine, s->entry->session, s->slots->ins.site));
+    gt__replay_print(s->machine, s->entry, s->slots, gt__machine_moment(s->machine, s->entry, s->slots->ins.site));
 }
 
 static bool is_tensor(const side *s)
@@ -431,6 +431,8 @@ static gt_err open_all(replay *r)
 {
     const gt_engine_ops *ops;
     GT_TRY(open_side(r->path, r->engine, &r->first));
+    GT_TRY(gt__steps_new(r->path, &r->steps));
+    r->first.machine->steps = r->steps;
     r->nonfinite = gt__nonfinite_new();
     r->differ = r->other != NULL;
     if (!r->differ)
@@ -451,6 +453,7 @@ static void close_all(replay *r)
     gt__tape_close(&r->first.tape);
     gt__tape_close(&r->second.tape);
     gt__nonfinite_free(&r->nonfinite);
+    gt__steps_free(&r->steps);
     free(r->same);
 }
 

@@ -1,6 +1,6 @@
 /*
  * cli/replay/replay.h: shared by the files of `gt replay`. replay.c has the options and reads the tape, machine.c executes,
- * look.c inspects results, nonfinite.c finds out where a NaN came from.
+ * steps.c numbers the steps of loops, look.c inspects results, nonfinite.c finds out where a NaN came from.
  */
 #ifndef GT_CLI_REPLAY_REPLAY_H
 #define GT_CLI_REPLAY_REPLAY_H
@@ -9,26 +9,35 @@
 #include "core/tape.h"
 #include "worker/worker.h"
 
+/* ---- cli/replay/steps.c: which step of the program's loop a record belongs to ------------------------------------- */
+
+typedef struct gt_steps gt_steps;
+
+/* Reads the tape, as far as it is intact. */
+gt_err gt__steps_new(const char *path, gt_steps **steps);
+void gt__steps_free(gt_steps **steps);
+/* From 1; 0: none is certain. `site`: of the record. */
+uint32_t gt__steps_at(const gt_steps *steps, const gt_tape_entry *entry, uint32_t site);
+
 /* ---- cli/replay/machine.c: one engine and the tensors of a tape's clients ---------------------------------------- */
 
 typedef struct gt_machine_client {
     struct gt_machine_client *next;
     uint64_t session;
+    bool left;
     gt_handles handles; /* id -> slot; the rest is not used */
     char **sites;
-    uint32_t *runs; /* of each site: how often the stream came to it */
     uint64_t site_count;
-    uint32_t site; /* of the last record that has one */
     uint32_t mark; /* gt_moment */
     char (*scopes)[GT_MAX_NAME + 1];
     uint64_t scope_count;
     char (*names)[GT_MAX_NAME + 1]; /* of tensors */
     uint32_t name_count;
-    bool left;
 } gt_machine_client;
 
 typedef struct gt_machine {
     gt_worker worker;
+    const gt_steps *steps; /* of the tape, borrowed; NULL: not known */
     gt_machine_client *clients;
     uint64_t *free_slots;
     size_t free_count, free_capacity;
@@ -59,11 +68,11 @@ const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, u
 
 /* Where a client's stream is. */
 typedef struct gt_moment {
-    uint32_t step; /* how often it has come to this line, as a loop does once in each of its steps; 0: unknown */
+    uint32_t step; /* of the program's loop (steps.c); 0: not certain */
     uint32_t mark; /* the last signal('...'), by the number of its name; 0: none */
 } gt_moment;
 
-gt_moment gt__machine_moment(const gt_machine *machine, uint64_t session, uint32_t site);
+gt_moment gt__machine_moment(const gt_machine *machine, const gt_tape_entry *entry, uint32_t site);
 
 /* ---- cli/replay/replay.c ----------------------------------------------------------------------------------------- */
 
