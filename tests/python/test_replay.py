@@ -340,6 +340,52 @@ def test_what_is_not_certainly_in_a_step_has_none(record):
     assert {int(step) for line in lines for step in re.findall(r", step (\d+)$", line)} == set(range(1, 13))
 
 
+CHANGED = """
+    import gt
+    from gt import nn, optim
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer1, self.layer2, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        def forward(self, x):
+            return self.head(self.layer2(self.layer1(x)).tanh())
+    gt.manual_seed(0)
+    model, other, x = Net(), None, gt.randn(6, 4)
+    model(x).sum().item()
+    {change}
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        loss = model(x).sum()
+        loss.backward()
+        if step == 2:
+            model.layer1.weight.grad.fill_(float('inf'))
+        optimizer.step()
+        optimizer.zero_grad()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("change, name", [
+    ("", "layer1.weight"),
+    ("model.layer1, model.layer2 = model.layer2, model.layer1", "layer1.weight"),
+    ("model.layer1 = nn.Linear(4, 4)", "layer1.weight"),
+    ("model.layer1.weight = nn.Parameter(gt.randn(4, 4))", "layer1.weight"),
+    ("model.encoder = model.layer1; del model.layer1; Net.layer1 = property(lambda self: self.encoder)", "encoder.weight"),
+])
+def test_names_are_those_of_the_present_tree(record, change, name):
+    tape, printed = record(CHANGED.format(change=change))
+    text = replay(tape, "--find-nan", status=1)
+    assert printed == "nan\n" and text.startswith(f"step 3 wrote -inf into {name} at "), text
+    assert "another tensor" not in text, text
+
+
+@pytest.mark.parametrize("change", ["other = Net(); other(x)", "other = nn.ModuleList([Net(), model]); other[0](x)"])
+def test_a_name_that_another_tensor_has_too_is_told_as_such(record, change):
+    tape, _ = record(CHANGED.format(change=change))
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert text[0].startswith("step 3 wrote -inf into layer1.weight at ") and text[0].endswith(" (another tensor has the same name)"), text
+
+
 def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
     """The loss overflows first, at line 5; its gradient overflows by itself, at line 6, and makes the NaN."""
     tape, _ = record(

@@ -160,6 +160,21 @@ uint32_t gt__machine_name(const gt_machine *machine, uint64_t slot)
     return name == NAME_AMBIGUOUS ? 0 : name;
 }
 
+/* The same number is another value of the same tensor. */
+bool gt__machine_name_shared(const gt_machine *machine, uint64_t session, uint32_t name)
+{
+    gt_machine_client *client = find_client(machine, session);
+    uint32_t cursor = 0;
+    const gt_handle *handle;
+    while (client && (handle = gt__handles_next(&client->handles, &cursor))) {
+        uint32_t other = slot_name(machine, handle->slot);
+        if (other && other != name && other != NAME_AMBIGUOUS &&
+            strcmp(client->names[other - 1], client->names[name - 1]) == 0)
+            return true;
+    }
+    return false;
+}
+
 const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, uint32_t name)
 {
     const gt_machine_client *client = find_any(machine, session);

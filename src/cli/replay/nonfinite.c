@@ -188,9 +188,11 @@ static void tell_story(const gt_machine *machine, const bad_result *named, const
     if (site)
         printf(" at %s", site);
     if (steps)
-        printf("; step %u's %s made NaN of it\n", nan->moment.step, gt__op_table[nan->record->ins.op].name);
+        printf("; step %u's %s made NaN of it", nan->moment.step, gt__op_table[nan->record->ins.op].name);
     else
-        printf("; %s made NaN of it\n", gt__op_table[nan->record->ins.op].name);
+        printf("; %s made NaN of it", gt__op_table[nan->record->ins.op].name);
+    bool shared = gt__machine_name_shared(machine, named->entry.session, named->name);
+    printf(shared ? " (another tensor has the same name)\n" : "\n");
 }
 
 /* An infinity that is older than all operands of the NaN points at the cause: a loss that overflowed before its gradients did. */
@@ -253,9 +255,9 @@ gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
     bad.birth = birth_of(n, machine, ins->site);
     tensor_state *state = state_of(n, gt__record_subject(&machine->record->ins));
     *state = (tensor_state){.flags = (uint8_t)has, .bad = -1, .birth = bad.birth};
-    bad.name = gt__machine_name(machine, gt__record_subject(&machine->record->ins));
     if (!has)
         return GT_OK;
+    bad.name = gt__machine_name(machine, gt__record_subject(&machine->record->ins));
     state->bad = remember(n, &bad);
     bool asked_for = ins->op == GT_OP_full, is_new = !asked_for && has & GT_HAS_INFINITY && !had;
     *found = !asked_for && has & ~had & GT_HAS_NAN;

@@ -63,6 +63,8 @@ const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint3
 
 /* What the program calls the tensor in a slot, as a number for gt__machine_name_text; 0: not known for certain. */
 uint32_t gt__machine_name(const gt_machine *machine, uint64_t slot);
+/* Whether another tensor that exists now has the same name, as in two models of a class. */
+bool gt__machine_name_shared(const gt_machine *machine, uint64_t session, uint32_t name);
 /* "layer2.weight", or NULL. */
 const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, uint32_t name);
 
