@@ -110,10 +110,13 @@ static void draw(gt_client *client, uint64_t now)
     char what[192], line[MOST_COLUMNS + 16];
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : 80;
     columns = columns > MOST_COLUMNS ? MOST_COLUMNS : columns;
-    /* One column less than there are: no terminal moves to the next line. */
+    double seconds = (double)(now - progress->began_ns) * 1e-9;
     char said[512];
-    snprintf(said, sizeof said, "gt: %.0f s for %s%s%s", (double)(now - progress->began_ns) * 1e-9,
-             describe(progress, what, sizeof what), *progress->text ? ": " : "", progress->text);
+    int length = snprintf(said, sizeof said, "gt: %.0f s for %s%s%s", seconds,
+                          describe(progress, what, sizeof what), *progress->text ? ": " : "", progress->text);
+    if (length >= columns && *progress->text) /* what runs now tells more than what is waited for */
+        snprintf(said, sizeof said, "gt: %.0f s: %s", seconds, progress->text);
+    /* One column less than there are: no terminal moves to the next line. */
     snprintf(line, sizeof line, "\r%.*s\033[K", columns - 1, said);
     put(line);
     progress->drawn_ns = now;

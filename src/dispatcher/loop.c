@@ -17,6 +17,7 @@
 
 #include "core/log.h"
 #include "core/settings.h"
+#include "dispatcher/observe/synced.h"
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
@@ -389,6 +390,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     progress |= serve_waiting(dispatcher);
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
         gt__monitors_turn(dispatcher);
+    if (__builtin_expect(dispatcher->held, 0))
+        gt__synced_release(dispatcher);
     flush_links(dispatcher);
     if (progress)
         rotate(dispatcher);
@@ -467,6 +470,8 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
     if (!quiet)
         return awake_ms;
     gt__observer_flush(dispatcher);
+    if (dispatcher->held)
+        return RETRY_MS;
     int due_ms = gt__monitors_timeout_ms(dispatcher);
     return due_ms >= 0 && (asleep_ms < 0 || due_ms < asleep_ms) ? due_ms : asleep_ms;
 }

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -451,6 +452,7 @@ void gt__session_free(gt_session *session, const char *reason)
     gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
     gt__peer_log(session->peer, GT_LOG_STATUS, "left: %s", reason);
+    gt__synced_forget(session);
     gt__observe_client(session, reason, NULL);
     gt__chain_close(&session->chain);
     gt__runs_end(session);

@@ -86,6 +86,7 @@ struct gt_dispatcher {
     gt_observer *observer;
     gt_monitor *monitors;
     gt_failures failures;
+    unsigned held;  /* answers (synced.h) */
     bool logs;      /* it was started with an instruction log */
     bool observing; /* clients' records are reported to the observer */
     bool watching;  /* and everything else too: a log or a monitor wants lines */

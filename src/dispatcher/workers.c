@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/state.h"
@@ -110,7 +111,8 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (first->download)
         gt__download_piece(first->download, record);
     if (first->session && !(first->session->recovery && gt__recover_has(first->session, record)))
-        gt__answer_send(first->session, record);
+        if (failed || first->op != GT_OP_sync || !gt__synced_hold(first->session, worker, record))
+            gt__answer_send(first->session, record);
     if (last) {
         gt_pending answered = gt__pendings_take(&worker->pendings);
         if (answered.download)

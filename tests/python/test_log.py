@@ -646,6 +646,32 @@ def test_the_log_of_a_program_has_its_end(programs, backend, end):
         assert len(sent) > 40 and sorted(received) == sorted(sent)
 
 
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("backend", ["cpu", "late"])
+def test_the_log_is_in_its_file_at_synchronize(programs, backend, workers):
+    """A program may be killed after synchronize() and has lost no line."""
+    log, config, then = (programs.directory / name for name in ("run.log", "rows.yaml", "then.log"))
+    config.write_text(f"rows: {{shard: {{axis: 0, workers: {list(range(workers))}}}}}")
+    programs.run(
+        """
+        import shutil, sys
+        import gt
+        gt.gpu_workers(int(sys.argv[1]))
+        with gt.signal.context("rows"):
+            x = gt.randn(64, 16)
+            for _ in range(20):
+                y = (x * 2).relu().sum()
+        gt.synchronize()
+        shutil.copy(sys.argv[2], sys.argv[3])
+        """,
+        workers, log, then, GT_INSTRUCTION_LOG=log, GT_CONFIG=config, GT_BACKEND=backend, GT_AUTO_COMPILE=0)
+    columns = [[column.strip() for column in line.split("|")] for line in then.read_text().splitlines()]
+    for worker in ["auto_worker"] + [f"auto_worker_{k}" for k in range(1, workers)]:
+        sent, received = ([line[4] for line in columns if line[2:4] == [event, f"WORKER {worker}"]]
+                          for event in ("WORKER_SEND", "WORKER_RECV"))
+        assert len(sent) > 40 and sorted(received) == sorted(sent)
+
+
 def test_every_line_has_its_columns_at_the_same_place(programs):
     """The longest command, WorkerCreateTensor, fits into its column."""
     logged(programs, "import gt; print((gt.ones(3, 4) @ gt.ones(4, 3)).relu().sum().item())", GT_AUTO_COMPILE=0)

@@ -31,14 +31,14 @@ print("line after it")
 class Waiting:
     """The program in a terminal, inside the product; finish() lets that end."""
 
-    def __init__(self, programs, name, redirect="", before="", **environment):
+    def __init__(self, programs, name, redirect="", before="", width=160, **environment):
         self.folder = programs.directory / name
         self.folder.mkdir()
         (self.folder / "gt_engine_held.py").write_text(HELD)
         (self.folder / "waits.py").write_text(before + WAITS)
         package = pathlib.Path(gt.__file__).absolute().parents[1]
         command = f"cd {shlex.quote(str(self.folder))}; {shlex.quote(sys.executable)} waits.py {redirect}"
-        self.terminal = Terminal(command, programs.directory, programs.runtime, width=160, HELD=self.folder, GT_BACKEND="held",
+        self.terminal = Terminal(command, programs.directory, programs.runtime, width=width, HELD=self.folder, GT_BACKEND="held",
                                  GT_AUTO_COMPILE=0, PYTHONPATH=f"{self.folder}:{package}", **environment)
         self.shows, self.keys = self.terminal.shows, self.terminal.keys
 
@@ -75,6 +75,11 @@ def test_a_long_wait_shows_a_line_that_goes_away(waiting):
     shown.shows(lambda text: seconds(text) > seconds(line) and text.count("gt: ") == 1, "the same line, with other numbers")
     screen = shown.finish()
     assert screen.splitlines()[:2] == ["value 164.0", "line after it"], screen
+
+
+def test_eighty_columns_have_what_runs_now(waiting):
+    line = waiting("narrow", width=80).shows(lambda text: "matmul for" in text, "progress").splitlines()[0]
+    assert "instructions left, auto_worker: matmul for" in line, line
 
 
 def test_interrupting_says_what_was_waited_for_and_the_client_goes_on(waiting):

@@ -276,6 +276,116 @@ def test_names_are_those_of_the_outermost_module(record):
     assert " into 1.weight at " in replay(tape, "--find-nan", status=1).splitlines()[0]
 
 
+STEPS = """
+    import sys, gt
+    from gt import nn, optim
+    import gt.nn.functional as F
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+        def forward(self, x):
+            h = self.up(x)
+            h = F.gelu(h)
+            return x + self.down(h)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks, self.head = nn.ModuleList([Block() for _ in range(3)]), nn.Linear(4, 1)
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return self.head(x)
+    gt.manual_seed(0)
+    model, x, y = Net(), gt.randn(6, 4), gt.randn(6, 1)
+    optimizer = optim.{optimizer}(model.parameters(), lr=0.01)
+    {before}
+    for step in range(12):
+        {first}
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        if step == 7:
+            bad = gt.zeros(8, 4)
+            bad[3, 2] = float('inf')
+            model.blocks[1].up.weight.grad.add_(bad)
+        optimizer.step()
+        optimizer.zero_grad()
+        {last}
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("before, first, last", [
+    ("", "", ""),
+    ("model(x).sum().item()", "", ""),                                                # a call before the loop
+    ("", "", "step % 4 == 1 and model(x).sum()"),                                     # now and then a validation
+    ("", "batch = x * 2", "average = loss.detach() * 0.9"),
+    ("", "other = x + 1 if step == 2 else x", "if step == 10: break"),                # it ends early; a line that runs once
+    ("", "", "for extra in range(step % 3): z = x.exp(); z = z + 1"),                 # a loop inside, not always as long
+])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_a_step_is_one_number_for_all_lines(record, optimizer, before, first, last):
+    """The lines of a block run three times a step, those of the loop once, that of the bad gradient once in all."""
+    tape, _ = record(STEPS.format(optimizer=optimizer, before=before, first=first, last=last))
+    text = replay(tape, "--find-nan", status=1)
+    assert not set(re.findall(r"step (\d+)", text)) - {"8", "9"}, text
+    if optimizer == "SGD":
+        assert re.search(r"^step 8 wrote -inf into blocks.1.up.weight at .*; step 9's \w+ made NaN of it$", text, re.M), text
+
+
+def test_what_is_not_certainly_in_a_step_has_none(record):
+    tape, _ = record(STEPS.format(optimizer="SGD", before="check = model(x).exp()", first="", last="check = model(x)"))
+    lines = replay(tape, "--list").splitlines()
+    assert not any("step" in line for line in lines if "op=exp " in line), lines
+    assert {int(step) for line in lines for step in re.findall(r", step (\d+)$", line)} == set(range(1, 13))
+
+
+CHANGED = """
+    import gt
+    from gt import nn, optim
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer1, self.layer2, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        def forward(self, x):
+            return self.head(self.layer2(self.layer1(x)).tanh())
+    gt.manual_seed(0)
+    model, other, x = Net(), None, gt.randn(6, 4)
+    model(x).sum().item()
+    {change}
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        loss = model(x).sum()
+        loss.backward()
+        if step == 2:
+            model.layer1.weight.grad.fill_(float('inf'))
+        optimizer.step()
+        optimizer.zero_grad()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("change, name", [
+    ("", "layer1.weight"),
+    ("model.layer1, model.layer2 = model.layer2, model.layer1", "layer1.weight"),
+    ("model.layer1 = nn.Linear(4, 4)", "layer1.weight"),
+    ("model.layer1.weight = nn.Parameter(gt.randn(4, 4))", "layer1.weight"),
+    ("model.encoder = model.layer1; del model.layer1; Net.layer1 = property(lambda self: self.encoder)", "encoder.weight"),
+])
+def test_names_are_those_of_the_present_tree(record, change, name):
+    tape, printed = record(CHANGED.format(change=change))
+    text = replay(tape, "--find-nan", status=1)
+    assert printed == "nan\n" and text.startswith(f"step 3 wrote -inf into {name} at "), text
+    assert "another tensor" not in text, text
+
+
+@pytest.mark.parametrize("change", ["other = Net(); other(x)", "other = nn.ModuleList([Net(), model]); other[0](x)"])
+def test_a_name_that_another_tensor_has_too_is_told_as_such(record, change):
+    tape, _ = record(CHANGED.format(change=change))
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert text[0].startswith("step 3 wrote -inf into layer1.weight at ") and text[0].endswith(" (another tensor has the same name)"), text
+
+
 def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
     """The loss overflows first, at line 5; its gradient overflows by itself, at line 6, and makes the NaN."""
     tape, _ = record(
@@ -298,7 +408,35 @@ def test_the_first_infinity_is_told_if_no_operand_came_from_it(record):
 
 def test_infinities_are_found(record):
     tape, _ = record("import gt\nx = gt.zeros(2, 2)\ny = 1 / x\ngt.synchronize()\n")
-    assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)
+    text = replay(tape, "--find-nan", status=1)
+    assert "the first non-finite value is inf at (0,0) of " in text
+    assert re.search(r"issued at .*-program.py:3$", text, re.M), text
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf"])
+@pytest.mark.parametrize("source", [
+    "g[1] = float('{0}')\nw = w - 0.1 * g",
+    "g = gt.full((4,), float('{0}'))\nw = w - 0.1 * g",
+    "w = w - 0.1 * g.masked_fill(gt.arange(4) == 1, float('{0}'))",
+])
+def test_infinities_that_the_program_wrote_are_no_all_clear(record, source, value):
+    tape, _ = record(f"import gt\nw = gt.ones(4)\ng = gt.zeros(4)\n{source.format(value)}\nprint(w.tolist())\n")
+    text = replay(tape, "--find-nan", status=1)
+    assert "every result is finite" not in text and "inf at (" in text, text
+    assert re.search(r"issued at .*-program.py:[45]$", text, re.M), text
+
+
+def test_masks_are_no_mistake(record):
+    tape, _ = record(
+        """
+        import gt
+        scores = gt.ones(3, 3)
+        mask = gt.full((3, 3), float('-inf')).triu(1)
+        print((scores + mask).softmax(-1).tolist())
+        print(scores.masked_fill(gt.eye(3) == 1, float('-inf')).softmax(-1).tolist())
+        """
+    )
+    assert "no NaN; the only infinities are -inf that the program wrote" in replay(tape, "--find-nan")
 
 
 def test_small_numbers_that_differ_are_a_difference(record):
@@ -311,6 +449,18 @@ def test_small_numbers_that_differ_are_a_difference(record):
     (one, _), (two, _) = (record(source.format(value), name=f"{value}.tape") for value in ("-0.0010", "-0.0011"))
     text = replay(one, "--diff", two, status=1)
     assert "-0.00100000005 here, -0.00109999999 with" in text and "op=full" in text, text
+
+
+@pytest.mark.parametrize("first, line", [
+    ("a = gt.tensor([1000.0, {0}])", "op=upload"),
+    ("a = gt.where(gt.tensor([True, False]), gt.tensor([1000.0, 0.0]), {0})", "op=where"),
+    ("a = gt.tensor([1000.0, 0.0]) + gt.tensor([0.0, 1.0]) * {0}", "op=mul"),
+])
+def test_a_large_element_does_not_hide_a_small_one_that_differs(record, first, line):
+    source = f"import gt\n{first}\nb = a * 1.0\nc = b[1:] * 3\nprint(c.item())\n"
+    (one, _), (two, _) = (record(source.format(value), name=f"{value}.tape") for value in ("-0.0010", "-0.0011"))
+    text = replay(one, "--diff", two, status=1)
+    assert re.search(r"-0.001\d* here, -0.0011?\d* with", text) and line in text, text
 
 
 def test_the_first_difference_of_two_tapes(record):

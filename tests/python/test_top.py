@@ -275,6 +275,10 @@ def test_sort_and_reverse(programs, terminal):
 def test_eighty_columns_have_the_pause_and_the_whole_help(busy, terminal):
     shown = terminal("--interval", "0.1", width=80, height=24)
     shown.shows("WORKER", "the first view")
+    for keys in ("s", "r", "s", "s", "s"):  # activity; all reversed: the longest last line
+        shown.keys(keys)
+        shown.shows("p pause", "the last key")
+    shown.shows("sort: -memory", "sorting by memory, reversed")
     shown.keys("p")
     shown.shows("PAUSED", "the pause")
     shown.keys("h")

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from gt import Tensor
-from gt.nn.members import typename
+from gt.nn.members import names_changed, typename
 from gt.nn.module import Module, indented
 from gt.nn.parameter import Parameter
 
@@ -237,6 +237,7 @@ class ModuleDict(Module):
 
     def __delitem__(self, key):
         del self._modules[key]
+        names_changed(self)
 
     def __len__(self):
         return len(self._modules)

@@ -4,6 +4,8 @@ A module keeps them in three dictionaries, `_parameters`, `_buffers` and `_modul
 and change these directly. An attribute that the module does not have is looked up there by python/extension/caller.c.
 """
 
+import weakref
+
 from gt import Tensor
 
 PARAMETER, BUFFER, MODULE = 'parameter', 'buffer', 'module'
@@ -50,12 +52,25 @@ def _paths(module, path, found):
     return found
 
 
+class _Mark(int):
+    """The id of a module whose parameters have been named, as seen from the module `root`."""
+
+
+def names_changed(module):
+    """A member that may have parameters was added to a module, or removed: the next call of the root names them again."""
+    mark = module.__dict__.get('_gt_named')
+    root = mark.root() if mark is not None and mark == id(module) else None
+    if root is not None:
+        root.__dict__.pop('_gt_named', None)
+
+
 def name_parameters(module):
     """Tell the names of all parameters of a module and those below it, for `gt replay`. The first call of a module does this; the
     marks tell caller.c that it is done."""
-    named = set()
+    named, root = set(), weakref.ref(module)
     for below, path in _paths(module, '', {}).values():
-        below.__dict__['_gt_named'] = id(below)
+        below.__dict__['_gt_named'] = mark = _Mark(id(below))
+        mark.root = root
         for name, parameter in below._parameters.items():
             if isinstance(parameter, Tensor) and id(parameter) not in named:
                 named.add(id(parameter))

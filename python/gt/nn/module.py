@@ -56,6 +56,7 @@ def _set_member(module, name, value):
             raise AttributeError('cannot assign module before Module.__init__() call')
         members.clear_name(module, name, MODULE)
         module._modules[name] = hooks.registered(hooks._global_module_registration_hooks, module, name, value)
+        members.names_changed(module)
     elif name in values.get('_modules', ()):
         if value is not None:
             raise TypeError(f"cannot assign '{typename(value)}' as child module '{name}' (gt.nn.Module or None expected)")
@@ -183,6 +184,7 @@ class Module(State, _gt._Caller):
             _set_member(self, name, value)
 
     def __delattr__(self, name):
+        members.names_changed(self)
         if name in self._parameters:
             del self._parameters[name]
         elif name in self._buffers:
@@ -206,6 +208,7 @@ class Module(State, _gt._Caller):
                                  'the forward() method.')
             param = hooks.registered(hooks._global_parameter_registration_hooks, self, name, param)
         self._parameters[name] = param
+        members.names_changed(self)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Add a tensor that is not trained. It is part of the state if persistent."""
@@ -224,6 +227,7 @@ class Module(State, _gt._Caller):
             raise TypeError(f'{typename(module)} is not a Module subclass')
         members.check_name(self, name, MODULE)
         self._modules[name] = hooks.registered(hooks._global_module_registration_hooks, self, name, module)
+        members.names_changed(self)
 
     def register_module(self, name, module):
         """add_module, under another name."""

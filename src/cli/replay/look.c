@@ -76,7 +76,7 @@ unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *firs
         unsigned kind = isnan(x) ? GT_HAS_NAN : isinf(x) ? GT_HAS_INFINITY : 0;
         if (kind & ~found && (!found || kind == GT_HAS_NAN))
             *first = k;
-        found |= kind;
+        found |= kind | (isinf(x) && x > 0 ? GT_HAS_POSITIVE_INFINITY : 0);
     }
     return found;
 }
@@ -99,18 +99,20 @@ static double largest(const gt_meta *meta, const void *a, const void *b)
     return most;
 }
 
-/* Relative to the element, and to a tenth of the largest one: sums that cancel are less exact than their terms. */
-int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance)
+/* Relative to the element and, if it may be a sum that cancels, to a tenth of the largest one: such a sum is less exact than its
+ * terms. */
+int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance, bool cancels)
 {
     gt_dtype dtype = (gt_dtype)meta->dtype;
     if (gt__dtype_is_complex(dtype)) {
         gt_meta parts = parts_of(meta);
-        int64_t at = gt__look_difference(&parts, a, b, tolerance);
+        int64_t at = gt__look_difference(&parts, a, b, tolerance, cancels);
         return at < 0 ? at : at / 2;
     }
     size_t size = gt__dtype_size(dtype);
     double allowed = gt__dtype_is_float(dtype) ? (tolerance > 0 ? tolerance : default_tolerance(dtype)) : 0;
-    double cancelled = allowed > 0 && memcmp(a, b, gt__meta_bytes(meta)) ? 0.1 * largest(meta, a, b) : 0;
+    double cancelled =
+        cancels && allowed > 0 && memcmp(a, b, gt__meta_bytes(meta)) ? 0.1 * largest(meta, a, b) : 0;
     for (int64_t k = 0; k < meta->numel; k++) {
         if (memcmp((const uint8_t *)a + (size_t)k * size, (const uint8_t *)b + (size_t)k * size, size) == 0)
             continue;

@@ -9,7 +9,8 @@
 #include "core/record.h"
 #include "worker/upload.h"
 
-static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
+/* Also one that has left. */
+static gt_machine_client *find_any(const gt_machine *machine, uint64_t session)
 {
     gt_machine_client *client = machine->clients;
     while (client && client->session != session)
@@ -17,9 +18,15 @@ static gt_machine_client *find_client(const gt_machine *machine, uint64_t sessio
     return client;
 }
 
+static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
+{
+    gt_machine_client *client = find_any(machine, session);
+    return client && !client->left ? client : NULL;
+}
+
 static gt_err client_open(gt_machine *machine, uint64_t session)
 {
-    if (find_client(machine, session))
+    if (find_any(machine, session))
         return gt__fail(GT_ERR_PROTOCOL, "client %llu connects twice", (unsigned long long)session);
     gt_machine_client *client = calloc(1, sizeof *client);
     if (!client)
@@ -68,21 +75,22 @@ static gt_err drop(gt_machine *machine, gt_machine_client *client, uint64_t id)
     return GT_OK;
 }
 
+/* The client leaves. Its names and lines stay, for what is told at the end. */
 static void client_close(gt_machine *machine, gt_machine_client *client)
 {
-    gt_machine_client **where = &machine->clients;
-    while (*where != client)
-        where = &(*where)->next;
-    *where = client->next;
     uint32_t cursor = 0;
     const gt_handle *handle;
     while ((handle = gt__handles_next(&client->handles, &cursor)))
         slot_free(machine, handle->slot);
     gt__handles_free(&client->handles);
+    client->left = true;
+}
+
+static void client_free(gt_machine_client *client)
+{
     for (uint64_t k = 0; k < client->site_count; k++)
         free(client->sites[k]);
     free(client->sites);
-    free(client->runs);
     free(client->scopes);
     free(client->names);
     free(client);
@@ -152,9 +160,24 @@ uint32_t gt__machine_name(const gt_machine *machine, uint64_t slot)
     return name == NAME_AMBIGUOUS ? 0 : name;
 }
 
+/* The same number is another value of the same tensor. */
+bool gt__machine_name_shared(const gt_machine *machine, uint64_t session, uint32_t name)
+{
+    gt_machine_client *client = find_client(machine, session);
+    uint32_t cursor = 0;
+    const gt_handle *handle;
+    while (client && (handle = gt__handles_next(&client->handles, &cursor))) {
+        uint32_t other = slot_name(machine, handle->slot);
+        if (other && other != name && other != NAME_AMBIGUOUS &&
+            strcmp(client->names[other - 1], client->names[name - 1]) == 0)
+            return true;
+    }
+    return false;
+}
+
 const char *gt__machine_name_text(const gt_machine *machine, uint64_t session, uint32_t name)
 {
-    const gt_machine_client *client = find_client(machine, session);
+    const gt_machine_client *client = find_any(machine, session);
     return client && name && name <= client->name_count ? client->names[name - 1] : NULL;
 }
 
@@ -218,26 +241,12 @@ static gt_err learn_scope(gt_machine_client *client, const gt_slot *record)
     return GT_OK;
 }
 
-/* The stream comes to another line, or again to the same. */
-static void count_run(gt_machine_client *client, const gt_instruction *ins)
-{
-    if (ins->site && ins->site <= client->site_count && ins->site != client->site)
-        client->runs[ins->site - 1]++;
-    if (ins->site)
-        client->site = ins->site;
-}
-
 static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
 {
     char **sites = realloc(client->sites, (client->site_count + 1) * sizeof *sites);
     if (!sites)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     client->sites = sites;
-    uint32_t *runs = realloc(client->runs, (client->site_count + 1) * sizeof *runs);
-    if (!runs)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    client->runs = runs;
-    runs[client->site_count] = 0;
     char *place = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
     if (!place)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -292,7 +301,6 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
     }
     memcpy(machine->record, slots, entry->slots * sizeof *slots);
     machine->worker.timing.records++;
-    count_run(client, &slots->ins);
     gt_err err =
         slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
     if (*result && (*result)->state == GT_ENTRY_FILLING)
@@ -325,21 +333,20 @@ gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data
 
 const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32_t site)
 {
-    const gt_machine_client *client = find_client(machine, session);
+    const gt_machine_client *client = find_any(machine, session);
     return client && site && site <= client->site_count ? client->sites[site - 1] : NULL;
 }
 
 const char *gt__machine_scope(const gt_machine *machine, uint64_t session, uint32_t scope)
 {
-    const gt_machine_client *client = find_client(machine, session);
+    const gt_machine_client *client = find_any(machine, session);
     return client && scope && scope <= client->scope_count ? client->scopes[scope - 1] : NULL;
 }
 
-gt_moment gt__machine_moment(const gt_machine *machine, uint64_t session, uint32_t site)
+gt_moment gt__machine_moment(const gt_machine *machine, const gt_tape_entry *entry, uint32_t site)
 {
-    const gt_machine_client *client = find_client(machine, session);
-    bool known = client && site && site <= client->site_count;
-    return (gt_moment){.step = known ? client->runs[site - 1] : 0, .mark = client ? client->mark : 0};
+    const gt_machine_client *client = find_client(machine, entry->session);
+    return (gt_moment){.step = gt__steps_at(machine->steps, entry, site), .mark = client ? client->mark : 0};
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -370,8 +377,12 @@ void gt__machine_free(gt_machine **where)
     *where = NULL;
     if (!machine)
         return;
-    while (machine->clients)
-        client_close(machine, machine->clients);
+    for (gt_machine_client *client = machine->clients, *next; client; client = next) {
+        next = client->next;
+        if (!client->left)
+            client_close(machine, client);
+        client_free(client);
+    }
     gt__store_free(&machine->worker.store);
     gt__late_free(&machine->worker.late);
     if (machine->worker.engine)

@@ -40,12 +40,15 @@ struct gt_nonfinite {
     bad_result *results;
     size_t count, capacity;
     int32_t first_infinity; /* that is no constant of the program; -1: none */
+    int32_t
+        first_carried; /* a result that has an infinity from a constant; -1: none. A mask of -inf does not count */
+    bool masks;        /* results have -inf from constants */
 };
 
 gt_nonfinite *gt__nonfinite_new(void)
 {
     gt_nonfinite *n = gt__zeroed(1, sizeof *n);
-    n->first_infinity = -1;
+    n->first_infinity = n->first_carried = -1;
     return n;
 }
 
@@ -146,9 +149,19 @@ static const bad_result *find_named(const gt_nonfinite *n, const bad_result *nan
 static const bad_result *find_carrier(const gt_nonfinite *n, const bad_result *nan)
 {
     for (int32_t k = nan->parent; k >= 0; k = n->results[k].parent)
-        if (n->results[k].moment.step < nan->moment.step && n->results[k].entry.session == nan->entry.session)
+        if (n->results[k].moment.step && n->results[k].moment.step < nan->moment.step &&
+            n->results[k].entry.session == nan->entry.session)
             return &n->results[k];
     return NULL;
+}
+
+/* "step 37 wrote ", "sub wrote " */
+static void tell_writer(const bad_result *bad, bool step)
+{
+    if (step)
+        printf("step %u wrote ", bad->moment.step);
+    else
+        printf("%s wrote ", gt__op_table[bad->record->ins.op].name);
 }
 
 static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
@@ -156,8 +169,9 @@ static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
     char shape[128];
     const char *birth = gt__machine_site(machine, carrier->entry.session, carrier->birth);
     const char *name = gt__machine_name_text(machine, carrier->entry.session, carrier->name);
-    printf("step %u wrote it into %s%s of shape %s", carrier->moment.step, name ? name : "a tensor",
-           name ? "," : "", gt__shape_text(carrier->meta.rank, carrier->meta.shape, shape, sizeof shape));
+    tell_writer(carrier, carrier->moment.step != 0);
+    printf("it into %s%s of shape %s", name ? name : "a tensor", name ? "," : "",
+           gt__shape_text(carrier->meta.rank, carrier->meta.shape, shape, sizeof shape));
     if (birth && carrier->birth != carrier->record->ins.site)
         printf(", first made at %s", birth);
     printf("\n");
@@ -168,18 +182,17 @@ static void tell_carrier(const gt_machine *machine, const bad_result *carrier)
 static void tell_story(const gt_machine *machine, const bad_result *named, const bad_result *nan)
 {
     const char *site = gt__machine_site(machine, named->entry.session, named->record->ins.site);
-    bool steps = named->moment.step > 1 || nan->moment.step > 1;
-    if (steps)
-        printf("step %u wrote ", named->moment.step);
-    else
-        printf("%s wrote ", gt__op_table[named->record->ins.op].name);
+    bool steps = named->moment.step && nan->moment.step; /* one alone would seem to be the other's, too */
+    tell_writer(named, steps);
     printf("%g into %s", named->value, gt__machine_name_text(machine, named->entry.session, named->name));
     if (site)
         printf(" at %s", site);
     if (steps)
-        printf("; step %u's %s made NaN of it\n", nan->moment.step, gt__op_table[nan->record->ins.op].name);
+        printf("; step %u's %s made NaN of it", nan->moment.step, gt__op_table[nan->record->ins.op].name);
     else
-        printf("; %s made NaN of it\n", gt__op_table[nan->record->ins.op].name);
+        printf("; %s made NaN of it", gt__op_table[nan->record->ins.op].name);
+    bool shared = gt__machine_name_shared(machine, named->entry.session, named->name);
+    printf(shared ? " (another tensor has the same name)\n" : "\n");
 }
 
 /* An infinity that is older than all operands of the NaN points at the cause: a loss that overflowed before its gradients did. */
@@ -217,6 +230,16 @@ static void tell_nan(const gt_nonfinite *n, const gt_machine *machine, const bad
 
 /* ---- looking ------------------------------------------------------------------------------------------------ */
 
+/* A result whose operand was infinite already. Masks of attention hold -inf and are harmless; a positive infinity, or one in a
+ * tensor that has a name, is not: an infinite gradient makes one of them. */
+static void note_carried(gt_nonfinite *n, int32_t bad, unsigned has)
+{
+    bool harmful = has & GT_HAS_POSITIVE_INFINITY || n->results[bad].name;
+    n->masks |= !harmful;
+    if (harmful && n->first_carried < 0)
+        n->first_carried = bad;
+}
+
 gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
 {
     gt_machine *machine = r->machine;
@@ -228,13 +251,13 @@ gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
     unsigned has = gt__look_nonfinite(&bad.meta, data, &bad.at), had = operand_flags(n, machine, &bad.parent);
     bad.value = has ? gt__element((gt_dtype)bad.meta.dtype, data, bad.at) : 0;
     free(data);
-    bad.moment = gt__machine_moment(machine, r->entry->session, ins->site);
+    bad.moment = gt__machine_moment(machine, r->entry, ins->site);
     bad.birth = birth_of(n, machine, ins->site);
     tensor_state *state = state_of(n, gt__record_subject(&machine->record->ins));
     *state = (tensor_state){.flags = (uint8_t)has, .bad = -1, .birth = bad.birth};
-    bad.name = gt__machine_name(machine, gt__record_subject(&machine->record->ins));
     if (!has)
         return GT_OK;
+    bad.name = gt__machine_name(machine, gt__record_subject(&machine->record->ins));
     state->bad = remember(n, &bad);
     bool asked_for = ins->op == GT_OP_full, is_new = !asked_for && has & GT_HAS_INFINITY && !had;
     *found = !asked_for && has & ~had & GT_HAS_NAN;
@@ -242,14 +265,29 @@ gt_err gt__nonfinite_look(gt_nonfinite *n, const gt_replayed *r, bool *found)
         tell_nan(n, machine, &bad);
     else if (is_new && n->first_infinity < 0)
         n->first_infinity = state->bad;
+    else if (!asked_for && has & GT_HAS_INFINITY && !is_new && state->bad >= 0)
+        note_carried(n, state->bad, has);
     return GT_OK;
 }
 
 bool gt__nonfinite_end(const gt_nonfinite *n, const gt_machine *machine)
 {
-    if (n->first_infinity < 0)
+    int32_t first = n->first_infinity >= 0 ? n->first_infinity : n->first_carried;
+    if (first < 0)
         return false;
-    tell_value("the first non-finite value is", &n->results[n->first_infinity], true);
-    tell_instruction(machine, &n->results[n->first_infinity]);
+    const bad_result *bad = &n->results[first], *origin = bad;
+    while (origin->parent >= 0)
+        origin = &n->results[origin->parent];
+    tell_value(origin == bad ? "the first non-finite value is" : "no NaN, but an infinity:", bad, true);
+    tell_instruction(machine, bad);
+    if (origin != bad) {
+        tell_value("its operand was infinite before: the program wrote", origin, true);
+        tell_instruction(machine, origin);
+    }
     return true;
+}
+
+bool gt__nonfinite_masks(const gt_nonfinite *n)
+{
+    return n->masks;
 }

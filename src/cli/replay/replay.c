@@ -42,6 +42,9 @@ typedef struct replay {
     unsigned name_count;
     side first, second;
     gt_nonfinite *nonfinite; /* --find-nan */
+    gt_steps *steps;         /* of the first side's tape */
+    bool *same;              /* --diff, by slot of the first machine: both sides have the same bits */
+    uint64_t same_count;
     uint64_t instructions, failures;
 } replay;
 
@@ -183,7 +186,7 @@ void gt__replay_print(const gt_machine *machine, const gt_tape_entry *entry, con
         printf(", issued at %s", site);
     if (scope)
         printf(" in %ssignal '%s'", ins->flags & GT_FLAG_BACKWARD ? "the gradients of " : "", scope);
-    if (moment.step > 1)
+    if (moment.step)
         printf(", step %u", moment.step);
     if (mark)
         printf(", after signal '%s'", mark);
@@ -192,8 +195,7 @@ void gt__replay_print(const gt_machine *machine, const gt_tape_entry *entry, con
 
 static void print_instruction(const side *s)
 {
-    gt__replay_print(s->machine, s->entry, s->slots,
-                     gt__machine_moment(s->machine, s->entry->session, s->slots->ins.site));
+    gt__replay_print(s->machine, s->entry, s->slots, gt__machine_moment(s->machine, s->entry, s->slots->ins.site));
 }
 
 static bool is_tensor(const side *s)
@@ -249,6 +251,38 @@ static void print_difference(const replay *r, int64_t at, const void *a, const v
     print_instruction(&r->first);
 }
 
+/* Whether each element is rounded once, from the same bits on both sides: then it is compared by itself. */
+static bool is_exact(const replay *r)
+{
+    const gt_instruction *ins = &r->first.machine->record->ins;
+    bool from_tape = ins->op == GT_OP_upload || ins->op == GT_OP_data || ins->op == GT_OP_full;
+    bool plain = ins->op == GT_OP_add || ins->op == GT_OP_sub || ins->op == GT_OP_mul || ins->op == GT_OP_div ||
+                 ins->op == GT_OP_where || ins->op == GT_OP_maximum || ins->op == GT_OP_minimum;
+    if (from_tape || !plain)
+        return from_tape;
+    gt_operands operands = gt__record_operands(ins, r->first.machine->record + 1);
+    for (unsigned k = 0; k < operands.count; k++)
+        if (gt__operand_is_tensor(&operands, k) && (operands.id[k] >= r->same_count || !r->same[operands.id[k]]))
+            return false;
+    return true;
+}
+
+static gt_err note_same(replay *r, bool same)
+{
+    uint64_t slot = gt__record_subject(&r->first.machine->record->ins);
+    if (slot >= r->same_count) {
+        uint64_t count = 2 * slot + 64;
+        bool *grown = realloc(r->same, count * sizeof *grown);
+        if (!grown)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        memset(grown + r->same_count, 0, (count - r->same_count) * sizeof *grown);
+        r->same = grown;
+        r->same_count = count;
+    }
+    r->same[slot] = same;
+    return GT_OK;
+}
+
 static gt_err look_for_difference(replay *r, bool *found)
 {
     const side *a = &r->first, *b = &r->second;
@@ -266,8 +300,11 @@ static gt_err look_for_difference(replay *r, bool *found)
     gt_err err = gt__machine_read(a->machine, a->result, &x);
     if (err == GT_OK)
         err = gt__machine_read(b->machine, b->result, &y);
-    int64_t at = err == GT_OK ? gt__look_difference(&a->result->view.meta, x, y, r->tolerance) : -1;
+    const gt_meta *meta = &a->result->view.meta;
+    int64_t at = err == GT_OK ? gt__look_difference(meta, x, y, r->tolerance, !is_exact(r)) : -1;
     *found = at >= 0;
+    if (err == GT_OK)
+        err = note_same(r, memcmp(x, y, gt__meta_bytes(meta)) == 0);
     if (*found)
         print_difference(r, at, x, y);
     free(x);
@@ -394,6 +431,8 @@ static gt_err open_all(replay *r)
 {
     const gt_engine_ops *ops;
     GT_TRY(open_side(r->path, r->engine, &r->first));
+    GT_TRY(gt__steps_new(r->path, &r->steps));
+    r->first.machine->steps = r->steps;
     r->nonfinite = gt__nonfinite_new();
     r->differ = r->other != NULL;
     if (!r->differ)
@@ -414,6 +453,8 @@ static void close_all(replay *r)
     gt__tape_close(&r->first.tape);
     gt__tape_close(&r->second.tape);
     gt__nonfinite_free(&r->nonfinite);
+    gt__steps_free(&r->steps);
+    free(r->same);
 }
 
 static int summary(const replay *r, bool found)
@@ -424,7 +465,9 @@ static int summary(const replay *r, bool found)
     if (r->failures)
         printf(", %llu results failed", (unsigned long long)r->failures);
     if (r->find_nan && !found)
-        printf(", every result is finite");
+        printf("%s", gt__nonfinite_masks(r->nonfinite)
+                         ? ", no NaN; the only infinities are -inf that the program wrote, as masks have"
+                         : ", every result is finite");
     if (r->differ && !found)
         printf(", no difference from %s", r->other);
     printf("\n");

@@ -233,10 +233,11 @@ static void draw_keys(const gt_top_view *view)
         snprintf(line, sizeof line, "filter: %s_   Enter: done   Esc: no filter", view->filter);
     else if (view->shown)
         snprintf(line, sizeof line, "q back  Tab lines/tensors  Up Down scroll  + - graph  p pause  F10 quit");
-    else
-        snprintf(line, sizeof line,
-                 "q quit  h help  s sort: %s%s  r reverse  v view  / filter  Enter detail  p pause",
-                 gt__top_orders[view->order], view->reversed ? " (reversed)" : "");
+    else if (snprintf(line, sizeof line,
+                      "q quit  h help  s sort: %s%s  r reverse  v view  / filter  Enter detail  p pause",
+                      gt__top_orders[view->order], view->reversed ? " (reversed)" : "") > COLS)
+        snprintf(line, sizeof line, "q quit h help s sort: %s%s r reverse v view / filter Enter detail p pause",
+                 view->reversed ? "-" : "", gt__top_orders[view->order]);
     gt__put_band(LINES - 1, GT_PAIR_HEADER, line);
 }
 

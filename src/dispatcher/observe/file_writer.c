@@ -252,6 +252,17 @@ void gt__file_flush(gt_file_writer *writer)
         hand_over(writer, false);
 }
 
+void gt__file_drain(gt_file_writer *writer)
+{
+    if (has_something(writer))
+        hand_over(writer, true);
+    pthread_mutex_lock(&writer->mutex);
+    pthread_cond_broadcast(&writer->changed);
+    while (writer->waiting)
+        pthread_cond_wait(&writer->changed, &writer->mutex);
+    pthread_mutex_unlock(&writer->mutex);
+}
+
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
 static void writer_free(gt_file_writer *writer)

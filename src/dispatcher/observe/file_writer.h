@@ -70,6 +70,8 @@ static inline void gt__file_commit(gt_file_writer *writer, size_t bytes)
 size_t gt__file_most(const gt_file_writer *writer);
 /* Hand the current buffer to the thread, unless all buffers wait for it. Never waits. */
 void gt__file_flush(gt_file_writer *writer);
+/* Waits until everything so far is written. */
+void gt__file_drain(gt_file_writer *writer);
 /* Whether the writing has failed. */
 bool gt__file_failed(const gt_file_writer *writer);
 /* Waits until everything is written. */

@@ -711,6 +711,18 @@ void gt__observer_flush(gt_dispatcher *dispatcher)
     decide(dispatcher);
 }
 
+void gt__observer_write(gt_dispatcher *dispatcher)
+{
+    if (dispatcher->observer->log)
+        gt__file_drain(dispatcher->observer->log);
+}
+
+bool gt__observer_awaits(const gt_dispatch_worker *worker)
+{
+    const gt_watched *watched = &worker->watched;
+    return watched->sent_count && watched->sent[watched->sent_first].number <= watched->awaited;
+}
+
 static gt_err open_log(gt_observer *observer, const char *path, uint64_t rotate_bytes)
 {
     bool compact = gt__log_is_compact(path);

@@ -46,6 +46,8 @@ typedef struct gt_watched_client {
     } * places;             /* GT_WATCHED_PLACES of them, by a hash; NULL: none yet */
     uint64_t path;          /* serial of the path whose text this is; 0: none */
     gt_log_text *path_text; /* " instructions=3 ops=mul,add,relu" */
+    gt_slot held;           /* an answer (synced.h); */
+    uint64_t held_by;       /* its deadline; 0: none is held */
 } gt_watched_client;
 
 enum { GT_WATCHED_FAILURES = 64, GT_WATCHED_PLACES = 256 };
@@ -56,6 +58,7 @@ typedef struct gt_watched {
     struct gt_sent *sent; /* ring: records in its stream whose timing has not come yet */
     uint32_t sent_first, sent_count, sent_capacity;
     gt_slot_shapes shapes;
+    uint64_t awaited;        /* number of the last record whose timing an answer is held for */
     int64_t clock_offset_ns; /* the worker's clock minus ours */
     struct gt_failed {
         uint64_t number, sequence; /* of a record that failed: in its stream, in the log */
@@ -71,6 +74,10 @@ void gt__observer_free(gt_dispatcher *dispatcher);
 void gt__observer_trace(gt_dispatcher *dispatcher, bool wanted);
 /* Before the loop sleeps: make the log and the tape readable up to here. */
 void gt__observer_flush(gt_dispatcher *dispatcher);
+/* Waits until the log is written up to here. */
+void gt__observer_write(gt_dispatcher *dispatcher);
+/* Whether timings up to watched.awaited are missing. */
+bool gt__observer_awaits(const gt_dispatch_worker *worker);
 
 /* ---- events; only while dispatcher->observing (received) or ->watching (the others) -------------------------- */
 
