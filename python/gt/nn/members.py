@@ -52,16 +52,14 @@ def _paths(module, path, found):
     return found
 
 
-class _Mark(int):
-    """The id of a module whose parameters have been named, as seen from the module `root`."""
+_ROOTS = weakref.WeakKeyDictionary()  # of modules whose parameters have been named: the module that the names are seen from
 
 
 def names_changed(module):
     """A member that may have parameters was added to a module, or removed: the next call of the root names them again."""
-    mark = module.__dict__.get('_gt_named')
-    root = mark.root() if mark is not None and mark == id(module) else None
-    if root is not None:
-        root.__dict__.pop('_gt_named', None)
+    root = _ROOTS.get(module) if '_gt_named' in module.__dict__ else None
+    if root is not None and root() is not None:
+        root().__dict__.pop('_gt_named', None)
 
 
 def name_parameters(module):
@@ -69,8 +67,8 @@ def name_parameters(module):
     marks tell caller.c that it is done."""
     named, root = set(), weakref.ref(module)
     for below, path in _paths(module, '', {}).values():
-        below.__dict__['_gt_named'] = mark = _Mark(id(below))
-        mark.root = root
+        below.__dict__['_gt_named'] = id(below)
+        _ROOTS[below] = root
         for name, parameter in below._parameters.items():
             if isinstance(parameter, Tensor) and id(parameter) not in named:
                 named.add(id(parameter))
