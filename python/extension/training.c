@@ -78,7 +78,7 @@ bool gt__py_functions_are_ours(void)
     return ours;
 }
 
-/* _linear_layer(layer, input): the output of nn.Linear, or None: the caller calls functional.linear, which may be a program's own. */
+/* _linear_layer(layer, input): the output of nn.Linear, or None: functional.linear is a program's own, which the caller calls. */
 static PyObject *py_linear_layer(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
@@ -89,6 +89,8 @@ static PyObject *py_linear_layer(PyObject *module, gt_py_args args, Py_ssize_t n
     PyObject *weight = PyObject_GetAttr(args[0], name_weight);
     PyObject *bias = weight ? PyObject_GetAttr(args[0], name_bias) : NULL;
     PyObject *result = bias ? gt__py_linear((PyObject *[]){args[1], weight, bias}) : NULL;
+    if (result == Py_None) /* with these values: to read a parametrised weight again would compute it again */
+        Py_SETREF(result, PyObject_CallFunctionObjArgs(linear_function, args[1], weight, bias, NULL));
     Py_XDECREF(weight);
     Py_XDECREF(bias);
     return result;

@@ -149,6 +149,22 @@ def test_fusion():
 # ---- parametrisations ------------------------------------------------------------------------------------------
 
 
+def test_a_parametrised_weight_is_computed_once():
+    calls = []
+
+    class Counted(gt.nn.Module):
+        def forward(self, weight):
+            calls.append(weight.shape)
+            return weight * 2
+
+    layer = gt.nn.utils.parametrize.register_parametrization(gt.nn.Linear(3, 4), 'weight', Counted())
+    calls.clear()
+    layer(gt.ones(5, 3))
+    with gt.signal.context('inside'):
+        layer(gt.ones(5, 3))
+    assert len(calls) == 2
+
+
 def trained(library, layer, shape, steps=3):
     """Outputs and parameters while a layer is trained a little."""
     outputs, optimizer = [], library.optim.SGD(layer.parameters(), lr=0.1)

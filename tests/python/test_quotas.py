@@ -87,7 +87,9 @@ def test_memory_goes_back_to_the_system_when_a_client_leaves(programs):
 def limited(programs, *options, workers=1, **environment):
     """A server with these options, and its workers."""
     server = programs.server(*options, **environment)
-    server.workers = [programs.worker(server.port, "--index", k) for k in range(workers)]
+    server.workers = [programs.worker(server.port, "--index", k, GT_VERBOSE="1") for k in range(workers)]
+    for worker in server.workers if workers > 1 else ():  # a config that names a worker which is not there is refused
+        until(lambda worker=worker: " joined " in worker.text() or not worker.alive, "the workers")
     return server
 
 
