@@ -140,7 +140,7 @@ void gt__door_close(gt_door *door)
 /* The text of `admit`: the role, the key (it has no spaces), the name. */
 void gt__door_user(const gt_door *door, void *frame, gt_link *link)
 {
-    /* Without a door nobody asked who it is: the property is what the peer wrote there. */
+    /* Without a door no key was checked, and ZeroMQ passes on whatever the peer sent as its User-Id. */
     const char *user = door->socket ? zmq_msg_gets(frame, "User-Id") : NULL;
     bool local = link->transport == &gt__transport_ipc || (user && !strcmp(user, SAME_USER));
     bool worker = user && !strncmp(user, KEY_WORKER, strlen(KEY_WORKER));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "core/config.h"
 #include "dispatcher/dispatcher.h"
 #include "link/hello.h"
 #include "worker/worker.h"
@@ -279,6 +280,20 @@ static inline bool tensors_become(gt_link *link, int64_t count)
         if (now < 0 || !gt__remaining_ms(deadline))
             return false;
     return true;
+}
+
+/* The client's scope 1, "rows": tensors are split along their first axis over workers 0 and 1. */
+static inline void send_rows_scope(gt_link *client)
+{
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config rows = {
+        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+    gt__config_write(&rows, record);
+    send_slots(client, record, 1u + record->ins.tail);
+    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
+    scope->ins.imm[0].u = 1;
+    memcpy(scope + 1, "rows", strlen("rows"));
+    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
 }
 
 #endif

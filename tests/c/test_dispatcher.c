@@ -521,14 +521,7 @@ static void test_worker_leaves_upload(const void *argument)
              GT_OK);
     CHECK_EQ(gt__hello_wait(fragile, PATIENCE_MS, &welcome), GT_OK);
     CHECK(welcomed(client, 2));
-    gt_signal_config rows = {
-        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
-    gt__config_write(&rows, record);
-    send_slots(client, record, 1u + record->ins.tail);
-    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
-    scope->ins.imm[0].u = 1;
-    memcpy(scope + 1, "rows", strlen("rows"));
-    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    send_rows_scope(client);
 
     float *elements = (float *)(record + 2);
     unsigned slots = PIECE / sizeof(gt_slot);

@@ -220,15 +220,7 @@ static void test_worker_leaves(const void *argument)
 
 static void send_spread_full(gt_link *client, int64_t size)
 {
-    gt_slot record[GT_CONFIG_SLOTS];
-    gt_signal_config rows = {
-        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
-    gt__config_write(&rows, record);
-    send_slots(client, record, 1u + record->ins.tail);
-    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
-    scope->ins.imm[0].u = 1;
-    memcpy(scope + 1, "rows", strlen("rows"));
-    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+    send_rows_scope(client);
     gt_slot full[2] = {
         {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1, .scope = 1}}};
     full[1].i64[0] = size;
@@ -262,7 +254,7 @@ static void test_full_worker_is_lost(const void *argument)
     gt__link_close(first);
 }
 
-/* What a session was charged is corrected by the weight that it was charged by: nobody gains by changing it meanwhile. */
+/* A correction uses the weight that the charge was made with: a client gains nothing by changing its weight in between. */
 static void test_changing_weight(const void *argument)
 {
     (void)argument;
