@@ -1,6 +1,7 @@
 """The cuda engine as a user meets it on a machine without a card: refused in one line, and on the fake driver of tests/cuda a
 program computes what the cpu engine computes."""
 
+import os
 import pathlib
 import re
 
@@ -46,7 +47,8 @@ TRAINING = """
 
 
 def fake(**more):
-    return {"GT_BACKEND": "cuda", "LD_LIBRARY_PATH": FAKE, "FAKE_CUDA_MEMORY": 1 << 30, **more}
+    libraries = os.pathsep.join(filter(None, [str(FAKE), os.environ.get("LD_LIBRARY_PATH")]))
+    return {"GT_BACKEND": "cuda", "LD_LIBRARY_PATH": libraries, "FAKE_CUDA_MEMORY": 1 << 30, **more}
 
 
 def test_without_a_card_it_says_so_in_one_line(programs):

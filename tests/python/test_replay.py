@@ -61,7 +61,7 @@ def test_a_training_run_is_repeated(record, programs):
     text = replay(tape, "--print", name)
     value = float(re.search(rf"^{name} = \[(\S+)\] \(\) float32$", text, re.M)[1])
     assert value == pytest.approx(float(printed), rel=1e-6)
-    assert re.search(r"^replayed \d+ instructions on cpu$", text, re.M)
+    assert re.search(r"^replayed \d+ instructions on (cpu|cuda)$", text, re.M)
     assert "no difference from reference" in replay(tape, "--diff", "reference")
     assert "every result is finite" in replay(tape, "--find-nan", "--engine", "reference")
 

@@ -109,7 +109,8 @@ static unsigned rounds(const gt_cuda_chain *chain)
 
 static void write_params(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
-    gt__cuda_add(text, "struct %s_unit {\nvoid *at[%u];\nint64_t count, first;\n};\n", name, addresses(chain));
+    gt__cuda_add(text, "struct %s_unit {\nvoid *at[%u];\nint64_t count;\nint32_t first, single;\n};\n", name,
+                 addresses(chain));
     gt__cuda_add(
         text,
         "struct %s_params {\nuint64_t number[%u];\nint64_t axes[%u];\nint64_t units;\n%s_unit unit[%u];\n};\n",
@@ -301,7 +302,7 @@ static void write_one(const gt_cuda_chain *chain, const char *name, gt_cuda_text
 static void write_reducing(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
     gt__cuda_add(text,
-                 "const %s_unit &unit = params.unit[0];\nconst int64_t whole = unit.count / V, "
+                 "const %s_unit &unit = params.unit[0];\nconst int64_t whole = unit.single ? 0 : unit.count / V, "
                  "first = (int64_t)blockIdx.x * %u + threadIdx.x;\ngt_reduce_params reducing;\n"
                  "reducing.divisor = (double)unit.count;\n%s_r::S state = %s_r::first(reducing);\n",
                  name, GT_CUDA_BLOCK, name, name);
@@ -309,9 +310,10 @@ static void write_reducing(const gt_cuda_chain *chain, const char *name, gt_cuda
         text,
         "#pragma unroll 4\nfor (int64_t vector = first; vector < whole; vector += (int64_t)gridDim.x * %u)\n"
         "%s_at<V>(params, unit, vector * V, reducing, state);\n"
-        "if (V > 1 && first < unit.count - whole * V)\n"
-        "%s_at<1>(params, unit, whole * V + first, reducing, state);\n",
-        GT_CUDA_BLOCK, name, name);
+        "if (V > 1)\n"
+        "for (int64_t i = whole * V + first; i < unit.count; i += (int64_t)gridDim.x * %u)\n"
+        "%s_at<1>(params, unit, i, reducing, state);\n",
+        GT_CUDA_BLOCK, name, GT_CUDA_BLOCK, name);
     gt__cuda_add(text,
                  "state = gt_merge_block<%s_r>(reducing, state);\nif (threadIdx.x != 0)\nreturn;\n"
                  "if (gridDim.x == 1)\n*(%s::raw *)unit.at[%u] = %s::store(%s_r::finish(reducing, state));\n"
@@ -343,8 +345,8 @@ void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_
                  chain->many ? "gt_chain_find(params.unit, params.units)" : "0");
     gt__cuda_add(text,
                  "enum { R = %u };\n%s_in<V> in[R];\n"
-                 "const int64_t first = ((int64_t)blockIdx.x - unit.first) * (%u * R) + threadIdx.x, whole = "
-                 "unit.count / V;\n"
+                 "const int64_t block = (int64_t)blockIdx.x - unit.first, first = block * (%u * R) + threadIdx.x, "
+                 "whole = unit.single ? 0 : unit.count / V;\n"
                  "#pragma unroll\nfor (int r = 0; r < R; r++)\nif (first + r * %u < whole)\n"
                  "%s_read<V>(params, unit, (first + r * %u) * V, in[r]);\n"
                  "#pragma unroll\nfor (int r = 0; r < R; r++)\nif (first + r * %u < whole)\n"
@@ -352,8 +354,11 @@ void gt__cuda_write_chain(const gt_cuda_chain *chain, const char *name, gt_cuda_
                  rounds(chain), name, GT_CUDA_BLOCK, GT_CUDA_BLOCK, name, GT_CUDA_BLOCK, GT_CUDA_BLOCK, name,
                  GT_CUDA_BLOCK);
     gt__cuda_add(text,
-                 "if (V > 1 && first < unit.count - whole * V)\n%s_at<1>(params, unit, whole * V + first);\n}\n",
-                 name);
+                 "if (V == 1)\nreturn;\n"
+                 "int64_t i = whole * V + (unit.single ? block * (%u * R * V) + threadIdx.x : first);\n"
+                 "#pragma unroll 1\nfor (int r = unit.single ? R * V : 1; r > 0 && i < unit.count; r--, i += %u)\n"
+                 "%s_at<1>(params, unit, i);\n}\n",
+                 GT_CUDA_BLOCK, GT_CUDA_BLOCK, name);
 }
 
 /* ---- keys --------------------------------------------------------------------------------------------------- */
@@ -427,12 +432,14 @@ static void find_addresses(const gt_cuda_chain *chain, void *const *buffer, uint
         at[chain->inputs + k] = address_of(chain->plan, chain->output[k], buffer);
 }
 
-/* Buffers are where choose_vector of chain_form.c expects them. */
+/* Whether every vector lies on a multiple of its size, as choose_mode of chain_form.c expects of buffers. Where a buffer is part of
+ * another one it may not: then positions are computed one by one. */
 static bool are_aligned(const gt_cuda_chain *chain, void *const *buffer)
 {
     bool aligned = true;
     for (unsigned k = 0; k < chain->inputs; k++)
-        aligned &= (uintptr_t)buffer[chain->plan->values[chain->input[k].value].buffer] % 16 == 0;
+        if (chain->input[k].mode == GT_CHAIN_FLAT || chain->input[k].mode == GT_CHAIN_VECTOR)
+            aligned &= (uintptr_t)buffer[chain->plan->values[chain->input[k].value].buffer] % 16 == 0;
     for (unsigned k = 0; k < chain->outputs; k++)
         aligned &= (uintptr_t)buffer[chain->plan->values[chain->output[k]].buffer] % 16 == 0;
     return aligned;
@@ -440,13 +447,12 @@ static bool are_aligned(const gt_cuda_chain *chain, void *const *buffer)
 
 static int64_t blocks_of(const gt_cuda_chain *chain)
 {
-    int64_t vectors = chain->count / chain->vector;
     if (chain->reduces) {
-        int64_t blocks = vectors / REDUCED_BY_BLOCK;
+        int64_t blocks = chain->count / chain->vector / REDUCED_BY_BLOCK;
         return blocks < 1 ? 1 : blocks < REDUCING_BLOCKS ? blocks : REDUCING_BLOCKS;
     }
-    int64_t block = GT_CUDA_BLOCK * (int64_t)rounds(chain);
-    return (vectors + block - 1) / block + (vectors == 0);
+    int64_t block = GT_CUDA_BLOCK * (int64_t)rounds(chain) * chain->vector;
+    return (chain->count + block - 1) / block + (chain->count == 0);
 }
 
 static bool same_numbers(const gt_cuda_chain *a, const gt_cuda_chain *b)
@@ -519,7 +525,7 @@ static int64_t write_unit(const gt_cuda_chain *chain, void *const *buffer, int64
     find_addresses(chain, buffer, word);
     word += addresses(chain);
     word[0] = (uint64_t)chain->count;
-    word[1] = (uint64_t)first;
+    word[1] = (uint64_t)first | (uint64_t)!are_aligned(chain, buffer) << 32;
     return blocks_of(chain);
 }
 
@@ -546,11 +552,8 @@ gt_err gt__cuda_lower_chains(const gt_cuda_part *parts, unsigned count, void *co
     }
     word = words + first_unit(first);
     word[-1] = count;
-    for (unsigned k = 0; k < count; k++, word += unit_words(first)) {
-        if (!are_aligned(parts[k].chain, buffer))
-            return gt__fail(GT_ERR_UNSUPPORTED, "a buffer is not aligned");
+    for (unsigned k = 0; k < count; k++, word += unit_words(first))
         blocks += write_unit(parts[k].chain, buffer, blocks, word);
-    }
     size_t size = first_unit(first) + (size_t)room(first) * unit_words(first);
     work->count = 0;
     work->more = 0;
@@ -580,7 +583,7 @@ bool gt__cuda_chain_append(const gt_cuda_chain *chain, void *const *buffer, gt_c
 {
     uint64_t *words = (uint64_t *)(void *)launch->param;
     unsigned first = first_unit(chain), count = (unsigned)words[first - 1];
-    if (count >= room(chain) || !are_aligned(chain, buffer))
+    if (count >= room(chain))
         return false;
     for (unsigned k = 0; k < chain->numbers; k++)
         if (words[k] != number_now(chain->plan, &chain->number[k]))

@@ -1,0 +1,88 @@
+"""On a card: the same program has the same bits, whatever executes its operations. Where there is no card these tests are skipped."""
+import pathlib
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not pathlib.Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU here (no /dev/nvidiactl)")
+
+OPERATIONS = """
+    import hashlib
+    import numpy as np
+    import gt
+    import gt.nn as nn
+    import gt.nn.functional as F
+
+    rng = np.random.default_rng(7)
+    x, y, z = (gt.tensor(rng.standard_normal((24, 40)).astype(np.float32)) for _ in range(3))
+    row, weight = (gt.tensor(rng.standard_normal(40).astype(np.float32)) for _ in range(2))
+    target = gt.tensor(rng.integers(0, 40, 24))
+    positive = x.abs() + 0.1
+
+    def gradients(make, *operands):
+        operands = [t.detach().requires_grad_() for t in operands]
+        result = make(*operands)
+        (result * gt.ones_like(result).cumsum(0)).sum().backward()
+        return [result.detach(), *(t.grad for t in operands)]
+
+    one = ["exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "erf", "expm1", "log1p", "reciprocal", "square", "abs", "neg"]
+    functions = ["relu", "gelu", "silu", "softplus", "elu", "leaky_relu", "hardswish", "logsigmoid", "mish"]
+    cases = {name: lambda name=name: gradients(lambda t: getattr(gt, name)(t), positive) for name in one}
+    cases |= {name: lambda name=name: gradients(getattr(F, name), x) for name in functions}
+    cases |= {
+        "arithmetic": lambda: gradients(lambda a, b: (a * b - a / b) * row + 0.3, x, positive),
+        "power": lambda: gradients(lambda a, b: b ** a + b ** 3 + b ** 0.5, x, positive),
+        "lerp": lambda: gradients(lambda a, b: gt.lerp(a, b, 0.3), x, y),
+        "addcmul": lambda: gradients(lambda a, b, c: gt.addcmul(a, b, c, value=0.7), x, y, z),
+        "addcdiv": lambda: gradients(lambda a, b, c: gt.addcdiv(a, b, c, value=0.7), x, y, positive),
+        "hypot": lambda: gradients(gt.hypot, x, y),
+        "where": lambda: gradients(lambda a, b: gt.where(a > 0, a, b), x, y),
+        "softmax": lambda: gradients(lambda a: F.softmax(a, -1), x),
+        "log_softmax": lambda: gradients(lambda a: F.log_softmax(a, -1), x),
+        "layer_norm": lambda: gradients(lambda a, w, b: F.layer_norm(a, (40,), w, b), x, weight, row),
+        "cross_entropy": lambda: gradients(lambda a: F.cross_entropy(a, target), x),
+        "mse_loss": lambda: gradients(F.mse_loss, x, y),
+        "logsumexp": lambda: gradients(lambda a: a.logsumexp(1), x),
+        "linear": lambda: gradients(F.linear, x, gt.cat([weight, row]).view(2, 40), gt.ones(2)),
+        **{f"{name} along {axis}": lambda name=name, axis=axis: gradients(lambda a: getattr(a, name)(dim=axis), x)
+           for name in ("sum", "mean", "var", "std", "norm", "amax", "prod") for axis in (0, 1, (0, 1)) if name != "prod" or axis in (0, 1)},
+        **{f"sum of {count}": lambda count=count: [gt.tensor(rng.standard_normal(count).astype(np.float32)).sum()]
+           for count in (3, 31, 257, 1000, 4000)},
+    }
+    for name, case in cases.items():
+        made = [t.numpy() for t in case()]
+        print(name + ":", hashlib.sha256(b"".join(t.tobytes() for t in made)).hexdigest()[:16])
+"""
+
+TRAINING = """
+    import numpy as np
+    import gt
+    import gt.nn as nn
+
+    gt.manual_seed(1)
+    rng = np.random.default_rng(3)
+    model = nn.Sequential(nn.Embedding(30, 24), nn.Flatten(), nn.LayerNorm(96), nn.Linear(96, 48), nn.GELU(), nn.Linear(48, 10))
+    optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(120):
+        x, y = gt.tensor(rng.integers(0, 30, (30, 4))), gt.tensor(rng.integers(0, 10, 30))
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 5 == 3:
+            print(step, loss.item().hex())
+    for name, p in model.named_parameters():
+        print(name, p.detach().numpy().tobytes().hex()[:48])
+"""
+
+
+@pytest.mark.parametrize("source", [OPERATIONS, TRAINING], ids=["operations", "training"])
+def test_the_resident_kernel_gives_the_same_bits(programs, source):
+    launched = programs.run(source, GT_BACKEND="cuda", GT_CUDA_RESIDENT="0", GT_AUTO_COMPILE="0").splitlines()
+    assert len(launched) > 20
+    for resident in ("1", "always"):
+        assert programs.run(source, GT_BACKEND="cuda", GT_CUDA_RESIDENT=resident, GT_AUTO_COMPILE="0").splitlines() == launched
+
+
+def test_training_twice_gives_the_same_bits(programs):
+    first = programs.run(TRAINING, GT_BACKEND="cuda")
+    assert programs.run(TRAINING, GT_BACKEND="cuda") == first
