@@ -76,7 +76,8 @@ def test_memory_goes_back_to_the_system_when_a_client_leaves(programs):
         uploads = [gt.from_numpy(np.ones(1 << 23, np.float32)) for _ in range(2)]
         print(sum(t.sum().item() for t in large + small + uploads))
         """, f"localhost:{server.port}")
-    until(lambda: resident_mib(worker) < before + 40, f"the worker's memory: {before} MiB before")
+    room = 100 if os.environ.get("GT_BACKEND") == "cuda" or pathlib.Path("/dev/nvidiactl").exists() else 40  # the driver's own
+    until(lambda: resident_mib(worker) < before + room, f"the worker's memory: {before} MiB before")
     assert light.alive, light.text()
 
 

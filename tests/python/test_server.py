@@ -297,7 +297,7 @@ def test_workers_in_containers_have_different_names(programs):
     """Both are process 1; if they share a network they have the same host name, too."""
     server = programs.server()
     for _ in range(2):
-        programs.start([*IN_CONTAINER, GT_BINARY, "worker", "-p", server.port], "worker")
+        programs.start([*IN_CONTAINER, GT_BINARY, "worker", "-p", server.port], "worker", GT_BACKEND="cpu")
     names = eval(programs.run(
         """
         import sys, time

@@ -13,7 +13,7 @@
 
 enum {
     SPANS = GT_CUDA_PARAM_MAX / sizeof(uint64_t), /* a table has a word for each */
-    ENOUGH = 1 << 14, /* blocks: 0.1 or 0.2 ms of work for a large card, more than the host takes to add them */
+    ENOUGH = 1 << 15, /* blocks: 0.2 to 0.5 ms of work for a large card, more than the host takes to add them */
 };
 
 struct gt_cuda_batch {

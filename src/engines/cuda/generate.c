@@ -341,7 +341,8 @@ gt_err gt__cuda_source(const gt_cuda_launch *launch, char **source, const char *
 
 bool gt__cuda_contracts(const gt_cuda_key *key)
 {
-    return key->family != GT_CUDA_ELEMENTWISE && key->family != GT_CUDA_CHAIN;
+    return key->family != GT_CUDA_ELEMENTWISE && key->family != GT_CUDA_CHAIN && key->family != GT_CUDA_REDUCE &&
+           key->family != GT_CUDA_ROWS;
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */

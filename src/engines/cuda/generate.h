@@ -102,8 +102,8 @@ gt_err gt__cuda_lower(const gt_call *call, const gt_cuda_device *device, gt_cuda
  * program. Compile with --std=c++17, --device-as-default-execution-space and --fmad as gt__cuda_contracts says, without
  * --use_fast_math; no headers are needed. */
 gt_err gt__cuda_source(const gt_cuda_launch *launch, char **source, const char **entry);
-/* Whether products and sums become one operation, with one rounding. Not in elementwise kernels: steps have the same results in a
- * chain as alone. */
+/* Whether products and sums become one operation, with one rounding. Not in kernels of what chains or the resident kernel may execute
+ * instead: results do not depend on which of them did. */
 bool gt__cuda_contracts(const gt_cuda_key *key);
 
 /* Report what kernels wrote: GT_OK if nothing, else an error with the text that the CPU engine gives. */

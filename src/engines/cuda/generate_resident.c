@@ -331,8 +331,9 @@ static void reduce_slot(const gt_cuda_key *key, unsigned number, gt_cuda_slot *s
 {
     slot->kind = GT_CUDA_SLOT_REDUCE;
     slot->op = (uint16_t)number;
-    slot->variant = (uint8_t)__builtin_ctz(key->vector); /* a power of two */
     slot->literals = key->variant == COLUMNS;
+    /* Vectors of elements, whose number is a power of two. Those of columns are neighbours, and change no result's order. */
+    slot->variant = slot->literals ? 0 : (uint8_t)__builtin_ctz(key->vector);
     slot->out = key->out;
     slot->in[0] = key->in[0];
 }

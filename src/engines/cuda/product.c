@@ -21,7 +21,8 @@ enum {
     MOST_SHAPES = 4096,
     WORKSPACE = 32 << 20,
     WIDE_RESULT = 1024, /* columns */
-    BEST_ALIGNMENT = 256,
+    BEST_ALIGNMENT =
+        16, /* bytes; with more, the algorithm and so the bits would depend on where an operand lies */
 };
 
 static const double worth_measuring = 4e9; /* multiplications and additions */
