@@ -2,8 +2,9 @@
  * hotpath_detect.h: the detector of hot paths: which part of a stream repeats, and where to cut it.
  *
  * Each computing record has two hashes of its canonical form, which has no ids: `shape` of its op, dtypes, flags and place
- * in the program, `exact` of everything else that a path cannot have as a parameter. A period is found by looking up where a
- * record's shape was seen last; it is kept as long as every record equals the one a period before. A
+ * in the program, `exact` of everything else that a path cannot have as a parameter. A period is found by looking up where the
+ * last few shapes came before in this order, or else the last one alone: a record of a model's layers comes many times in each
+ * step. It is kept as long as every record equals the one a period before. A
  * sequence is hot after GT_HOTPATH_THRESHOLD periods. Constant time for each record.
  *
  * While a loop runs in paths, turn by turn, the detector rests: it only follows where in its last turn the stream is
@@ -55,6 +56,8 @@ typedef struct gt_detector {
         uint32_t run;  /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
     } * past;          /* ring: the last `capacity` records; it grows with the stream, up to a limit */
     uint32_t *last;    /* by shape, 1 << index_bits: the position where it was seen last, plus one */
+    uint32_t *behind;  /* the same by `context` */
+    uint64_t context;  /* a hash of the last GT_CONTEXT shapes */
     uint64_t capacity; /* a power of 2, more than twice the longest period that is looked for */
     unsigned index_bits;
     uint64_t position;     /* records seen */
@@ -70,6 +73,7 @@ typedef struct gt_detector {
 } gt_detector;
 
 #define GT_WITHIN_RUN UINT32_MAX
+enum { GT_CONTEXT = 16 };
 
 /* window: the longest period; threshold: repetitions; shortest: the shortest path. */
 bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshold, unsigned shortest);

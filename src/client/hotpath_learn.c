@@ -120,6 +120,15 @@ void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late)
     gt__hotpath_collect(hot);
 }
 
+void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count)
+{
+    gt__detector_wake(&hot->detector);
+    uint64_t begin = hot->detector.position - hot->records;
+    hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + count};
+    hot->segments = 1;
+    hot->segment_next = 0;
+}
+
 /* Deaths until now; 0: none, or they are not known. */
 static uint32_t count_deaths(gt_client *client)
 {

@@ -50,8 +50,9 @@ struct gt_hotpath {
     gt_hotpath_state state;
     bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
     bool ending; /* the last of the records that are learned has come; what dies before the next belongs to them */
-    uint32_t early;     /* deaths before it */
-    gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
+    uint32_t early;                 /* deaths before it */
+    gt_hotpath_state drained_state; /* after GT_HOT_DRAINING: watching, or learning what did not fit */
+    gt_template *ended;             /* the records before the next one were a run of it; NULL: they were not */
     gt_hotpath_stats stats;
     gt_detector detector;
     gt_recording recording;
@@ -96,6 +97,8 @@ void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work);
 void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
                        int64_t work);
 void gt__hotpath_stop_learning(gt_hotpath *hot);
+/* Learn so many records, of which the first ones are in the stage and were seen by the detector. */
+void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count);
 
 /* ---- hotpath_region.c: regions that the program marks --------------------------------------------------------- */
 

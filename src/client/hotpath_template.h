@@ -56,7 +56,9 @@ typedef struct gt_template {
     uint32_t stopped; /* records that had fitted when the client waited last; 0: it never did */
     uint32_t
         align; /* the record that it should begin with, because the client waits before it; 0: the present one */
-    bool aligned;                 /* it does begin where the client waits */
+    bool aligned; /* it does begin where the client waits */
+    uint32_t odd_at,
+        odd_exact; /* the record that was another when it missed last, and gt_canonical.exact of that one */
     uint64_t hits, misses, since; /* since: misses since the last hit */
     uint64_t used;                /* the client's instructions when it was made, or hit */
 } gt_template;
