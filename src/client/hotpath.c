@@ -348,13 +348,28 @@ static bool may_add_alike(const gt_hotpath *hot, const gt_template *template)
     return alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES;
 }
 
+/* So many records were held back in vain. */
+static void count_miss(gt_hotpath *hot, gt_template *template, uint32_t fitted)
+{
+    hot->stats.misses++;
+    template->misses++;
+    template->since++;
+    template->wasted += fitted;
+}
+
+/* A template misses again and again. A long one may begin at many places like the one that it was made of: a miss after a few records
+ * is cheap. */
+static bool is_useless(const gt_template *template)
+{
+    return template->since >= GT_HOT_PATIENCE && template->wasted >= (uint64_t)GT_HOT_WASTE * template->count &&
+           (template->at_leave || template->misses > template->hits);
+}
+
 /* Something else is alive after the records than after those of the templates: that is another path. */
 static void add_sibling(gt_client *client, gt_template *template)
 {
     gt_hotpath *hot = client->hotpath;
-    template->misses++;
-    template->since++;
-    hot->stats.misses++;
+    count_miss(hot, template, template->count);
     if (may_add_alike(hot, template)) {
         gt_template *sibling = gt__template_new(&(gt_template_source){.records = hot->stage,
                                                                       .slots = hot->staged,
@@ -368,7 +383,7 @@ static void add_sibling(gt_client *client, gt_template *template)
             sibling->late = template->late > more ? template->late - more : template->late != 0;
             gt__hotpath_add(hot, sibling, template->work);
         }
-    } else if (template->since >= GT_HOT_PATIENCE && template->misses > template->hits) {
+    } else if (is_useless(template)) {
         give_up(client, template->count);
         gt__hotpath_forget(hot, template);
         return;
@@ -380,7 +395,7 @@ static void count_hit(gt_hotpath *hot, gt_template *template)
 {
     hot->stats.instructions += template->count;
     template->hits++;
-    template->since = 0;
+    template->since = template->wasted = 0;
     template->used = hot->stats.instructions;
     hot->stats.runs++;
     hot->stats.hot_instructions += template->count;
@@ -415,7 +430,7 @@ static void finish(gt_client *client, bool known)
     see_run(client, template);
     hot->ended = template;
     if (hot->state == GT_HOT_WATCHING && template->follower && !template->follower->align &&
-        !template->follower->at_leave)
+        !template->follower->full && !template->follower->at_leave)
         open_stage(client, template->follower, 0);
 }
 
@@ -451,9 +466,8 @@ static void miss(gt_client *client, uint32_t fitted)
     }
     hot->ended = NULL;
     hot->stats.instructions += fitted;
-    template->misses++;
-    hot->stats.misses++;
-    if (++template->since >= GT_HOT_PATIENCE && (template->at_leave || template->misses > template->hits))
+    count_miss(hot, template, fitted);
+    if (is_useless(template))
         gt__hotpath_forget(hot, template);
 }
 
@@ -504,15 +518,20 @@ static void miss_by_waiting(gt_client *client, uint32_t fitted)
     miss(client, fitted);
 }
 
-/* A template begins that should begin later in its loop: learn it anew from there. False: not now; or it begins well already,
+/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now; or it begins well already,
  * as a short loop that was unrolled does wherever one of its turns begins. */
-static bool align(gt_hotpath *hot, gt_template *template)
+static bool learn_anew(gt_hotpath *hot, gt_template *template)
 {
     gt_detector *detector = &hot->detector;
     uint32_t period = detector->period, offset = template->align;
     gt__detector_wake(detector);
-    if (!period || detector->matched < template->count)
+    if (detector->matched < template->count ||
+        !gt__detector_expects_all(detector, template->canonical, template->count))
         return false;
+    if (template->full) {
+        gt__hotpath_learn_divided(hot, template);
+        return true;
+    }
     template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
     if (offset % period == 0 || template->count % period)
         return false;
@@ -563,9 +582,12 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
 {
     gt_hotpath *hot = client->hotpath;
     uint32_t fitted;
-    gt_template *template = find_fitting(hot, NULL, NULL, record, slots, shape, &fitted);
-    if (!template || (template->align && align(hot, template)))
-        return false;
+    gt_template *template = NULL;
+    do {
+        template = find_fitting(hot, template, NULL, record, slots, shape, &fitted);
+        if (!template || ((template->align || template->full) && learn_anew(hot, template)))
+            return false;
+    } while (template->full);
     if (hot->recording.region) {
         gt__region_cut(client); /* may learn a path, and forget the oldest */
         if (!(template = find_fitting(hot, NULL, NULL, record, slots, shape, &fitted)))

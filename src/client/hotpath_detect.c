@@ -112,6 +112,16 @@ bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
     return d->period && past(d, d->position - d->period)->canonical.shape == canonical.shape;
 }
 
+bool gt__detector_expects_all(const gt_detector *d, const gt_canonical *canonical, uint32_t count)
+{
+    if (!d->period || d->matched < d->period)
+        return false;
+    for (uint32_t k = 0; k < count; k++)
+        if (past(d, d->position - d->period + k % d->period)->canonical.shape != canonical[k].shape)
+            return false;
+    return true;
+}
+
 /* Records that must match before a sequence counts as hot: the repetitions after the first. */
 static uint64_t enough(const gt_detector *d)
 {
@@ -119,7 +129,29 @@ static uint64_t enough(const gt_detector *d)
     return length * (d->threshold - 1);
 }
 
-/* Most of the last period was sent as a few paths already: making one of them all would only keep the worker waiting. Many, as
+/* The path of which most runs are in the last period, if they are most of it; else 0. A short one does not count: it is a loop that
+ * was unrolled, such as the updates of an optimizer, and becomes part of the step. */
+static uint32_t find_kept(const gt_detector *d)
+{
+    uint32_t serial = 0, votes = 0, records = 0, runs = 0;
+    for (uint32_t k = d->period; k > 0; k--) {
+        uint32_t run = past(d, d->position - k)->run;
+        if (!run || run == GT_WITHIN_RUN)
+            continue;
+        serial = votes ? serial : run;
+        votes = serial == run ? votes + 1 : votes - 1;
+    }
+    bool inside = false;
+    for (uint32_t k = d->period; serial && k > 0; k--) {
+        uint32_t run = past(d, d->position - k)->run;
+        inside = run == serial || (inside && run == GT_WITHIN_RUN);
+        records += inside;
+        runs += run == serial;
+    }
+    return runs > 1 && records / runs > UNROLLED && records > d->period - d->period / 4 ? serial : 0;
+}
+
+/* Nearly all of the last period was sent as a few paths already: making one of them all would only keep the worker waiting. Many, as
  * those of a model's layers, are worth one path: a device may replay it at once, and what is between them becomes part of it. */
 static bool runs_in_paths(const gt_detector *d)
 {
@@ -130,6 +162,8 @@ static bool runs_in_paths(const gt_detector *d)
         runs += record->run && record->run != GT_WITHIN_RUN;
         separators += record->separated;
     }
+    if (d->kept)
+        return d->period - inside < d->shortest;
     return inside > d->period - d->period / 16 && runs < MANY_RUNS * (separators + 1);
 }
 
@@ -176,6 +210,8 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     d->position++;
     bool hot = d->period && !d->told && d->matched >= enough(d);
     d->told |= hot;
+    if (hot)
+        d->kept = find_kept(d);
     return hot && !runs_in_paths(d);
 }
 
@@ -335,10 +371,17 @@ static uint32_t unrolled(const gt_detector *d)
     return (uint32_t)(most > least ? most : least);
 }
 
+/* Whether the record at this offset is another kind than the one before it: of a run that is kept, or not. */
+static bool changes_side(const gt_detector *d, uint32_t offset, bool kept)
+{
+    uint32_t run = of_period(d, offset)->run;
+    return kept ? run != GT_WITHIN_RUN : d->kept && run == d->kept;
+}
+
 unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_SEGMENTS])
 {
     uint32_t first = 0, period = d->period, count = 0;
-    while (first < period && !cuts(d, first))
+    while (first < period && !changes_side(d, first, false) && (d->kept || !cuts(d, first)))
         first++;
     if (first == period) {
         uint64_t begin = natural_begin(d);
@@ -346,10 +389,11 @@ unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_
         return 1;
     }
     for (uint32_t at = first, next; at < first + period && count < GT_HOT_SEGMENTS; at = next) {
+        bool kept = changes_side(d, at, false);
         next = at + 1;
-        while (next < first + period && !cuts(d, next % period))
+        while (next < first + period && !changes_side(d, next, kept) && !cuts(d, next % period))
             next++;
-        if (next - at >= d->shortest && !varies(d, at % period))
+        if (next - at >= d->shortest && !kept && !varies(d, at % period))
             segments[count++] = (gt_segment_plan){.begin = d->position + at, .end = d->position + next};
     }
     return count;

@@ -11,7 +11,8 @@
  * (gt__detector_follow). At the first difference it sees the part of that turn again, as if the turns between had not been.
  *
  * A period is cut into segments where the client waited or sent data in each of the last two periods, and around records
- * that are not exactly the same each time. If nothing cuts it, it is cut where the client waited last, if it did, or where the
+ * that are not exactly the same each time. A period that is many turns of a path and something else, as the steps of an epoch
+ * and its evaluation, is cut around these turns. If nothing cuts it, it is cut where the client waited last, if it did, or where the
  * fewest tensors are alive; of several such places, where the fewest records use what was made just before.
  */
 #ifndef GT_CLIENT_HOTPATH_DETECT_H
@@ -60,11 +61,12 @@ typedef struct gt_detector {
     uint64_t context;  /* a hash of the last GT_CONTEXT shapes */
     uint64_t capacity; /* a power of 2, more than twice the longest period that is looked for */
     unsigned index_bits;
-    uint64_t position;     /* records seen */
-    uint32_t period;       /* 0: none */
-    uint64_t matched;      /* records that equal the one a period before */
-    bool told;             /* that this period is hot */
-    bool separator;        /* one came since the last record */
+    uint64_t position; /* records seen */
+    uint32_t period;   /* 0: none */
+    uint64_t matched;  /* records that equal the one a period before */
+    bool told;         /* that this period is hot */
+    uint32_t kept;     /* a path whose runs are most of the hot period, and stay as they are; 0: there is none */
+    bool separator;    /* one came since the last record */
     uint64_t separated_at; /* the position of the last record after a separator, */
     uint64_t stretch;      /* and the records between the last two of these */
     uint64_t turn, phase;  /* while it rests: records of a turn, and of the present one; turn 0: it does not */
@@ -100,6 +102,8 @@ bool gt__detector_follow_record(gt_detector *detector, uint32_t shape);
 bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
 bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
+/* Whether the last period began with these shapes, so that they are expected to come now. */
+bool gt__detector_expects_all(const gt_detector *detector, const gt_canonical *canonical, uint32_t count);
 /* Cut the hot period: segments that begin at the present position or later, in order. Returns their number. */
 unsigned gt__detector_cut(const gt_detector *detector, gt_segment_plan segments[GT_HOT_SEGMENTS]);
 

@@ -209,6 +209,29 @@ static void test_partly_in_paths(const void *argument)
     }
 }
 
+/* Steps that run as one path each, and now and then something else: that becomes a path beside it. */
+static void test_kept(const void *argument)
+{
+    (void)argument;
+    enum { STEP = 100, STEPS = 10, OTHER = 20, PATH = 77 };
+    gt_segment_plan segments[GT_HOT_SEGMENTS];
+    stream s = stream_new(3, 5);
+    for (unsigned k = 0; k < 10 * (STEPS * STEP + OTHER) && !s.found; k++) {
+        unsigned at = k % (STEPS * STEP + OTHER);
+        if (at < STEPS * STEP)
+            s.found +=
+                gt__detector_see(&s.detector, letter(at % STEP, 0), 10, 100, at % STEP ? GT_WITHIN_RUN : PATH);
+        else
+            see(&s, 1000 + at, 0);
+    }
+    CHECK_EQ(s.found, 1);
+    if (CHECK_EQ(gt__detector_cut(&s.detector, segments), 1)) {
+        CHECK_EQ(segments[0].end - segments[0].begin, OTHER);
+        CHECK_EQ(segments[0].begin % (STEPS * STEP + OTHER), STEPS * STEP);
+    }
+    gt__detector_free(&s.detector);
+}
+
 /* A record that is another in one turn of eleven does not cut the loop; one that changes in every turn does. */
 static void test_odd_turns(const void *argument)
 {
@@ -294,6 +317,7 @@ int main(int argc, char **argv)
     check_run("begin", test_begin, NULL);
     check_run("canonical form", test_canonical, NULL);
     check_run("partly in paths", test_partly_in_paths, NULL);
+    check_run("steps and an evaluation", test_kept, NULL);
     check_run("odd turns", test_odd_turns, NULL);
     check_run("cost", test_cost, NULL);
     check_run("rest", test_rest, NULL);

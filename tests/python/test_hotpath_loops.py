@@ -1,4 +1,4 @@
-"""Loops that are hard to find, at the default settings: equal layers, two loops in turn, a smaller last batch."""
+"""Loops that are hard to find, at the default settings: equal layers, two loops in turn, a smaller last batch, long steps."""
 
 from test_hotpath import check
 
@@ -90,3 +90,57 @@ keep(*model.parameters())
 def test_a_smaller_last_batch_is_a_path_of_its_own():
     """Every epoch has 11 batches: when the loop is found, it has just had the small one."""
     check(LAST_BATCH, exact=False, **DEFAULT)
+
+
+LONG = COUNT + """
+kinds = [k ** 3 * 2654435761 % 2 ** 32 >> 20 for k in range(COUNT)]
+kinds = [kind % 3 for kind in kinds]
+values = [gt.full((2,), float(k)) for k in range(COUNT)]
+for turn in range(40):
+    if turn == 30:
+        before = counts()
+    changes = turn / 64
+    values = [v * changes if kind == 0 else v + changes if kind == 1 else v - changes for v, kind in zip(values, kinds)]
+    results.append(values[7].sum().item())
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.99 * last["total_instructions"] and last["misses"] == 0, last
+    assert last["runs"] <= 10 * RUNS, last
+keep(*values[::100])
+"""
+
+
+def test_a_step_of_thousands_of_instructions_is_one_path():
+    check(LONG.replace("COUNT", "1300").replace("RUNS", "1"), **DEFAULT)
+
+
+def test_a_step_with_too_many_tensors_for_one_path_is_divided():
+    """Each of its values is an input and an output, and has a number that is another in each turn."""
+    check(LONG.replace("COUNT", "2000").replace("RUNS", "4"), **DEFAULT)
+
+
+EVALUATION = COUNT + """
+x, h = gt.randn(4, 8), gt.zeros(4, 8)
+weights = [gt.randn(8, 8) for _ in range(24)]
+def step(h):
+    for k, w in enumerate(weights):
+        h = (h @ w + x).tanh() if k * k % 7 % 2 else (h - x @ w).sigmoid()
+    return h
+for epoch in range(40):
+    if epoch == 25:
+        before = counts()
+    for _ in range(20):
+        h = step(h)
+    seen = ((h - x) * 2).exp().log().abs().mean()
+    results.append(seen.item())
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.95 * last["total_instructions"], last
+    assert last["runs"] > 15 * 19, last
+keep(h)
+"""
+
+
+def test_an_evaluation_now_and_then_is_a_path_beside_that_of_the_step():
+    """The twenty steps between two evaluations are not made one: the worker would wait for the last."""
+    check(EVALUATION, exact=False, **DEFAULT)
