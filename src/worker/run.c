@@ -112,6 +112,14 @@ void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, 
 
 static void unbind(gt_worker *worker, gt_sequence *s);
 
+void gt__sequence_rest(gt_worker *worker, gt_sequence *s)
+{
+    if (s->paused)
+        unbind(worker, s);
+    s->paused = false;
+    gt__late_wait(worker, s->last);
+}
+
 void gt__sequence_free(gt_worker *worker, gt_sequence **where)
 {
     gt_sequence *s = *where;
@@ -119,9 +127,7 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
         return;
     if (worker->path_counts.newest == s)
         worker->path_counts.newest = NULL;
-    if (s->paused)
-        unbind(worker, s);
-    gt__late_wait(worker, s->last); /* its flights point to the plan */
+    gt__sequence_rest(worker, s); /* its flights point to the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
     gt__plan_free(&s->plan);

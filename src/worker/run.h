@@ -34,6 +34,8 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t
  */
 gt_err gt__sequence_resume(gt_worker *worker, gt_sequence *sequence);
 bool gt__sequence_paused(const gt_sequence *sequence);
+/* Nothing of it is used when this returns: a paused run is dropped, and runs that the engine has not ended are waited for. */
+void gt__sequence_rest(gt_worker *worker, gt_sequence *sequence);
 /* Of the run that was last paused: the slots of its inputs, then of its outputs. */
 const uint64_t *gt__sequence_slots(const gt_sequence *sequence);
 /* Change a word of the plan's records: a literal or an immediate. */
