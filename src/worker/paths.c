@@ -121,6 +121,15 @@ static void set_parameters(gt_sequence *sequence, const gt_path *path, const uin
         gt__sequence_set_word(sequence, path->parameter[k].slot, path->parameter[k].word, value[k]);
 }
 
+/* For reports: the results of a run. */
+static void count_bytes(gt_worker *worker, const gt_sequence *sequence)
+{
+    unsigned count;
+    const gt_op_bytes *bytes = gt__sequence_bytes(sequence, &count);
+    for (unsigned k = 0; k < count; k++)
+        gt__statement_add(&worker->timing.statement->row[bytes[k].op].bytes, bytes[k].bytes);
+}
+
 /* GT_ERR_VALUE: it was planned for other inputs, or a run of another client is paused in it. */
 static gt_err run_variant(gt_worker *worker, worker_path *known, gt_sequence *sequence, const uint64_t *words)
 {
@@ -130,6 +139,8 @@ static gt_err run_variant(gt_worker *worker, worker_path *known, gt_sequence *se
     set_parameters(sequence, path, words + path->inputs + path->outputs);
     gt_err err = gt__sequence_run(worker, sequence, words, words + path->inputs);
     known->paused = gt__sequence_paused(sequence) ? sequence : NULL;
+    if (err == GT_OK)
+        count_bytes(worker, sequence);
     return err;
 }
 
@@ -344,6 +355,13 @@ static void resume(gt_worker *worker, worker_path *known)
         fail(worker, known->plans->path, gt__sequence_slots(sequence), err);
 }
 
+/* For reports, where a path counts as the records that it stands for. */
+static void count_records(gt_worker *worker, const gt_path *path)
+{
+    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
+        gt__statement_add(&worker->timing.statement->row[path->records[at].ins.op].count, 1);
+}
+
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
 {
     worker_path *known =
@@ -362,8 +380,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
         return;
     }
     drop_paused(worker, known);
-    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
-        gt__statement_add(&worker->timing.statement->row[path->records[at].ins.op].count, 1);
+    count_records(worker, path);
     gt_err err = gt__cancel_skips(worker) ? GT_ERR_CANCELLED : run_known(worker, known, record[1].u64);
     if (err != GT_OK)
         fail(worker, path, record[1].u64, err);

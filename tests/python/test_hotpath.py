@@ -415,9 +415,12 @@ results.append(gt.debug.get_hot_paths(wait=True)[0]["instructions"])
     assert instructions >= 3 * hotpath["min_sequence_length"]
 
 
-def test_counts_by_op_include_paths():
-    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu']['count'])"
-    assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50
+def test_counts_and_bytes_by_op_include_paths():
+    """Bytes of instructions that run alone are sampled."""
+    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu'])"
+    hot, cold = (run(program, **settings)[0][-1] for settings in (HOT, {"GT_AUTO_COMPILE": "0"}))
+    assert hot["count"] == cold["count"] == 50
+    assert 0.7 < hot["bytes"] / (50 * 100 * 33 * 4) < 1.4, hot
 
 
 def test_waiting_every_few_steps_is_not_a_miss():
