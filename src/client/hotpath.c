@@ -136,7 +136,8 @@ bool gt__hotpath_drain(gt_client *client)
     if (fresh && !to_link(client, hot->stage + hot->drain_end, fresh))
         return false;
     hot->fresh = 0;
-    hot->state = GT_HOT_WATCHING;
+    hot->state = hot->drained_state;
+    hot->drained_state = GT_HOT_WATCHING;
     client->draining = false;
     if (fresh && !gt__hotpath_take(client, fresh, hot->fresh_work))
         gt__client_publish(client, fresh, hot->fresh_work);
@@ -166,13 +167,13 @@ static gt_template *find_template(const gt_hotpath *hot, uint32_t shape, gt_temp
     return template;
 }
 
-/* Records, the staged ones or the first, against the templates after `template`: the first that they fit, and how many they
- * are. */
-static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, const gt_slot *records, uint32_t slots,
-                                 uint32_t entry, uint32_t *fitted)
+/* Records, the staged ones or the first, against the templates after `template`, but not `other`: the first that they fit,
+ * and how many they are. */
+static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, const gt_template *other,
+                                 const gt_slot *records, uint32_t slots, uint32_t entry, uint32_t *fitted)
 {
     while ((template = find_template(hot, entry, template)))
-        if ((!template->at_leave || hot->recording.region) &&
+        if (template != other && (!template->at_leave || hot->recording.region) &&
             gt__template_fits(template, hot->cell, records, slots, fitted))
             return template;
     return NULL;
@@ -337,18 +338,39 @@ static void give_up(gt_client *client, uint32_t fitted)
     drain(client, 0, hot->staged, work);
 }
 
-/* Something else is alive after the records than after those of the templates: that is another path. Where that
- * is another one each time, only a few are kept: all that begin alike are compared with the records. */
+/* Whether a template may be added that begins with the same record as this one. Where each time something else differs,
+ * only a few are kept: all that begin alike are compared with the records. */
+static bool may_add_alike(const gt_hotpath *hot, const gt_template *template)
+{
+    unsigned alike = 0;
+    for (gt_template *t = NULL; (t = find_template(hot, gt__template_entry(template), t));)
+        alike++;
+    return alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES;
+}
+
+/* So many records were held back in vain. */
+static void count_miss(gt_hotpath *hot, gt_template *template, uint32_t fitted)
+{
+    hot->stats.misses++;
+    template->misses++;
+    template->since++;
+    template->wasted += fitted;
+}
+
+/* A template misses again and again. A long one may begin at many places like the one that it was made of: a miss after a few records
+ * is cheap. */
+static bool is_useless(const gt_template *template)
+{
+    return template->since >= GT_HOT_PATIENCE && template->wasted >= (uint64_t)GT_HOT_WASTE * template->count &&
+           (template->at_leave || template->misses > template->hits);
+}
+
+/* Something else is alive after the records than after those of the templates: that is another path. */
 static void add_sibling(gt_client *client, gt_template *template)
 {
     gt_hotpath *hot = client->hotpath;
-    unsigned alike = 0;
-    template->misses++;
-    template->since++;
-    hot->stats.misses++;
-    for (gt_template *t = NULL; (t = find_template(hot, gt__template_entry(template), t));)
-        alike++;
-    if (alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES) {
+    count_miss(hot, template, template->count);
+    if (may_add_alike(hot, template)) {
         gt_template *sibling = gt__template_new(&(gt_template_source){.records = hot->stage,
                                                                       .slots = hot->staged,
                                                                       .count = template->count,
@@ -361,7 +383,7 @@ static void add_sibling(gt_client *client, gt_template *template)
             sibling->late = template->late > more ? template->late - more : template->late != 0;
             gt__hotpath_add(hot, sibling, template->work);
         }
-    } else if (template->since >= GT_HOT_PATIENCE && template->misses > template->hits) {
+    } else if (is_useless(template)) {
         give_up(client, template->count);
         gt__hotpath_forget(hot, template);
         return;
@@ -373,7 +395,7 @@ static void count_hit(gt_hotpath *hot, gt_template *template)
 {
     hot->stats.instructions += template->count;
     template->hits++;
-    template->since = 0;
+    template->since = template->wasted = 0;
     template->used = hot->stats.instructions;
     hot->stats.runs++;
     hot->stats.hot_instructions += template->count;
@@ -384,12 +406,14 @@ static void finish(gt_client *client, bool known)
 {
     gt_hotpath *hot = client->hotpath;
     gt_template *template = hot->holding, *first = template;
-    uint32_t fitted = template->count;
+    uint32_t fitted = template->count, entry = gt__template_entry(first);
     hot->staged = template->slots;
-    while (
-        !known && template &&
-        (fitted != template->count || !gt__template_ends(template, hot->cell, client->frees, client->free_count)))
-        template = find_fitting(hot, template, hot->stage, hot->staged, gt__template_entry(template), &fitted);
+    if (!known && !gt__template_ends(template, hot->cell, client->frees, client->free_count))
+        for (template = NULL;
+             (template = find_fitting(hot, template, first, hot->stage, hot->staged, entry, &fitted));)
+            if (fitted == template->count &&
+                gt__template_ends(template, hot->cell, client->frees, client->free_count))
+                break;
     if (!template) {
         hot->stats.instructions += first->count;
         add_sibling(client, first);
@@ -406,7 +430,7 @@ static void finish(gt_client *client, bool known)
     see_run(client, template);
     hot->ended = template;
     if (hot->state == GT_HOT_WATCHING && template->follower && !template->follower->align &&
-        !template->follower->at_leave)
+        !template->follower->full && !template->follower->at_leave)
         open_stage(client, template->follower, 0);
 }
 
@@ -442,10 +466,45 @@ static void miss(gt_client *client, uint32_t fitted)
     }
     hot->ended = NULL;
     hot->stats.instructions += fitted;
-    template->misses++;
-    hot->stats.misses++;
-    if (++template->since >= GT_HOT_PATIENCE && (template->at_leave || template->misses > template->hits))
+    count_miss(hot, template, fitted);
+    if (is_useless(template))
         gt__hotpath_forget(hot, template);
+}
+
+/* The record after the first `fitted` ones of a template has another shape. True: the same came there before, as in the smaller
+ * last batch of every epoch. */
+static bool is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical)
+{
+    gt_template *template = hot->holding;
+    if (!fitted || !hot->automatic || hot->recording.region || fitted + 1 >= template->count ||
+        canonical.shape != template->canonical[fitted].shape ||
+        canonical.exact == template->canonical[fitted].exact)
+        return false;
+    bool again = template->odd_at == fitted && template->odd_exact == canonical.exact;
+    template->odd_at = fitted;
+    template->odd_exact = canonical.exact;
+    return again && may_add_alike(hot, template);
+}
+
+/* A record in the stage is not the one after the first `fitted` of the template. If it is a variant, those in the stage and those
+ * that follow become a path of their own. */
+static void miss_by_record(gt_client *client, uint32_t fitted, const gt_slot *record)
+{
+    gt_hotpath *hot = client->hotpath;
+    const gt_template *template = hot->holding;
+    bool variant = is_variant(hot, fitted, gt__canonical(record));
+    uint32_t count = template->count, more = more_alive(client, template, fitted);
+    if (variant) {
+        for (uint32_t k = 0; k <= fitted; k++)
+            hot->live[k] = template->live[k] + more;
+        hot->records = fitted + 1;
+        hot->freed.count = 0;
+        hot->work = (int64_t) template->work;
+        hot->drained_state = GT_HOT_LEARNING;
+    }
+    miss(client, fitted);
+    if (variant)
+        gt__hotpath_learn_staged(hot, count);
 }
 
 /* The client waits after the first `fitted` records of a template: if it did so there before, the loop should begin there. */
@@ -459,15 +518,20 @@ static void miss_by_waiting(gt_client *client, uint32_t fitted)
     miss(client, fitted);
 }
 
-/* A template begins that should begin later in its loop: learn it anew from there. False: not now; or it begins well already,
+/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now; or it begins well already,
  * as a short loop that was unrolled does wherever one of its turns begins. */
-static bool align(gt_hotpath *hot, gt_template *template)
+static bool learn_anew(gt_hotpath *hot, gt_template *template)
 {
     gt_detector *detector = &hot->detector;
     uint32_t period = detector->period, offset = template->align;
     gt__detector_wake(detector);
-    if (!period || detector->matched < template->count)
+    if (detector->matched < template->count ||
+        !gt__detector_expects_all(detector, template->canonical, template->count))
         return false;
+    if (template->full) {
+        gt__hotpath_learn_divided(hot, template);
+        return true;
+    }
     template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
     if (offset % period == 0 || template->count % period)
         return false;
@@ -502,7 +566,7 @@ static void hold_other(gt_client *client, unsigned slots)
     hot->staged += slots;
     if (entry != gt__template_entry(template) ||
         !gt__template_fits(template, hot->cell, hot->stage, hot->staged, &fitted))
-        template = find_fitting(hot, fitted_before ? template : NULL, hot->stage, hot->staged, entry, &fitted);
+        template = find_fitting(hot, NULL, template, hot->stage, hot->staged, entry, &fitted);
     if (template) {
         if (!fitted_before && hot->ended)
             hot->ended->follower = template;
@@ -510,7 +574,7 @@ static void hold_other(gt_client *client, unsigned slots)
         return;
     }
     hot->stats.instructions++;
-    miss(client, fitted_before);
+    miss_by_record(client, fitted_before, hot->stage + hot->staged - slots);
 }
 
 /* A record that may begin a path; it is still in the link's window. */
@@ -518,12 +582,15 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
 {
     gt_hotpath *hot = client->hotpath;
     uint32_t fitted;
-    gt_template *template = find_fitting(hot, NULL, record, slots, shape, &fitted);
-    if (!template || (template->align && align(hot, template)))
-        return false;
+    gt_template *template = NULL;
+    do {
+        template = find_fitting(hot, template, NULL, record, slots, shape, &fitted);
+        if (!template || ((template->align || template->full) && learn_anew(hot, template)))
+            return false;
+    } while (template->full);
     if (hot->recording.region) {
         gt__region_cut(client); /* may learn a path, and forget the oldest */
-        if (!(template = find_fitting(hot, NULL, record, slots, shape, &fitted)))
+        if (!(template = find_fitting(hot, NULL, NULL, record, slots, shape, &fitted)))
             return false;
     }
     hot->staged = slots;
@@ -673,6 +740,7 @@ void gt__hotpath_enter(gt_client *client, uint64_t region)
         return;
     if (hot->state == GT_HOT_HOLDING && is_complete(client) && client->generation == gt__fork_generation)
         finish(client, false);
+    hot->drained_state = GT_HOT_WATCHING;
     if (hot->state == GT_HOT_LEARNING)
         gt__hotpath_stop_learning(hot);
     hot->detector.separator = true;

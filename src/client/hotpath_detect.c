@@ -9,6 +9,7 @@ enum {
     MOST_PAST = 1 << 15,
     MOST_INDEX_BITS = 13,
     MANY_RUNS = 6,          /* between two separators, of a period that becomes one path instead */
+    COMPARED = 8,           /* periods, to see which records are never quite the same */
     UNROLLED = 64,          /* records of a path that is made of a short period, at most */
     UNROLLED_WORK = 1 << 15 /* and elements that it touches: more would keep the worker waiting */
 };
@@ -46,12 +47,23 @@ static inline struct gt_past *past(const gt_detector *d, uint64_t position)
     return &d->past[position & (d->capacity - 1)];
 }
 
+/* A record's shape moves out of the hash as others are added to it. */
+static inline uint64_t add_context(uint64_t context, uint32_t shape)
+{
+    return (context << 64 / GT_CONTEXT) + shape * 0x9E3779B97F4A7C15u;
+}
+
+static inline uint32_t *behind(const gt_detector *d)
+{
+    return &d->behind[d->context >> (64 - d->index_bits)];
+}
+
 /* A ring of so many records, none of which was overwritten so far. False: out of memory; all is as before. */
 static bool resize(gt_detector *d, uint64_t capacity)
 {
     unsigned bits = (unsigned)__builtin_ctzll(capacity);
     bits = bits < MOST_INDEX_BITS ? bits : MOST_INDEX_BITS;
-    uint32_t *last = calloc((size_t)1 << bits, sizeof *last);
+    uint32_t *last = calloc((size_t)2 << bits, sizeof *last);
     struct gt_past *grown = last ? realloc(d->past, capacity * sizeof *grown) : NULL;
     if (!grown) {
         free(last);
@@ -60,10 +72,15 @@ static bool resize(gt_detector *d, uint64_t capacity)
     free(d->last);
     d->past = grown;
     d->last = last;
+    d->behind = last + ((size_t)1 << bits);
     d->capacity = capacity;
     d->index_bits = bits;
-    for (uint64_t k = 0; k < d->position; k++)
-        last[past(d, k)->canonical.shape >> (32 - bits)] = (uint32_t)k + 1u;
+    d->context = 0;
+    for (uint64_t k = 0; k < d->position; k++) {
+        uint32_t shape = past(d, k)->canonical.shape;
+        d->context = add_context(d->context, shape);
+        last[shape >> (32 - bits)] = *behind(d) = (uint32_t)k + 1u;
+    }
     return true;
 }
 
@@ -95,6 +112,16 @@ bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
     return d->period && past(d, d->position - d->period)->canonical.shape == canonical.shape;
 }
 
+bool gt__detector_expects_all(const gt_detector *d, const gt_canonical *canonical, uint32_t count)
+{
+    if (!d->period || d->matched < d->period)
+        return false;
+    for (uint32_t k = 0; k < count; k++)
+        if (past(d, d->position - d->period + k % d->period)->canonical.shape != canonical[k].shape)
+            return false;
+    return true;
+}
+
 /* Records that must match before a sequence counts as hot: the repetitions after the first. */
 static uint64_t enough(const gt_detector *d)
 {
@@ -102,7 +129,29 @@ static uint64_t enough(const gt_detector *d)
     return length * (d->threshold - 1);
 }
 
-/* Most of the last period was sent as a few paths already: making one of them all would only keep the worker waiting. Many, as
+/* The path of which most runs are in the last period, if they are most of it; else 0. A short one does not count: it is a loop that
+ * was unrolled, such as the updates of an optimizer, and becomes part of the step. */
+static uint32_t find_kept(const gt_detector *d)
+{
+    uint32_t serial = 0, votes = 0, records = 0, runs = 0;
+    for (uint32_t k = d->period; k > 0; k--) {
+        uint32_t run = past(d, d->position - k)->run;
+        if (!run || run == GT_WITHIN_RUN)
+            continue;
+        serial = votes ? serial : run;
+        votes = serial == run ? votes + 1 : votes - 1;
+    }
+    bool inside = false;
+    for (uint32_t k = d->period; serial && k > 0; k--) {
+        uint32_t run = past(d, d->position - k)->run;
+        inside = run == serial || (inside && run == GT_WITHIN_RUN);
+        records += inside;
+        runs += run == serial;
+    }
+    return runs > 1 && records / runs > UNROLLED && records > d->period - d->period / 4 ? serial : 0;
+}
+
+/* Nearly all of the last period was sent as a few paths already: making one of them all would only keep the worker waiting. Many, as
  * those of a model's layers, are worth one path: a device may replay it at once, and what is between them becomes part of it. */
 static bool runs_in_paths(const gt_detector *d)
 {
@@ -113,7 +162,22 @@ static bool runs_in_paths(const gt_detector *d)
         runs += record->run && record->run != GT_WITHIN_RUN;
         separators += record->separated;
     }
-    return inside > d->period * 3 / 4 && runs < MANY_RUNS * (separators + 1);
+    if (d->kept)
+        return d->period - inside < d->shortest;
+    return inside > d->period - d->period / 16 && runs < MANY_RUNS * (separators + 1);
+}
+
+/* How far back the present record, which is in the ring, was seen, if it was at `where` (a position plus one), and the `count` - 1
+ * before it were the same there; 0: it was not. */
+static uint32_t distance_to(const gt_detector *d, uint32_t where, unsigned count)
+{
+    uint64_t position = d->position, distance = (uint32_t)position + 1u - where;
+    if (!where || !distance || distance > d->window || distance + count > position + 1)
+        return 0;
+    for (unsigned k = 0; k < count; k++)
+        if (past(d, position - k)->canonical.shape != past(d, position - distance - k)->canonical.shape)
+            return 0;
+    return (uint32_t)distance;
 }
 
 bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run)
@@ -121,32 +185,33 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     uint64_t position = d->position;
     if (__builtin_expect(position == d->capacity, 0))
         grow(d);
-    uint32_t *last = &d->last[canonical.shape >> (32 - d->index_bits)];
+    d->context = add_context(d->context, canonical.shape);
+    uint32_t *last = &d->last[canonical.shape >> (32 - d->index_bits)], *context = behind(d);
     bool same = gt__detector_expects(d, canonical);
-    if (same)
-        d->matched++;
-    else {
-        uint64_t distance = (uint32_t)position + 1u - *last;
-        bool known = *last && distance && distance <= d->window && distance <= position &&
-                     past(d, position - distance)->canonical.shape == canonical.shape;
-        d->period = known ? (uint32_t)distance : 0;
-        d->matched = known;
-        d->told = false;
-    }
     *past(d, position) = (struct gt_past){.canonical = canonical,
                                           .live = (uint32_t)live,
                                           .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
                                           .separated = d->separator,
                                           .run = run};
+    if (same)
+        d->matched++;
+    else {
+        d->period = distance_to(d, *context, GT_CONTEXT);
+        d->period = d->period ? d->period : distance_to(d, *last, 1);
+        d->matched = d->period != 0;
+        d->told = false;
+    }
     if (d->separator) {
         d->stretch = position - d->separated_at;
         d->separated_at = position;
     }
     d->separator = false;
-    *last = (uint32_t)position + 1u;
+    *last = *context = (uint32_t)position + 1u;
     d->position++;
     bool hot = d->period && !d->told && d->matched >= enough(d);
     d->told |= hot;
+    if (hot)
+        d->kept = find_kept(d);
     return hot && !runs_in_paths(d);
 }
 
@@ -231,11 +296,17 @@ bool gt__detector_follow_run(gt_detector *d, uint32_t run, uint32_t count)
 
 /* ---- cutting ------------------------------------------------------------------------------------------------- */
 
-/* The record `offset` into the last period is another each time. */
+/* The record `offset` into the last period is another most of the time, and not just in the last batch of an epoch. */
 static bool varies(const gt_detector *d, uint32_t offset)
 {
-    uint64_t position = d->position - d->period + offset;
-    return past(d, position)->canonical.exact != past(d, position - d->period)->canonical.exact;
+    uint64_t position = d->position - d->period + offset, known = d->matched + d->period;
+    known = known < d->capacity ? known : d->capacity;
+    known = known < d->position ? known : d->position;
+    uint32_t changes = 0, periods = (uint32_t)(known / d->period) - 1;
+    periods = periods < COMPARED ? periods : COMPARED;
+    for (uint32_t k = 0; k < periods; k++, position -= d->period)
+        changes += past(d, position)->canonical.exact != past(d, position - d->period)->canonical.exact;
+    return 2 * changes > periods;
 }
 
 static bool cuts(const gt_detector *d, uint32_t offset)
@@ -300,10 +371,17 @@ static uint32_t unrolled(const gt_detector *d)
     return (uint32_t)(most > least ? most : least);
 }
 
+/* Whether the record at this offset is another kind than the one before it: of a run that is kept, or not. */
+static bool changes_side(const gt_detector *d, uint32_t offset, bool kept)
+{
+    uint32_t run = of_period(d, offset)->run;
+    return kept ? run != GT_WITHIN_RUN : d->kept && run == d->kept;
+}
+
 unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_SEGMENTS])
 {
     uint32_t first = 0, period = d->period, count = 0;
-    while (first < period && !cuts(d, first))
+    while (first < period && !changes_side(d, first, false) && (d->kept || !cuts(d, first)))
         first++;
     if (first == period) {
         uint64_t begin = natural_begin(d);
@@ -311,10 +389,11 @@ unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_
         return 1;
     }
     for (uint32_t at = first, next; at < first + period && count < GT_HOT_SEGMENTS; at = next) {
+        bool kept = changes_side(d, at, false);
         next = at + 1;
-        while (next < first + period && !cuts(d, next % period))
+        while (next < first + period && !changes_side(d, next, kept) && !cuts(d, next % period))
             next++;
-        if (next - at >= d->shortest && !varies(d, at % period))
+        if (next - at >= d->shortest && !kept && !varies(d, at % period))
             segments[count++] = (gt_segment_plan){.begin = d->position + at, .end = d->position + next};
     }
     return count;

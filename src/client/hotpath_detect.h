@@ -2,15 +2,17 @@
  * hotpath_detect.h: the detector of hot paths: which part of a stream repeats, and where to cut it.
  *
  * Each computing record has two hashes of its canonical form, which has no ids: `shape` of its op, dtypes, flags and place
- * in the program, `exact` of everything else that a path cannot have as a parameter. A period is found by looking up where a
- * record's shape was seen last; it is kept as long as every record equals the one a period before. A
+ * in the program, `exact` of everything else that a path cannot have as a parameter. A period is found by looking up where the
+ * last few shapes came before in this order, or else the last one alone: a record of a model's layers comes many times in each
+ * step. It is kept as long as every record equals the one a period before. A
  * sequence is hot after GT_HOTPATH_THRESHOLD periods. Constant time for each record.
  *
  * While a loop runs in paths, turn by turn, the detector rests: it only follows where in its last turn the stream is
  * (gt__detector_follow). At the first difference it sees the part of that turn again, as if the turns between had not been.
  *
  * A period is cut into segments where the client waited or sent data in each of the last two periods, and around records
- * that are not exactly the same each time. If nothing cuts it, it is cut where the client waited last, if it did, or where the
+ * that are not exactly the same each time. A period that is many turns of a path and something else, as the steps of an epoch
+ * and its evaluation, is cut around these turns. If nothing cuts it, it is cut where the client waited last, if it did, or where the
  * fewest tensors are alive; of several such places, where the fewest records use what was made just before.
  */
 #ifndef GT_CLIENT_HOTPATH_DETECT_H
@@ -55,13 +57,16 @@ typedef struct gt_detector {
         uint32_t run;  /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
     } * past;          /* ring: the last `capacity` records; it grows with the stream, up to a limit */
     uint32_t *last;    /* by shape, 1 << index_bits: the position where it was seen last, plus one */
+    uint32_t *behind;  /* the same by `context` */
+    uint64_t context;  /* a hash of the last GT_CONTEXT shapes */
     uint64_t capacity; /* a power of 2, more than twice the longest period that is looked for */
     unsigned index_bits;
-    uint64_t position;     /* records seen */
-    uint32_t period;       /* 0: none */
-    uint64_t matched;      /* records that equal the one a period before */
-    bool told;             /* that this period is hot */
-    bool separator;        /* one came since the last record */
+    uint64_t position; /* records seen */
+    uint32_t period;   /* 0: none */
+    uint64_t matched;  /* records that equal the one a period before */
+    bool told;         /* that this period is hot */
+    uint32_t kept;     /* a path whose runs are most of the hot period, and stay as they are; 0: there is none */
+    bool separator;    /* one came since the last record */
     uint64_t separated_at; /* the position of the last record after a separator, */
     uint64_t stretch;      /* and the records between the last two of these */
     uint64_t turn, phase;  /* while it rests: records of a turn, and of the present one; turn 0: it does not */
@@ -70,6 +75,7 @@ typedef struct gt_detector {
 } gt_detector;
 
 #define GT_WITHIN_RUN UINT32_MAX
+enum { GT_CONTEXT = 16 };
 
 /* window: the longest period; threshold: repetitions; shortest: the shortest path. */
 bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshold, unsigned shortest);
@@ -96,6 +102,8 @@ bool gt__detector_follow_record(gt_detector *detector, uint32_t shape);
 bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
 bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
+/* Whether the last period began with these shapes, so that they are expected to come now. */
+bool gt__detector_expects_all(const gt_detector *detector, const gt_canonical *canonical, uint32_t count);
 /* Cut the hot period: segments that begin at the present position or later, in order. Returns their number. */
 unsigned gt__detector_cut(const gt_detector *detector, gt_segment_plan segments[GT_HOT_SEGMENTS]);
 

@@ -9,7 +9,7 @@
 void gt__hotpath_stop_learning(gt_hotpath *hot)
 {
     hot->state = GT_HOT_WATCHING;
-    hot->segments = hot->segment_next = 0;
+    hot->segments = hot->segment_next = hot->halves = 0;
     hot->ending = false;
     hot->replaced = NULL;
     hot->freed.count = 0; /* these frees have been sent */
@@ -85,7 +85,7 @@ static bool stage_make(gt_hotpath *hot)
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
-    if (hot->staged + slots > GT_PATH_SLOTS / 4 || (!hot->stage && !stage_make(hot)))
+    if (hot->staged + slots > GT_PATH_SLOTS / 2 || (!hot->stage && !stage_make(hot)))
         return false;
     memcpy(hot->stage + hot->staged, record, slots * sizeof *record);
     hot->staged += slots;
@@ -106,9 +106,10 @@ static gt_template *collected(const gt_hotpath *hot, bool at_leave)
                                                   .at_leave = at_leave});
 }
 
-void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late)
+bool gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late)
 {
     gt_template *template = collected(hot, at_leave);
+    bool made = template != NULL;
     if (template)
         template->late = late;
     while (template && hot->stats.hot_sequences >= GT_HOT_TEMPLATES)
@@ -118,6 +119,16 @@ void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late)
     if (template && hot->replaced)
         gt__hotpath_forget(hot, hot->replaced);
     gt__hotpath_collect(hot);
+    return made;
+}
+
+void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count)
+{
+    gt__detector_wake(&hot->detector);
+    uint64_t begin = hot->detector.position - hot->records;
+    hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + count};
+    hot->segments = 1;
+    hot->segment_next = 0;
 }
 
 /* Deaths until now; 0: none, or they are not known. */
@@ -132,14 +143,62 @@ static uint32_t count_deaths(gt_client *client)
     return deaths;
 }
 
+/* The segment has more inputs and results than a path may have: divide it where few tensors are alive. */
+static void divide(gt_hotpath *hot, gt_segment_plan whole, uint32_t middle)
+{
+    if (hot->replaced || hot->halves + 2 > GT_HOT_SEGMENTS ||
+        whole.end - whole.begin < 2u * hot->detector.shortest)
+        return;
+    hot->half[hot->halves++] = (gt_segment_plan){.begin = whole.begin, .end = whole.begin + middle};
+    hot->half[hot->halves++] = (gt_segment_plan){.begin = whole.begin + middle, .end = whole.end};
+}
+
+/* The one of so many records, around their middle, before which the fewest tensors are alive. */
+static uint32_t find_middle(const uint32_t *live, uint32_t records)
+{
+    uint32_t best = records / 2;
+    for (uint32_t k = records / 4; k < records - records / 4; k++)
+        best = live[k] < live[best] ? k : best;
+    return best;
+}
+
+void gt__hotpath_learn_divided(gt_hotpath *hot, gt_template *template)
+{
+    uint64_t begin = hot->detector.position;
+    uint32_t middle = find_middle(template->live, template->count);
+    hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + middle};
+    hot->segment[1] = (gt_segment_plan){.begin = begin + middle, .end = begin + template->count};
+    hot->segments = 2;
+    hot->segment_next = 0;
+    hot->replaced = template;
+    hot->state = GT_HOT_LEARNING;
+}
+
+/* Learn the halves when they come again. */
+static void learn_halves(gt_hotpath *hot)
+{
+    const gt_detector *d = &hot->detector;
+    uint64_t periods = d->period ? (d->position - hot->half[0].begin + d->period - 1) / d->period : 0;
+    hot->segments = hot->halves;
+    hot->segment_next = hot->halves = 0;
+    for (unsigned k = 0; k < hot->segments; k++)
+        hot->segment[k] = (gt_segment_plan){.begin = hot->half[k].begin + periods * d->period,
+                                            .end = hot->half[k].end + periods * d->period};
+}
+
 void gt__hotpath_learn_end(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
-    uint32_t early = hot->early, deaths = count_deaths(client);
+    uint32_t early = hot->early, deaths = count_deaths(client), middle = find_middle(hot->live, hot->records);
     hot->ending = false;
-    if (gt__hotpath_collect_frees(client, &hot->freed))
-        gt__hotpath_collect_end(hot, false, deaths > early ? deaths - early : 0);
-    if (++hot->segment_next == hot->segments)
+    if (gt__hotpath_collect_frees(client, &hot->freed) &&
+        !gt__hotpath_collect_end(hot, false, deaths > early ? deaths - early : 0))
+        divide(hot, hot->segment[hot->segment_next], middle);
+    if (++hot->segment_next < hot->segments)
+        return;
+    if (hot->halves)
+        learn_halves(hot);
+    else
         gt__hotpath_stop_learning(hot);
 }
 

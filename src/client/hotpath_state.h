@@ -33,7 +33,8 @@ enum {
     GT_HOT_ENTRIES = 256,
     GT_HOT_STAGE = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
     GT_HOT_HEADROOM = 2 * GT_PATH_SLOTS, /* before it: a definition and a run that wait for room */
-    GT_HOT_PATIENCE = 16,                /* misses in a row after which a template is dropped */
+    GT_HOT_PATIENCE = 16,                /* misses in a row after which a template is dropped, */
+    GT_HOT_WASTE = 2,                    /* if in them so many times its records were held back */
     GT_HOT_TEMPLATES = 128,
     GT_HOT_ALIKE = 8, /* templates that begin with the same record */
 };
@@ -50,8 +51,9 @@ struct gt_hotpath {
     gt_hotpath_state state;
     bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
     bool ending; /* the last of the records that are learned has come; what dies before the next belongs to them */
-    uint32_t early;     /* deaths before it */
-    gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
+    uint32_t early;                 /* deaths before it */
+    gt_hotpath_state drained_state; /* after GT_HOT_DRAINING: watching, or learning what did not fit */
+    gt_template *ended;             /* the records before the next one were a run of it; NULL: they were not */
     gt_hotpath_stats stats;
     gt_detector detector;
     gt_recording recording;
@@ -68,8 +70,9 @@ struct gt_hotpath {
     gt_ids freed;                    /* since the first of those that are learned */
     gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
     gt_template *replaced; /* by the one that is learned, which begins where the client waits; NULL: none */
-    unsigned segments, segment_next;
+    unsigned segments, segment_next, halves;
     gt_segment_plan segment[GT_HOT_SEGMENTS]; /* to be learned, in order */
+    gt_segment_plan half[GT_HOT_SEGMENTS];    /* of those that cannot be one path: to be learned after them */
     gt_template *entry[GT_HOT_ENTRIES];       /* by the shape of their first record */
     gt_template *named[GT_PATHS];             /* by path number */
 };
@@ -86,8 +89,8 @@ bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsign
 /* Frees that wait in the client's queue are as good as sent. False: out of memory. */
 bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed);
 /* Make the template, and begin anew. It ends when the program leaves a region; or with its last record and so many deaths after
- * it. */
-void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late);
+ * it. False: they cannot be one path, or there is no memory. */
+bool gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late);
 /* While hot->ending: the next record comes. */
 void gt__hotpath_learn_end(gt_client *client);
 /* Put a template among the others, unless it is known; takes it. */
@@ -96,6 +99,10 @@ void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work);
 void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
                        int64_t work);
 void gt__hotpath_stop_learning(gt_hotpath *hot);
+/* Learn the template's records in two halves instead, beginning with the next one. */
+void gt__hotpath_learn_divided(gt_hotpath *hot, gt_template *template);
+/* Learn so many records, of which the first ones are in the stage and were seen by the detector. */
+void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count);
 
 /* ---- hotpath_region.c: regions that the program marks --------------------------------------------------------- */
 

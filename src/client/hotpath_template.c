@@ -301,10 +301,12 @@ static bool adapt(gt_template *t, uint64_t *cell, uint32_t number, const gt_slot
         if (expected->u64[__builtin_ctz(bits)] != record->u64[__builtin_ctz(bits)])
             different |= bits & -bits;
     t->parameters[number] |= (uint8_t)different;
-    if (different && expect_records(t) && gt__expected_fits(&t->expected[number], cell, record)) {
+    bool room = !different || expect_records(t);
+    if (different && room && gt__expected_fits(&t->expected[number], cell, record)) {
         t->number = 0; /* another definition */
         return true;
     }
+    t->full |= !room;
     t->parameters[number] &= (uint8_t)~different;
     if (different)
         expect_records(t);

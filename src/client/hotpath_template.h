@@ -56,9 +56,13 @@ typedef struct gt_template {
     uint32_t stopped; /* records that had fitted when the client waited last; 0: it never did */
     uint32_t
         align; /* the record that it should begin with, because the client waits before it; 0: the present one */
-    bool aligned;                 /* it does begin where the client waits */
-    uint64_t hits, misses, since; /* since: misses since the last hit */
-    uint64_t used;                /* the client's instructions when it was made, or hit */
+    bool aligned; /* it does begin where the client waits */
+    bool full;    /* its runs would have too many words, with all their parameters */
+    uint32_t odd_at,
+        odd_exact; /* the record that was another when it missed last, and gt_canonical.exact of that one */
+    uint64_t hits, misses;
+    uint64_t since, wasted; /* since the last hit: misses, and the records that had fitted then */
+    uint64_t used;          /* the client's instructions when it was made, or hit */
 } gt_template;
 
 /* What a template is made of; all of it is borrowed. */

@@ -27,10 +27,12 @@
 
 enum {
     GT_PATH_SLOTS = 1 << 15, /* the longest definition */
-    GT_PATH_WORDS = 8 * 256, /* the most words of a run */
+    GT_PATH_WORDS = 8 * 512, /* the most words of a run */
     GT_PATHS = 256,          /* that a client may have defined at a time; their numbers are below this */
     GT_PATH_ROOM = 1 + GT_PATH_WORDS / 8, /* slots of the longest run */
 };
+
+_Static_assert((int)GT_PATH_ROOM <= (int)GT_MAX_TAIL + 1, "a run is one record");
 
 /* Words of a slot, 8 bytes each. */
 enum { GT_WORD_HEAD = 0, GT_WORD_RESULT = 1, GT_WORD_OPERAND = 2, GT_WORD_IMM = 5, GT_WORD_PLACE = 7 };

@@ -8,38 +8,39 @@
 #include "core/path.h"
 #include "core/record.h"
 #include "worker/answer.h"
+#include "worker/path_plans.h"
 #include "worker/run.h"
 #include "worker/worker.h"
 
 /* The update of one parameter may be a path: a model has parameters of many shapes. */
-enum { PATHS = 1024, VARIANTS = 64 };
-
-/* The path, planned for certain shapes and strides of the inputs. */
-typedef struct variant {
-    gt_sequence *sequence;
-    uint64_t key; /* of these shapes and strides: see key_of */
-} variant;
+enum { PATHS = 1024 };
 
 typedef struct worker_path {
-    gt_path *path;
-    variant *variants; /* (VARIANTS), NULL until it runs */
-    unsigned count;
-    unsigned last, next; /* the one that ran last; the one to be replaced next, if there is no room */
-    gt_sequence *paused; /* its run has not ended; NULL: none */
-    bool moves; /* inputs that share memory do not always lie in it in the same way: plans do not rely on it */
+    gt_path_plans *plans; /* NULL: no path has this number */
+    gt_sequence *paused;  /* its run has not ended; NULL: none */
+    bool reported;        /* how it is run */
 } worker_path;
 
 struct gt_worker_paths {
     worker_path path[PATHS];
     gt_path_pieces pieces;
+    gt_path_cache cache;
 };
+
+/* The rest of a paused run is dropped. */
+static void drop_paused(gt_worker *worker, worker_path *known)
+{
+    if (known->paused)
+        gt__sequence_rest(worker, known->paused);
+    known->paused = NULL;
+}
 
 static void forget(gt_worker *worker, worker_path *known)
 {
-    for (unsigned k = 0; k < known->count; k++)
-        gt__sequence_free(worker, &known->variants[k].sequence);
-    free(known->variants);
-    gt__path_free(&known->path);
+    if (!known->plans)
+        return;
+    drop_paused(worker, known);
+    gt__path_plans_leave(worker, &worker->paths->cache, known->plans);
     *known = (worker_path){0};
 }
 
@@ -49,9 +50,16 @@ void gt__worker_paths_free(gt_worker *worker)
         return;
     for (unsigned k = 0; k < PATHS; k++)
         forget(worker, &worker->paths->path[k]);
+    gt__worker_paths_trim(worker);
     gt__path_pieces_free(&worker->paths->pieces);
     free(worker->paths);
     worker->paths = NULL;
+}
+
+void gt__worker_paths_trim(gt_worker *worker)
+{
+    if (worker->paths)
+        gt__path_plans_trim(worker, &worker->paths->cache, 0);
 }
 
 void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
@@ -73,15 +81,15 @@ void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
     if (!path)
         return;
     forget(worker, known);
-    known->path = path;
+    known->plans = gt__path_plans_take(worker, &worker->paths->cache, path);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
 /* Plan the path for inputs that look as these do. An error: they cannot be planned for, one of them may have failed. */
-static gt_err plan(gt_worker *worker, const worker_path *known, const uint64_t *inputs, gt_sequence **sequence)
+static gt_err plan(gt_worker *worker, const gt_path_plans *plans, const uint64_t *inputs, gt_sequence **sequence)
 {
-    const gt_path *path = known->path;
+    const gt_path *path = plans->path;
     gt_plan_input *given = malloc((path->inputs + 1) * sizeof *given);
     gt_plan *made = NULL;
     gt_err err = given ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -93,7 +101,7 @@ static gt_err plan(gt_worker *worker, const worker_path *known, const uint64_t *
             err = gt__fail(GT_ERR_INTERNAL, "an input of a path is not there, or failed");
         else
             given[k] = (gt_plan_input){
-                .id = GT_PATH_INPUT + k, .view = &entry->view, .memory = known->moves ? NULL : entry->buffer};
+                .id = GT_PATH_INPUT + k, .view = &entry->view, .memory = plans->moves ? NULL : entry->buffer};
     }
     if (err == GT_OK)
         err = gt__plan_new(path->records, path->slots, given, path->inputs, &made);
@@ -113,13 +121,26 @@ static void set_parameters(gt_sequence *sequence, const gt_path *path, const uin
         gt__sequence_set_word(sequence, path->parameter[k].slot, path->parameter[k].word, value[k]);
 }
 
-/* GT_ERR_VALUE: it was planned for other inputs. */
+/* For reports: the results of a run. */
+static void count_bytes(gt_worker *worker, const gt_sequence *sequence)
+{
+    unsigned count;
+    const gt_op_bytes *bytes = gt__sequence_bytes(sequence, &count);
+    for (unsigned k = 0; k < count; k++)
+        gt__statement_add(&worker->timing.statement->row[bytes[k].op].bytes, bytes[k].bytes);
+}
+
+/* GT_ERR_VALUE: it was planned for other inputs, or a run of another client is paused in it. */
 static gt_err run_variant(gt_worker *worker, worker_path *known, gt_sequence *sequence, const uint64_t *words)
 {
-    const gt_path *path = known->path;
+    const gt_path *path = known->plans->path;
+    if (gt__sequence_paused(sequence))
+        return GT_ERR_VALUE;
     set_parameters(sequence, path, words + path->inputs + path->outputs);
     gt_err err = gt__sequence_run(worker, sequence, words, words + path->inputs);
     known->paused = gt__sequence_paused(sequence) ? sequence : NULL;
+    if (err == GT_OK)
+        count_bytes(worker, sequence);
     return err;
 }
 
@@ -245,53 +266,38 @@ static uint64_t key_of(gt_worker *worker, const gt_path *path, const uint64_t *i
     return key;
 }
 
-/* Keep a sequence for inputs with this key; the oldest goes if there is no room. False: no memory. */
-static bool variant_add(gt_worker *worker, worker_path *known, gt_sequence *sequence, uint64_t key)
-{
-    if (!known->variants)
-        known->variants = calloc(VARIANTS, sizeof *known->variants);
-    if (!known->variants)
-        return false;
-    unsigned number = known->count < VARIANTS ? known->count++ : known->next++ % VARIANTS;
-    gt__sequence_free(worker, &known->variants[number].sequence);
-    known->variants[number] = (variant){.sequence = sequence, .key = key};
-    known->last = number;
-    return true;
-}
-
 /* Run one of the variants that were planned for inputs with this key. GT_ERR_VALUE: there is none, or their memory is shared in
  * another way. */
 static gt_err run_planned(gt_worker *worker, worker_path *known, uint64_t key, const uint64_t *words)
 {
+    gt_path_plans *plans = known->plans;
     gt_err err = GT_ERR_VALUE;
-    for (unsigned k = 0; k < known->count && err == GT_ERR_VALUE; k++) {
-        if (known->variants[k].key != key)
+    for (unsigned k = 0; k < plans->count && err == GT_ERR_VALUE; k++) {
+        gt_sequence *sequence = plans->variants[k].sequence;
+        if (plans->variants[k].key != key || gt__sequence_paused(sequence))
             continue;
-        err = run_variant(worker, known, known->variants[k].sequence, words);
-        known->moves |= err == GT_ERR_VALUE;
-        known->last = k;
+        err = run_variant(worker, known, sequence, words);
+        plans->moves |= err == GT_ERR_VALUE;
+        plans->last = k;
     }
     return err;
 }
 
 static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
 {
+    gt_path_plans *plans = known->plans;
     gt_err err = GT_ERR_VALUE;
-    if (known->count)
-        err = run_variant(worker, known, known->variants[known->last].sequence, words);
+    if (plans->count)
+        err = run_variant(worker, known, plans->variants[plans->last].sequence, words);
     if (err != GT_ERR_VALUE)
         return err;
-    uint64_t key = key_of(worker, known->path, words);
+    uint64_t key = key_of(worker, plans->path, words);
     err = run_planned(worker, known, key, words);
     if (err != GT_ERR_VALUE)
         return err;
     gt_sequence *sequence = NULL;
-    if (plan(worker, known, words, &sequence) != GT_OK)
-        return run_singly(worker, known->path, words);
-    if (!variant_add(worker, known, sequence, key)) {
-        gt__sequence_free(worker, &sequence);
-        return run_singly(worker, known->path, words);
-    }
+    if (plan(worker, plans, words, &sequence) != GT_OK || !gt__path_plans_add(worker, plans, sequence, key))
+        return run_singly(worker, plans->path, words);
     return run_variant(worker, known, sequence, words);
 }
 
@@ -315,14 +321,13 @@ static void fail(gt_worker *worker, const gt_path *path, const uint64_t *words, 
     gt__poison_release(poison);
 }
 
-/* Tell the dispatcher how a path that was just planned is run. */
-static void report_plan(gt_worker *worker, uint64_t number)
+/* Tell the dispatcher how a path is run that was just planned, or that has the plans of another client. */
+static void report_plan(gt_worker *worker, uint64_t number, const gt_sequence *sequence)
 {
     uint64_t compile_ns;
-    const gt_plan *plan = gt__sequence_plan(worker->path_counts.newest, &compile_ns);
+    const gt_plan *plan = gt__sequence_plan(sequence, &compile_ns);
     size_t bytes = sizeof(gt_path_news) + plan->step_count * sizeof(uint16_t);
     unsigned tail = gt__slots_for(bytes);
-    worker->path_counts.newest = NULL;
     gt_slot *out = tail <= GT_PATH_PIECE ? gt__worker_reserve_answer(worker, 1 + tail) : NULL;
     if (!out)
         return;
@@ -347,7 +352,14 @@ static void resume(gt_worker *worker, worker_path *known)
         return;
     known->paused = NULL;
     if (err != GT_OK)
-        fail(worker, known->path, gt__sequence_slots(sequence), err);
+        fail(worker, known->plans->path, gt__sequence_slots(sequence), err);
+}
+
+/* For reports, where a path counts as the records that it stands for. */
+static void count_records(gt_worker *worker, const gt_path *path)
+{
+    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
+        gt__statement_add(&worker->timing.statement->row[path->records[at].ins.op].count, 1);
 }
 
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
@@ -355,25 +367,26 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     worker_path *known =
         worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
     worker->cancel.engine.pause_ns = record->ins.imm[1].u ? gt__now_ns() + record->ins.imm[1].u : 0;
-    if (known && known->path)
-        gt__timing_path(worker, known->path->records->ins.site);
-    if (known && record->ins.operand[0]) {
+    gt_path_plans *plans = known ? known->plans : NULL;
+    if (plans)
+        gt__timing_path(worker, plans->path->records->ins.site);
+    if (plans && record->ins.operand[0]) {
         resume(worker, known);
         return;
     }
-    if (!known || !known->path ||
-        record->ins.imm[0].u != (uint64_t)known->path->inputs + known->path->outputs + known->path->parameters) {
+    const gt_path *path = plans ? plans->path : NULL;
+    if (!path || record->ins.imm[0].u != (uint64_t)path->inputs + path->outputs + path->parameters) {
         gt__log_error("worker %s: a run of a path that is not known", worker->name);
         return;
     }
-    const gt_path *path = known->path;
-    known->paused = NULL; /* the rest of an earlier run was dropped */
-    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
-        gt__statement_add(&worker->timing.statement->row[path->records[at].ins.op].count, 1);
+    drop_paused(worker, known);
+    count_records(worker, path);
     gt_err err = gt__cancel_skips(worker) ? GT_ERR_CANCELLED : run_known(worker, known, record[1].u64);
     if (err != GT_OK)
         fail(worker, path, record[1].u64, err);
     worker->path_counts.runs++;
-    if (worker->path_counts.newest)
-        report_plan(worker, record->ins.result);
+    if (plans->count && (worker->path_counts.newest || !known->reported))
+        report_plan(worker, record->ins.result, plans->variants[plans->last].sequence);
+    known->reported |= plans->count != 0;
+    worker->path_counts.newest = NULL;
 }

@@ -1,4 +1,5 @@
-/* paths.h: a worker's hot paths (core/path.h): each is planned for how its inputs look, and run as a sequence (run.h). */
+/* paths.h: a worker's hot paths (core/path.h): each is planned for how its inputs look (path_plans.h), and run as a
+ * sequence (run.h). */
 #ifndef GT_WORKER_PATHS_H
 #define GT_WORKER_PATHS_H
 
@@ -12,5 +13,7 @@ void gt__worker_define_path(gt_worker *worker, const gt_slot *record);
 /* A `repeat` record. */
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record);
 void gt__worker_paths_free(gt_worker *worker);
+/* Free the plans that are kept for clients to come. */
+void gt__worker_paths_trim(gt_worker *worker);
 
 #endif

@@ -78,8 +78,10 @@ typedef struct fate {
 
 struct gt_sequence {
     gt_plan *plan;
-    gt_program *program;  /* NULL if the engine did not compile the plan */
-    uint64_t compile_ns;  /* that took so long */
+    gt_program *program; /* NULL if the engine did not compile the plan */
+    uint64_t compile_ns; /* that took so long */
+    gt_op_bytes *bytes;  /* of all results, by op */
+    unsigned byte_count;
     gt_buffer **memories; /* the plan's, during a run */
     gt_buffer **
         buffers; /* of the plan's inputs and outputs, during a run; without a program, of values that it does without */
@@ -105,12 +107,41 @@ const gt_plan *gt__sequence_plan(const gt_sequence *sequence, uint64_t *compile_
     return sequence->plan;
 }
 
+const gt_op_bytes *gt__sequence_bytes(const gt_sequence *sequence, unsigned *count)
+{
+    *count = sequence->byte_count;
+    return sequence->bytes;
+}
+
+static bool count_bytes(gt_sequence *s)
+{
+    uint64_t bytes[GT_OP_COUNT] = {0};
+    for (unsigned k = 0; k < s->plan->step_count; k++)
+        bytes[s->plan->steps[k].op] += gt__meta_bytes(&s->plan->values[s->plan->steps[k].result].view.meta);
+    for (unsigned op = 0; op < GT_OP_COUNT; op++)
+        s->byte_count += bytes[op] != 0;
+    s->bytes = malloc((s->byte_count + 1) * sizeof *s->bytes);
+    s->byte_count = 0;
+    for (unsigned op = 0; s->bytes && op < GT_OP_COUNT; op++)
+        if (bytes[op])
+            s->bytes[s->byte_count++] = (gt_op_bytes){.op = (gt_opcode)op, .bytes = bytes[op]};
+    return s->bytes != NULL;
+}
+
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value)
 {
     sequence->plan->records[slot].u64[word] = value;
 }
 
 static void unbind(gt_worker *worker, gt_sequence *s);
+
+void gt__sequence_rest(gt_worker *worker, gt_sequence *s)
+{
+    if (s->paused)
+        unbind(worker, s);
+    s->paused = false;
+    gt__late_wait(worker, s->last);
+}
 
 void gt__sequence_free(gt_worker *worker, gt_sequence **where)
 {
@@ -119,12 +150,11 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
         return;
     if (worker->path_counts.newest == s)
         worker->path_counts.newest = NULL;
-    if (s->paused)
-        unbind(worker, s);
-    gt__late_wait(worker, s->last); /* its flights point to the plan */
+    gt__sequence_rest(worker, s); /* its flights point to the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
     gt__plan_free(&s->plan);
+    free(s->bytes);
     free(s->slots);
     free(s->memories);
     free(s->buffers);
@@ -165,7 +195,7 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
         s->address = calloc(plan->buffer_count + 1, sizeof(*s->address));
         s->fates = calloc(plan->value_count + 1, sizeof *s->fates);
         s->flights = calloc(plan->input_count + 1, sizeof(*s->flights));
-        if (s->buffers && s->address && s->fates && s->flights)
+        if (s->buffers && s->address && s->fates && s->flights && count_bytes(s))
             err = GT_OK;
     } else
         gt__plan_free(&plan);

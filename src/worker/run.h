@@ -34,12 +34,20 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t
  */
 gt_err gt__sequence_resume(gt_worker *worker, gt_sequence *sequence);
 bool gt__sequence_paused(const gt_sequence *sequence);
+/* Nothing of it is used when this returns: a paused run is dropped, and runs that the engine has not ended are waited for. */
+void gt__sequence_rest(gt_worker *worker, gt_sequence *sequence);
 /* Of the run that was last paused: the slots of its inputs, then of its outputs. */
 const uint64_t *gt__sequence_slots(const gt_sequence *sequence);
 /* Change a word of the plan's records: a literal or an immediate. */
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value);
 /* Its plan, and how long the engine took to compile it; 0: it did not. */
 const gt_plan *gt__sequence_plan(const gt_sequence *sequence, uint64_t *compile_ns);
+/* The bytes of all results of a run, by op: *count of them. */
+typedef struct gt_op_bytes {
+    gt_opcode op;
+    uint64_t bytes;
+} gt_op_bytes;
+const gt_op_bytes *gt__sequence_bytes(const gt_sequence *sequence, unsigned *count);
 /* Whether the engine compiled it. */
 bool gt__sequence_compiled(const gt_sequence *sequence);
 void gt__sequence_free(gt_worker *worker, gt_sequence **sequence);

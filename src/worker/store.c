@@ -9,6 +9,7 @@
 #include <malloc.h>
 #endif
 
+#include "worker/paths.h"
 #include "worker/worker.h"
 
 enum {
@@ -118,6 +119,8 @@ static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
     if (engine->ops->alloc(engine, bytes, memory) == GT_OK)
         return GT_OK;
     gt__store_trim(store);
+    if (store->worker)
+        gt__worker_paths_trim(store->worker);
     return engine->ops->alloc(engine, bytes, memory);
 }
 

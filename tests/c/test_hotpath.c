@@ -1,12 +1,11 @@
 /*
- * test_hotpath.c: the detector on made-up streams, and what a client sends when it holds records back: expanded, the
+ * test_hotpath.c: templates, and what a client sends when it holds records back: expanded, the
  * stream is the one it would have sent without hot paths, and every tensor is freed once, after its last use. The
  * test is the server: it reads the client's link, at times slowly, so that the link is full.
  */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "check.h"
 #include "client/client.h"
@@ -17,186 +16,6 @@
 #include "gt.h"
 #include "link/hello.h"
 #include "random_numbers.h"
-
-/* ---- the detector ------------------------------------------------------------------------------------------- */
-
-typedef struct stream {
-    gt_detector detector;
-    uint64_t found; /* periods that became hot */
-} stream;
-
-static stream stream_new(unsigned threshold, unsigned shortest)
-{
-    stream s = {.found = 0};
-    CHECK(gt__detector_init(&s.detector, 4096, threshold, shortest));
-    return s;
-}
-
-static gt_canonical letter(unsigned kind, unsigned exact)
-{
-    return (gt_canonical){.shape = (kind + 1) * 0x9E3779B9u, .exact = exact};
-}
-
-static bool see(stream *s, unsigned kind, unsigned exact)
-{
-    bool hot = gt__detector_see(&s->detector, letter(kind, exact), 10, 100, false);
-    s->found += hot;
-    return hot;
-}
-
-/* A word's letters, one record each; its number of hot reports. */
-static unsigned see_word(stream *s, const char *word)
-{
-    unsigned found = 0;
-    for (; *word; word++)
-        found += see(s, (unsigned)*word, 0);
-    return found;
-}
-
-static void test_period(const void *argument)
-{
-    (void)argument;
-    for (unsigned threshold = 2; threshold < 6; threshold++) {
-        stream s = stream_new(threshold, 2);
-        unsigned turns = 0;
-        while (!see_word(&s, "abcde") && turns < 100)
-            turns++;
-        CHECK(turns + 1 == threshold || turns == threshold);
-        CHECK_EQ(s.detector.period, 5);
-        CHECK_EQ(see_word(&s, "abcdeabcde"), 0); /* told once */
-        see_word(&s, "xyz");
-        for (turns = 0; turns < threshold + 1; turns++)
-            see_word(&s, "abcde");
-        CHECK_EQ(s.found, 2); /* and again after something else */
-        gt__detector_free(&s.detector);
-    }
-    stream s = stream_new(2, 2);
-    for (unsigned k = 0; k < 5000; k++)
-        see(&s, k * 7919, 0); /* nothing repeats */
-    CHECK_EQ(s.found, 0);
-    gt__detector_free(&s.detector);
-}
-
-static void test_shortest(const void *argument)
-{
-    (void)argument;
-    stream s = stream_new(3, 16);
-    unsigned seen = 0;
-    while (!see(&s, 'a', 0) && seen < 1000)
-        seen++;
-    CHECK(seen >= 32 && seen < 40); /* two times the shortest, after the first */
-    gt_segment_plan segments[GT_HOT_SEGMENTS];
-    CHECK_EQ(gt__detector_cut(&s.detector, segments), 1);
-    CHECK(segments[0].begin == s.detector.position && segments[0].end - segments[0].begin >= 16);
-    gt__detector_free(&s.detector);
-}
-
-/* The inner loop is short; the outer one is found, if the inner one is not long enough to be hot itself. */
-static void test_nested(const void *argument)
-{
-    (void)argument;
-    stream s = stream_new(3, 8);
-    for (int k = 0; k < 20 && !s.found; k++)
-        see_word(&s, "xababyzuvw");
-    CHECK_EQ(s.found, 1);
-    CHECK_EQ(s.detector.period, 10);
-    gt__detector_free(&s.detector);
-}
-
-/* A rare detour costs one period; two loops take turns. */
-static void test_detours(const void *argument)
-{
-    (void)argument;
-    stream s = stream_new(2, 4);
-    for (int k = 0; k < 3; k++) {
-        unsigned found = 0;
-        for (int turn = 0; turn < 5; turn++)
-            found += see_word(&s, "abcdefgh");
-        CHECK_EQ(found, 1);
-        see_word(&s, "pq");
-    }
-    for (int k = 0; k < 6; k++)
-        see_word(&s, k % 2 ? "abcdefgh" : "ijklmn");
-    CHECK_EQ(s.detector.period, 14);
-    gt__detector_free(&s.detector);
-}
-
-static void test_cuts(const void *argument)
-{
-    (void)argument;
-    gt_segment_plan segments[GT_HOT_SEGMENTS];
-    stream s = stream_new(3, 2);
-    for (int turn = 0; turn < 20 && !s.found; turn++) {
-        s.detector.separator = true; /* the client waited before each turn */
-        see_word(&s, "abcd");
-        see(&s, 'e', (unsigned)turn); /* another each time */
-        see_word(&s, "fghij");
-    }
-    CHECK_EQ(s.found, 1);
-    if (CHECK_EQ(gt__detector_cut(&s.detector, segments), 2)) {
-        uint64_t lengths[2], where = s.detector.position;
-        for (int k = 0; k < 2; k++) {
-            lengths[k] = segments[k].end - segments[k].begin;
-            CHECK(segments[k].begin >= where && segments[k].end <= s.detector.position + 2 * s.detector.period);
-            where = segments[k].end;
-        }
-        CHECK(lengths[0] + lengths[1] == 9 && (lengths[0] == 4 || lengths[0] == 5));
-    }
-    gt__detector_free(&s.detector);
-}
-
-/* A loop without waits is cut where no record uses what was made just before, wherever it is when it is found. */
-static void test_begin(const void *argument)
-{
-    (void)argument;
-    for (unsigned first = 0; first < 5; first++) {
-        gt_segment_plan segments[GT_HOT_SEGMENTS];
-        stream s = stream_new(3, 2);
-        unsigned at = first;
-        for (bool hot = false; !hot && at < 100; at++) {
-            hot = see(&s, 'a' + at % 5, 0);
-            gt_instruction ins = {.result = 1000, .operand = {at % 5 ? 999 : 1000 - 500}};
-            gt__detector_reach(&s.detector, &ins, 1);
-        }
-        if (CHECK_EQ(gt__detector_cut(&s.detector, segments), 1))
-            CHECK_EQ((first + segments[0].begin) % 5, 0);
-        gt__detector_free(&s.detector);
-    }
-}
-
-/* Literals that a path cannot have as parameters tell records apart; those that it can do not. */
-static void test_canonical(const void *argument)
-{
-    (void)argument;
-    gt_slot a[4] = {{.ins = {.op = GT_OP_mul, .literals = GT_LITERAL_FLOAT << 2}}}, b[4];
-    memcpy(b, a, sizeof b);
-    b->ins.literal[1].f = 3;
-    CHECK(gt__canonical(a).exact == gt__canonical(b).exact);
-    a->ins.op = b->ins.op = GT_OP_where;
-    CHECK(gt__canonical(a).shape == gt__canonical(b).shape && gt__canonical(a).exact != gt__canonical(b).exact);
-    a->ins.op = b->ins.op = GT_OP_assign;
-    a->ins.tail = b->ins.tail = 3;
-    CHECK(gt__canonical(a).exact != gt__canonical(b).exact);
-}
-
-static void test_cost(const void *argument)
-{
-    (void)argument;
-    enum { RECORDS = CHECK_SANITIZED ? 100000 : 5000000 };
-    stream s = stream_new(10, 16);
-    gt_slot records[64] = {{.ins = {.op = GT_OP_INVALID}}};
-    for (unsigned k = 0; k < 64; k++)
-        records[k].ins = (gt_instruction){.op = GT_OP_add, .site = k, .operand = {k, k}};
-    struct timespec before, after;
-    clock_gettime(CLOCK_MONOTONIC, &before);
-    for (unsigned k = 0; k < RECORDS; k++)
-        s.found += gt__detector_see(&s.detector, gt__canonical(&records[k % 61]), k, 100, false);
-    clock_gettime(CLOCK_MONOTONIC, &after);
-    double ns = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
-    printf("     %.1f ns for each record\n", ns / RECORDS);
-    CHECK_EQ(s.found, 1);
-    gt__detector_free(&s.detector);
-}
 
 /* ---- templates ---------------------------------------------------------------------------------------------- */
 
@@ -275,38 +94,6 @@ static void test_parameters(const void *argument)
     CHECK(cell[GT_CELL_FIRST] == 20 && cell[GT_CELL_WORDS] == 11 && cell[GT_CELL_WORDS + 1] == 3);
     CHECK_EQ(cell[GT_CELL_WORDS + 2], 4);
     gt__template_free(t);
-}
-
-/* While a loop runs in paths the detector rests; what comes then is compared with the last turn. */
-static void test_rest(const void *argument)
-{
-    (void)argument;
-    enum { PATH = 77 };
-    stream s = stream_new(3, 2);
-    gt_detector *d = &s.detector;
-    for (int turn = 0; turn < 6; turn++) {
-        for (const char *word = "abcde"; *word; word++)
-            gt__detector_see(d, letter((unsigned)*word, 0), 10, 100,
-                             *word == 'a'   ? PATH
-                             : *word == 'e' ? 0
-                                            : GT_WITHIN_RUN);
-        CHECK_EQ(d->turn, 0);
-    }
-    for (const char *word = "abcd"; *word; word++)
-        gt__detector_see(d, letter((unsigned)*word, 0), 10, 100, *word == 'a' ? PATH : GT_WITHIN_RUN);
-    gt__detector_rest(d, PATH, 4);
-    CHECK_EQ(d->turn, 5);
-    uint64_t position = d->position;
-    for (int turn = 0; turn < 4; turn++) {
-        CHECK(gt__detector_follow_record(d, letter('e', 0).shape));
-        CHECK(gt__detector_follow_run(d, PATH, 4));
-    }
-    CHECK_EQ(d->position, position);
-    CHECK(gt__detector_follow_record(d, letter('e', 0).shape));
-    CHECK(!gt__detector_follow_record(d, letter('x', 0).shape)); /* awake again, the e was seen */
-    CHECK(d->turn == 0 && d->position == position + 1 && d->period == 5);
-    CHECK(!gt__detector_follow_run(d, PATH, 4));
-    gt__detector_free(d);
 }
 
 /* ---- a client ----------------------------------------------------------------------------------------------- */
@@ -685,6 +472,44 @@ static void test_many(const void *argument)
     observed_free(&o);
 }
 
+/* Epochs of ten batches and a smaller one: each kind is a path, and the small one does not divide the other. */
+static void test_last_batch(const void *argument)
+{
+    (void)argument;
+    enum { EPOCHS = 30, BATCHES = 11, RECORDS = 6 };
+    gt_link *ours, *theirs;
+    pthread_t thread;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, true);
+    observed o = observed_new(theirs);
+    gt_hotpath_stats early = {0};
+    pthread_create(&thread, NULL, read_all, &o);
+    for (int batch = 0; batch < EPOCHS * BATCHES; batch++) {
+        int64_t rows = batch % BATCHES == BATCHES - 1 ? 3 : 8;
+        gt_tensor *t[RECORDS];
+        for (int k = 0; k < RECORDS; k++)
+            CHECK_EQ(k == 0   ? gt_full(client, GT_FLOAT32, 1, (int64_t[]){64}, 1, &t[k])
+                     : k == 2 ? gt_full(client, GT_FLOAT32, 1, &rows, 1, &t[k])
+                              : gt_neg(t[k - 1], &t[k]),
+                     GT_OK);
+        for (int k = 0; k < RECORDS; k++)
+            gt_tensor_release(t[k]);
+        if (batch == 5 * BATCHES)
+            early = gt__hotpath_stats(client);
+    }
+    gt_hotpath_stats late = gt__hotpath_stats(client);
+    CHECK_EQ(late.misses, early.misses);
+    CHECK_EQ(late.hot_instructions - early.hot_instructions, late.instructions - early.instructions);
+    CHECK(late.runs - early.runs <= (EPOCHS - 5) * BATCHES);
+    gt__client_flush(client);
+    atomic_store(&o.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(o.records, EPOCHS * BATCHES * RECORDS);
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
 /* A loop until the client holds records back. */
 static gt_client *holding_client(gt_link *link, gt_tensor **x)
 {
@@ -773,15 +598,6 @@ static void test_lost(const void *argument)
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
-    check_run("detector: period", test_period, NULL);
-    check_run("detector: shortest", test_shortest, NULL);
-    check_run("detector: nested loops", test_nested, NULL);
-    check_run("detector: detours", test_detours, NULL);
-    check_run("detector: cuts", test_cuts, NULL);
-    check_run("detector: begin", test_begin, NULL);
-    check_run("detector: canonical form", test_canonical, NULL);
-    check_run("detector: cost", test_cost, NULL);
-    check_run("detector: rest", test_rest, NULL);
     check_run("templates", test_templates, NULL);
     check_run("templates: parameters", test_parameters, NULL);
     check_run("client: programs", test_programs, &(bool){false});
@@ -789,6 +605,7 @@ int main(int argc, char **argv)
     check_run("client: region", test_region, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
+    check_run("client: last batch", test_last_batch, NULL);
     check_run("client: close", test_close, NULL);
     check_run("client: fork", test_fork, NULL);
     check_run("client: lost link", test_lost, NULL);

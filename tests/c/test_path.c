@@ -141,7 +141,7 @@ static void test_runs(const void *argument)
     (void)argument;
     example_path e = example_new();
     static gt_slot run[1 + GT_MAX_TAIL];
-    static uint64_t words[GT_MAX_CHUNK / sizeof(uint64_t)];
+    static uint64_t words[GT_PATH_WORDS + 1];
     gt_path *path;
     if (!CHECK_EQ(read_path(&e, &path), GT_OK))
         return;
@@ -488,7 +488,7 @@ static const attack attacks[] = {
     {"a path that is not defined", "not defined", .number = 7, .first = 100, .words = 3, .word = {1, 2}},
     {"a number beyond all", "not defined", .number = UINT64_MAX, .first = 100, .words = 3, .word = {1, 2}},
     {"too few words", "words where the path has", .first = 100, .words = 2, .word = {1, 2}},
-    {"too many words", "words where the path has", .first = 100, .words = 4096, .word = {1, 2}},
+    {"too many words", "a tail of", .first = 100, .words = GT_PATH_WORDS + 1, .word = {1, 2}},
     {"no id", "a bad id", .words = 3, .word = {1, 2}},
     {"a huge id", "a bad id", .first = UINT64_MAX, .words = 3, .word = {1, 2}},
     {"an unknown input", "does not exist", .first = 100, .words = 3, .word = {1, 99}},
@@ -506,7 +506,7 @@ static void test_server(const void *argument)
 {
     const char *modifiers = argument;
     enum { ATTACKS = sizeof attacks / sizeof *attacks };
-    static uint64_t words[GT_MAX_CHUNK / sizeof(uint64_t)];
+    static uint64_t words[GT_PATH_WORDS + 1];
     server s;
     gt_link *links[ATTACKS + 2];
     example_path e = example_new();

@@ -415,9 +415,12 @@ results.append(gt.debug.get_hot_paths(wait=True)[0]["instructions"])
     assert instructions >= 3 * hotpath["min_sequence_length"]
 
 
-def test_counts_by_op_include_paths():
-    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu']['count'])"
-    assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50
+def test_counts_and_bytes_by_op_include_paths():
+    """Bytes of instructions that run alone are sampled."""
+    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']['relu'])"
+    hot, cold = (run(program, **settings)[0][-1] for settings in (HOT, {"GT_AUTO_COMPILE": "0"}))
+    assert hot["count"] == cold["count"] == 50
+    assert 0.7 < hot["bytes"] / (50 * 100 * 33 * 4) < 1.4, hot
 
 
 def test_waiting_every_few_steps_is_not_a_miss():
@@ -700,12 +703,12 @@ def test_a_function_with_more_results_than_a_path_may_have():
 x = gt.ones(4)
 @gt.compile
 def many(x):
-    return [x + float(k) for k in range(2100)]
+    return [x + float(k) for k in range(4200)]
 for _ in range(5):
     made = many(x)
     results.append((made[7].tolist(), made[-1].tolist()))
 """
-    assert run(program)[0] == [[[8.0] * 4, [2100.0] * 4]] * 5
+    assert run(program)[0] == [[[8.0] * 4, [4200.0] * 4]] * 5
 
 
 def test_runs_that_fall_back_use_the_slots_there_are():

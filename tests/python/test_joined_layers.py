@@ -1,5 +1,7 @@
 """Linear layers and losses of classes, each one node of the tape: values, gradients and refusals are PyTorch's."""
 
+import contextlib
+
 import numpy
 import pytest
 import torch
@@ -106,6 +108,28 @@ def test_backward_twice():
     y.backward()
     with pytest.raises(RuntimeError, match='second time'):
         y.backward()
+
+
+def executed():
+    ops = next(iter(gt.debug.get_worker_stats(wait=True).values()))['ops']
+    return {op: row['count'] for op, row in ops.items() if op in ('matmul', 'permute', 'reshape', 'where', 'sum')}
+
+
+def test_layers_in_a_scope_are_joined_as_well():
+    """Nothing else is sent than outside."""
+    values, classes = arrays((4, 3), (5, 3), (5,)), gt.arange(4) % 5
+    results = []
+    for scope in (contextlib.nullcontext(), gt.signal.context('block')):
+        x, w, b = leaves(gt, values)
+        before = executed()
+        with scope:
+            y = F.linear(x, w, b)
+            loss = F.cross_entropy(y, classes)
+            loss.backward()
+        sent = {op: count - before.get(op, 0) for op, count in executed().items()}
+        assert y.grad_fn.name() == 'AddmmBackward0' and 'NllLoss' in loss.grad_fn.name()
+        results.append([sent, loss.item()] + [t.grad.tolist() for t in (x, w, b)])
+    assert results[0] == results[1]
 
 
 def test_linear_under_vmap_and_autocast():

@@ -1,0 +1,146 @@
+"""Loops that are hard to find, at the default settings: equal layers, two loops in turn, a smaller last batch, long steps."""
+
+from test_hotpath import check
+
+DEFAULT = {"GT_AUTO_COMPILE": "1", "GT_HOTPATH_THRESHOLD": "10", "GT_HOTPATH_MIN_SEQ": "5"}
+
+COUNT = """
+def counts():
+    hotpath = next(iter(gt.debug.get_worker_stats(wait=True).values()))["hotpath"]
+    return {name: hotpath[name] for name in ("runs", "misses", "hot_instructions", "total_instructions")}
+def since(before):
+    return {name: value - before[name] for name, value in counts().items()}
+"""
+
+BLOCKS = COUNT + """
+class Block(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.a, self.b, self.n = nn.Linear(d, d), nn.Linear(d, d), nn.LayerNorm(d)
+    def forward(self, x):
+        return x + self.b(nn.functional.gelu(self.a(self.n(x))))
+model = nn.Sequential(nn.Embedding(50, 16), *[Block(16) for _ in range(6)], nn.LayerNorm(16), nn.Linear(16, 50))
+x = gt.randint(0, 50, (8,))
+optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+for k in range(40):
+    if k == 30:
+        before = counts()
+    loss = (model(x) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    results.append(loss.item())
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] == last["total_instructions"] and last["runs"] == 10 and last["misses"] == 0, last
+"""
+
+
+def test_a_step_that_is_waited_for_becomes_one_path():
+    """The updates of its optimizer are found first, as they repeat in the very first step."""
+    check(BLOCKS, exact=False, **DEFAULT)
+
+
+ALTERNATING = COUNT + """
+def trainer(activation, optimizer):
+    model = nn.Sequential(nn.Linear(6, 8), activation, nn.Linear(8, 3))
+    return model, optimizer(model.parameters(), lr=0.01)
+x, y = gt.randn(16, 6), gt.arange(16) % 3
+models = trainer(nn.ReLU(), gt.optim.AdamW), trainer(nn.Tanh(), gt.optim.SGD)
+def one(model, optimizer):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for k in range(100):
+    if k == 60:
+        before = counts()
+    one(*models[k // 2 % 2])
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.8 * last["total_instructions"], last
+keep(*models[0][0].parameters(), *models[1][0].parameters())
+"""
+
+
+def test_two_loops_that_take_turns():
+    check(ALTERNATING, exact=False, **DEFAULT)
+
+
+LAST_BATCH = COUNT + """
+from gt.utils.data import DataLoader, TensorDataset
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+loader = DataLoader(TensorDataset(gt.randn(83, 6), gt.arange(83) % 3), batch_size=8, shuffle=True)
+for epoch in range(12):
+    if epoch == 6:
+        before = counts()
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+last = since(before)
+if last["total_instructions"]:
+    assert last["misses"] == 0 and last["runs"] == 66, last
+keep(*model.parameters())
+"""
+
+
+def test_a_smaller_last_batch_is_a_path_of_its_own():
+    """Every epoch has 11 batches: when the loop is found, it has just had the small one."""
+    check(LAST_BATCH, exact=False, **DEFAULT)
+
+
+LONG = COUNT + """
+kinds = [k ** 3 * 2654435761 % 2 ** 32 >> 20 for k in range(COUNT)]
+kinds = [kind % 3 for kind in kinds]
+values = [gt.full((2,), float(k)) for k in range(COUNT)]
+for turn in range(40):
+    if turn == 30:
+        before = counts()
+    changes = turn / 64
+    values = [v * changes if kind == 0 else v + changes if kind == 1 else v - changes for v, kind in zip(values, kinds)]
+    results.append(values[7].sum().item())
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.99 * last["total_instructions"] and last["misses"] == 0, last
+    assert last["runs"] <= 10 * RUNS, last
+keep(*values[::100])
+"""
+
+
+def test_a_step_of_thousands_of_instructions_is_one_path():
+    check(LONG.replace("COUNT", "1300").replace("RUNS", "1"), **DEFAULT)
+
+
+def test_a_step_with_too_many_tensors_for_one_path_is_divided():
+    """Each of its values is an input and an output, and has a number that is another in each turn."""
+    check(LONG.replace("COUNT", "2000").replace("RUNS", "4"), **DEFAULT)
+
+
+EVALUATION = COUNT + """
+x, h = gt.randn(4, 8), gt.zeros(4, 8)
+weights = [gt.randn(8, 8) for _ in range(24)]
+def step(h):
+    for k, w in enumerate(weights):
+        h = (h @ w + x).tanh() if k * k % 7 % 2 else (h - x @ w).sigmoid()
+    return h
+for epoch in range(40):
+    if epoch == 25:
+        before = counts()
+    for _ in range(20):
+        h = step(h)
+    seen = ((h - x) * 2).exp().log().abs().mean()
+    results.append(seen.item())
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.95 * last["total_instructions"], last
+    assert last["runs"] > 15 * 19, last
+keep(h)
+"""
+
+
+def test_an_evaluation_now_and_then_is_a_path_beside_that_of_the_step():
+    """The twenty steps between two evaluations are not made one: the worker would wait for the last."""
+    check(EVALUATION, exact=False, **DEFAULT)
