@@ -188,8 +188,10 @@ static void abandon(gt_session *session)
     if (intact) {
         gt__download_drop_all(session, NULL);
         gt__session_give_home(session, session->home ? session->home : gt__worker_choose(session->dispatcher));
-    } else
-        gt__link_kill(session->link, "%s", recovery->reason);
+    } else {
+        snprintf(session->lost, sizeof session->lost, "%s", recovery->reason);
+        session->ended = true;
+    }
     gt__recovery_free(session);
 }
 
