@@ -173,6 +173,8 @@ void gt__client_unlock(gt_client *client)
     client->usable = !client->closed && !client->link->dead;
 }
 
+static void hear_out(gt_client *client);
+
 static gt_err wait_at_most(gt_client *client, gt_wait what, int timeout_ms)
 {
     if (client->hotpath)
@@ -189,8 +191,10 @@ static gt_err wait_at_most(gt_client *client, gt_wait what, int timeout_ms)
             gt__progress_look(client, LOOK_UP_MS);
         return GT_OK;
     }
-    if (err == GT_ERR_CONNECTION || client->link->dead)
+    if (err == GT_ERR_CONNECTION || client->link->dead) {
+        hear_out(client);
         return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
+    }
     return GT_OK;
 }
 
@@ -266,6 +270,8 @@ static void handle_other(gt_client *client, const gt_slot *record)
         char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)];
         memcpy(reason, record + 1, sizeof reason);
         reason[sizeof reason - 1] = 0;
+        client->link->reason[0] =
+            0; /* it says more than the end of the connection, which may have been noticed before */
         gt__link_kill(client->link, "the server closed the connection: %s", reason);
     } else if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
         client->stats_ticket = record->ins.result == client->stats_ticket ? 0 : client->stats_ticket;
@@ -274,6 +280,19 @@ static void handle_other(gt_client *client, const gt_slot *record)
                 transfer->abandoned = 0;
                 gt__segment_done(transfer->segment);
             }
+    }
+}
+
+/* The link is lost while we write: the last record that came may say why. */
+static void hear_out(gt_client *client)
+{
+    size_t available;
+    unsigned length;
+    const gt_slot *slots;
+    while ((slots = gt__link_peek(client->link, &available)) &&
+           gt__instruction_check(slots, available, &length) == GT_OK) {
+        handle_other(client, slots);
+        gt__link_consume(client->link, length);
     }
 }
 

@@ -62,6 +62,14 @@ void gt__answer_failure(gt_session *session, uint64_t ticket, gt_err err, const 
     gt__answer_send(session, record);
 }
 
+gt_err gt__answer_unknown(gt_session *session, const gt_instruction *question)
+{
+    if (!session->left_out)
+        return gt__session_unknown(question, question->operand[0]);
+    gt__answer_failure(session, question->result, GT_ERR_MEMORY, session->left_out);
+    return GT_OK;
+}
+
 static void answer_text(gt_session *session, uint64_t ticket, const char *text)
 {
     size_t bytes = strlen(text), offset = 0;
@@ -95,7 +103,7 @@ gt_err gt__answer_placement(gt_session *session, const gt_instruction *ins)
     const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[0]);
     char text[4096];
     if (!handle)
-        return gt__session_unknown(ins, ins->operand[0]);
+        return gt__answer_unknown(session, ins);
     answer_text(session, ins->result, gt__spread_text(session, handle, text, sizeof text));
     return GT_OK;
 }

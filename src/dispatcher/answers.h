@@ -16,6 +16,8 @@ void gt__answer_send(gt_session *session, const gt_slot *record);
 bool gt__answers_flush(gt_session *session);
 
 void gt__answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
+/* A question names a tensor that the session does not have: it was left out (quota.h), or there is none. */
+gt_err gt__answer_unknown(gt_session *session, const gt_instruction *question);
 /* The dispatcher's statistics. */
 void gt__answer_stats(gt_session *session, uint64_t ticket);
 /* The placement of the tensor that the record asks about. */

@@ -391,7 +391,7 @@ static gt_err free_after(gt_session *session, const gt_path *path, const gt_slot
         if (!dies && k < gt__path_run_words(path))
             continue;
         if (!gt__handles_remove(&session->handles, gt__path_word(run, k), &index, &slot))
-            err = gt__session_unknown(&run->ins, gt__path_word(run, k));
+            err = session->left_out ? err : gt__session_unknown(&run->ins, gt__path_word(run, k));
         else if (!worker || index != worker->index)
             continue; /* the worker was lost */
         else if (dies)
@@ -421,7 +421,7 @@ static gt_err expand(gt_session *session, known_path *known, const gt_slot *run)
 {
     gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the records go to */
     memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
-    if (!session->spreading || session->dispatcher->observing)
+    if (!session->spreading || session->dispatcher->observing || session->left_out)
         return gt__path_expand(known->path, copy, put, session);
     return gt__replay_place(session, &known->replays, &session->paths->scratch, known->path, copy);
 }

@@ -134,13 +134,14 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     return true;
 }
 
-/* A record that would pass a limit of the session. */
+/* A record that would pass a limit of the session. handle NULL: or one on results that were left out for that reason. */
 static __attribute__((noinline)) gt_err refuse(gt_session *session, const gt_slot *record, gt_handle *handle)
 {
     int32_t worker;
     uint32_t slot;
     uint64_t consumed = gt__record_consumed(&record->ins);
-    GT_TRY(gt__quota_refuse(session, record, handle));
+    if (handle)
+        GT_TRY(gt__quota_refuse(session, record, handle));
     if (consumed && gt__handles_remove(&session->handles, consumed, &worker, &slot) && worker != GT_NO_WORKER) {
         gt__worker_free_tensor(session->home, slot);
         gt__worker_flush_frees(session->home);
@@ -153,6 +154,8 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     const gt_instruction *ins = &record->ins;
     unsigned length = 1u + ins->tail;
     gt_dispatch_worker *worker = session->home;
+    if (__builtin_expect(session->left_out != NULL, 0) && gt__quota_misses(session, record))
+        return refuse(session, record, NULL);
     gt_slot *out = room_at_home(session, length);
     if (__builtin_expect(ins->scope && ins->scope != session->plain_scope, 0)) {
         gt__signals_look_up(session, ins->scope);
@@ -226,14 +229,14 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     }
     if (worker && any)
         gt__worker_commit(worker, 1);
-    return unknown ? gt__session_unknown(&record->ins, unknown) : GT_OK;
+    return unknown && !session->left_out ? gt__session_unknown(&record->ins, unknown) : GT_OK;
 }
 
 static gt_err place_data(gt_session *session, const gt_slot *record)
 {
     gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
     if (!handle)
-        return gt__session_unknown(&record->ins, record->ins.operand[0]);
+        return session->left_out ? GT_OK : gt__session_unknown(&record->ins, record->ins.operand[0]);
     if (!session->home || handle->worker != session->home->index)
         return GT_OK; /* the upload was complete and has been placed elsewhere: it stays as it is */
     gt_slot *out = room_at_home(session, 1u + record->ins.tail);
@@ -248,7 +251,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
 {
     gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
     if (!handle)
-        return gt__session_unknown(&record->ins, record->ins.operand[0]);
+        return gt__answer_unknown(session, &record->ins);
     if (handle->worker == GT_NO_WORKER) {
         gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, gt__session_lost(session, handle));
         return GT_OK;

@@ -14,7 +14,7 @@
 
 enum {
     MOST_TEXT = 200,    /* bytes of a refusal */
-    MOST_REFUSED = 4096 /* tensors beyond twice the limit: refused results, which their client keeps */
+    MOST_REFUSED = 4096 /* tensors beyond twice the limit: further results that are refused are left out */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------------------- */
@@ -294,19 +294,47 @@ gt_err gt__quota_charge(gt_session *session, const gt_slot *record, gt_handle *h
     GT_TRY(make_room(quota, index));
     *refused = limit != GT_LIMIT_COUNT;
     if (*refused) {
-        uint64_t most = quota->limits.most[limit];
         quota->refusals++;
         hold(quota, index, 0, false);
-        if (!gt__recover_active(session) && !gt__limit_is_bytes(limit) && session->handles.count > most &&
-            session->handles.count - most > most + MOST_REFUSED)
-            return gt__fail(GT_ERR_MEMORY, "the client goes on making tensors, %llu beyond its limit (%s)",
-                            (unsigned long long)(session->handles.count - most), gt__limit_option(limit));
         fail(session, limit, used, bytes); /* its text is for gt__quota_refuse */
         return GT_OK;
     }
     if (!from)
         GT_TRY(storage_new(quota, bytes, &storage));
     hold(quota, index, storage, whole);
+    return GT_OK;
+}
+
+bool gt__quota_misses(const gt_session *session, const gt_slot *record)
+{
+    gt_operands operands = gt__record_operands(&record->ins, record + 1);
+    for (unsigned k = 0; session->left_out && k < operands.count; k++)
+        if (gt__operand_is_tensor(&operands, k) && !gt__handles_find(&session->handles, operands.id[k]))
+            return true;
+    return false;
+}
+
+/* Whether the session has so many handles that no more results can be refused. Those of a recovery were there before. */
+static bool is_full(const gt_session *session)
+{
+    const uint64_t *limits = session->quota->limits.most;
+    uint64_t most = limits[GT_LIMIT_TENSORS] < limits[GT_LIMIT_USER_TENSORS] ? limits[GT_LIMIT_TENSORS]
+                                                                             : limits[GT_LIMIT_USER_TENSORS];
+    return !gt__recover_active(session) && session->handles.count > most &&
+           session->handles.count - most > most + MOST_REFUSED;
+}
+
+static gt_err leave_out(gt_session *session, uint64_t id, const char *text)
+{
+    int32_t worker;
+    uint32_t slot;
+    if (!session->left_out && !(session->left_out = strdup(text)))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (session->recovery) { /* the journal alone does not say which were left out */
+        session->recovery->hopeless = true;
+        session->recovery->look_ns = 0;
+    }
+    gt__handles_remove(&session->handles, id, &worker, &slot);
     return GT_OK;
 }
 
@@ -318,6 +346,8 @@ gt_err gt__quota_refuse(gt_session *session, const gt_slot *record, gt_handle *h
     snprintf(text, sizeof text, "%s", gt_error_text());
     if (ins->op == GT_OP_upload && ins->imm[1].u)
         gt__relay_unused(session, ins->imm[1].u);
+    if (is_full(session))
+        return leave_out(session, ins->result, text);
     size_t bytes = strlen(text);
     unsigned tail = gt__slots_for(bytes);
     uint32_t slot = worker ? gt__slot_number_new(&worker->slots) : 0;

@@ -10,6 +10,9 @@
  * tensors) count with what they were taken from. A replicated tensor counts once, and what a hot path needs between its
  * inputs and outputs does not count. In a recovery, records that were refused before are refused again, and no others: which of the
  * restored tensors were views is not known.
+ *
+ * A result that was refused has a handle, as its client may name it. So that a client that goes on does not take memory without
+ * end, far beyond its limit such results are left out: from then on, every tensor that the session does not have counts as refused.
  */
 #ifndef GT_DISPATCHER_QUOTA_H
 #define GT_DISPATCHER_QUOTA_H
@@ -71,7 +74,7 @@ void gt__quota_users_free(gt_dispatcher *dispatcher);
 
 /* ---- tensors, of a session with a quota ---- */
 /* Count the result of a computing record, whose shape is known. *refused: it would pass a limit, and the error text says
- * which; it counts as a tensor without bytes. An error: out of memory, or far too many tensors. */
+ * which; it counts as a tensor without bytes. An error: out of memory. */
 gt_err gt__quota_charge(gt_session *session, const gt_slot *record, gt_handle *handle, bool *refused);
 /* Count a tensor with memory of its own, whatever the limits are. */
 gt_err gt__quota_hold(gt_session *session, gt_handle *handle);
@@ -81,7 +84,10 @@ bool gt__quota_admits(const gt_session *session, uint64_t tensors, uint64_t byte
 uint64_t gt__quota_frees(const gt_session *session, const gt_handle *handle);
 /* The handle of this index is gone, or its tensor is lost. */
 void gt__quota_drop(gt_quota *quota, uint32_t index);
-/* Place the failure of a record that was refused, with the error text, on the home worker. */
+/* Place the failure of a record that was refused, with the error text, on the home worker; or leave its result out: the handle is gone
+ * then. */
 gt_err gt__quota_refuse(gt_session *session, const gt_slot *record, gt_handle *handle);
+/* Whether an operand of the record was left out, which has its result left out as well. */
+bool gt__quota_misses(const gt_session *session, const gt_slot *record);
 
 #endif

@@ -87,11 +87,56 @@ static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
     if (!relay)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     relay->client_id = client_id;
-    relay->id = session->dispatcher->next_segment++;
     relay->next = session->relays.first;
     session->relays.first = relay;
     *out = relay;
     return GT_OK;
+}
+
+static void list(gt_relay *relay, gt_dispatch_worker *worker)
+{
+    relay->shared_with = worker;
+    relay->orphaned = false;
+    relay->newer = NULL;
+    relay->older = worker->relays.newest;
+    *(relay->older ? &relay->older->newer : &worker->relays.oldest) = relay;
+    worker->relays.newest = relay;
+}
+
+static void unlist(gt_relay *relay)
+{
+    gt_relays_known *known = &relay->shared_with->relays;
+    *(relay->older ? &relay->older->newer : &known->oldest) = relay->newer;
+    *(relay->newer ? &relay->newer->older : &known->newest) = relay->older;
+    relay->shared_with = NULL;
+}
+
+/* Records in the worker's stream that name it come before the one that has it forgotten. */
+static void take_back(gt_relay *relay)
+{
+    gt_dispatch_worker *worker = relay->shared_with;
+    gt_instruction forget = {.op = GT_OP_forget};
+    forget.imm[0].u = relay->id;
+    gt__worker_tell(worker, &forget);
+    worker->link->ops->forget(worker->link, relay->id);
+    unlist(relay);
+}
+
+/* The number is new each time: descriptors overtake the records that have an older one forgotten. */
+static gt_err share_as(gt_relay *relay, const gt_segment *segment, gt_dispatch_worker *worker, uint64_t id)
+{
+    gt_segment renamed = *segment;
+    renamed.id = id;
+    gt_err err = worker->link->ops->share(worker->link, &renamed);
+    if (err == GT_ERR_MEMORY && worker->relays.oldest) { /* its link is full */
+        take_back(worker->relays.oldest);
+        err = worker->link->ops->share(worker->link, &renamed);
+    }
+    if (err == GT_OK) {
+        relay->id = id;
+        list(relay, worker);
+    }
+    return err;
 }
 
 gt_err gt__relay_share(gt_session *session, uint64_t client_id, bool *shared)
@@ -108,15 +153,10 @@ gt_err gt__relay_share(gt_session *session, uint64_t client_id, bool *shared)
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu is gone", (unsigned long long)client_id);
     if (!worker->link->ops->share)
         return GT_OK; /* the client does not know yet that its worker was replaced by one without segments; see place.c */
-    gt_segment renamed = *segment;
-    renamed.id = relay->id;
-    gt_err err = worker->link->ops->share(worker->link, &renamed);
-    if (err == GT_OK) {
-        relay->shared_with = worker;
-        relay->orphaned = false;
-        return GT_OK;
-    }
-    *shared = false;
+    if (relay->shared_with)
+        take_back(relay); /* an earlier home */
+    gt_err err = share_as(relay, segment, worker, session->dispatcher->next_segment++);
+    *shared = err == GT_OK;
     /* A worker that is gone will be removed in a moment; the session goes on. */
     return err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || worker->link->gone ? GT_OK : err;
 }
@@ -133,13 +173,10 @@ void gt__relays_release_orphans(gt_session *session)
 
 static void relay_free(gt_relay *relay)
 {
-    gt_dispatch_worker *worker = relay->shared_with;
-    if (worker && worker->peer) {
-        gt_instruction forget = {.op = GT_OP_forget};
-        forget.imm[0].u = relay->id;
-        gt__worker_tell(worker, &forget);
-        worker->link->ops->forget(worker->link, relay->id);
-    }
+    if (relay->shared_with && relay->shared_with->peer)
+        take_back(relay);
+    else if (relay->shared_with)
+        unlist(relay);
     free(relay);
 }
 
@@ -160,7 +197,7 @@ void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worke
 {
     for (gt_relay *relay = session->relays.first; relay; relay = relay->next)
         if (relay->shared_with == worker) {
-            relay->shared_with = NULL;
+            unlist(relay);
             relay->orphaned = session->relays.orphans = true;
         }
 }

@@ -4,6 +4,9 @@
  * The segment itself stays with the client's link; the worker knows it under a number that the dispatcher gives
  * it. A record that names a segment is placed only after the segment was shared with the worker (gt__relay_share); the
  * number in the record is replaced then (gt__relay_name).
+ *
+ * A worker's link knows a limited number of segments, of all clients together. Where that is reached, the worker forgets the
+ * segment that it has known longest. It is shared anew when its client names it again.
  */
 #ifndef GT_DISPATCHER_RELAYS_H
 #define GT_DISPATCHER_RELAYS_H
@@ -23,7 +26,13 @@ typedef struct gt_relay {
     uint64_t client_id, id;
     gt_dispatch_worker *shared_with; /* NULL: no worker yet */
     bool orphaned;                   /* its worker is gone, perhaps before it had read the data */
+    struct gt_relay *older, *newer;  /* in its worker's list */
 } gt_relay;
+
+/* Of a worker: the segments that it knows, of all sessions. */
+typedef struct gt_relays_known {
+    gt_relay *oldest, *newest;
+} gt_relays_known;
 
 typedef struct gt_relays {
     gt_relay *first;

@@ -201,6 +201,8 @@ static gt_err serve(gt_session *session, size_t budget, bool *progress)
 {
     size_t left = budget;
     bool idle = false;
+    if (__builtin_expect(session->ended, 0))
+        return gt__fail(GT_ERR_CONNECTION, "%s", session->lost);
     if (!gt__slot_queue_empty(&session->unread) && gt__answers_flush(session)) {
         *progress = true;
         gt__download_continue(session);
@@ -477,6 +479,7 @@ void gt__session_free(gt_session *session, const char *reason)
     session->peer->session = NULL;
     gt__texts_free(&session->sites);
     gt__texts_free(&session->reasons);
+    free(session->left_out);
     gt__quota_free(session);
     gt__handles_free(&session->handles);
     gt__slot_queue_free(&session->unread);

@@ -9,6 +9,7 @@
 #include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/pending.h"
+#include "dispatcher/relays.h"
 #include "dispatcher/runs.h"
 #include "dispatcher/share.h"
 #include "dispatcher/slot_numbers.h"
@@ -52,6 +53,7 @@ struct gt_dispatch_worker {
     gt_backlog backlog;
     gt_slot_numbers slots;
     gt_pendings pendings;
+    gt_relays_known relays;
     bool paths[GT_WORKER_PATHS]; /* by number: the worker knows a path of this number */
     gt_stand_in_state stand_in;
     bool cannot_host; /* a stand-in that it was asked for did not come */

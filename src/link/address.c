@@ -173,6 +173,7 @@ int gt__address_servers(int *ports, int most)
 void gt__address_own(gt_address_file *file, const char *path)
 {
     struct stat info;
+    chmod(path, 0600); /* the directory is private, too */
     snprintf(file->path, sizeof file->path, "%s", path);
     file->inode = lstat(path, &info) ? 0 : info.st_ino;
 }

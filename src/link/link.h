@@ -98,7 +98,7 @@ struct gt_link {
     bool gone;                           /* the peer is gone: no more writing, but what has arrived can be read */
     bool stopped;     /* its process may still live: it may write to shared memory when it wakes */
     bool dead;        /* no more reading either */
-    char reason[128]; /* why it is dead */
+    char reason[256]; /* why it is dead */
     char peer[64];    /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
     void *owner;      /* for the event loop */
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is

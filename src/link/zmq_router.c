@@ -22,6 +22,7 @@
 #include "link/address.h"
 #include "link/zmq.h"
 #include "link/zmq_guard.h"
+#include "link/zmq_intake.h"
 
 enum {
     PUMP_FRAMES = 1000,
@@ -250,6 +251,7 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
         r->alive_next_ns = gt__now_ns();
         set_timer(r);
     }
+    gt__intake_delivered(peer->connection, true);
     gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT, GT_ZMQ_VERSION);
 }
 
@@ -262,6 +264,7 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     const uint8_t *id = zmq_msg_data(identity);
     bool ours = zmq_msg_size(identity) == IDENTITY_BYTES && id[0] == 0;
     router_link *peer = ours ? peer_find(r, id) : NULL;
+    gt__intake_delivered(peer ? peer->connection : zmq_msg_get(frame, ZMQ_SRCFD), peer);
     if (peer) {
         gt__zmq_receive(&peer->base, frame, more);
         announce(&peer->base.base);
@@ -302,13 +305,23 @@ static void suspect(router *r, int connection)
             }
 }
 
+/* What ZeroMQ's monitor reports: sockets that listen, and connections that ended. */
+static void take_events(router *r)
+{
+    unsigned event;
+    int fd;
+    while (gt__zmq_event(r->monitor, &event, &fd)) {
+        if (event == ZMQ_EVENT_LISTENING)
+            gt__intake_watch(fd);
+        else
+            suspect(r, fd);
+    }
+}
+
 /* Notice who is gone. */
 static void look_after_peers(router *r)
 {
-    unsigned event;
-    int connection;
-    while (gt__zmq_event(r->monitor, &event, &connection))
-        suspect(r, connection);
+    take_events(r);
     if (!r->alive_next_ns)
         return;
     uint64_t now = gt__now_ns();
@@ -425,8 +438,8 @@ static bool open_monitor(router *r)
     int unbounded = 0; /* ZeroMQ's thread would wait for room otherwise */
     r->monitor = zmq_socket(r->context, ZMQ_PAIR);
     return r->monitor && !zmq_setsockopt(r->monitor, ZMQ_RCVHWM, &unbounded, sizeof unbounded) &&
-           !zmq_socket_monitor(r->socket, address, ZMQ_EVENT_DISCONNECTED) && !zmq_connect(r->monitor, address) &&
-           watch(r, r->monitor);
+           !zmq_socket_monitor(r->socket, address, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_LISTENING) &&
+           !zmq_connect(r->monitor, address) && watch(r, r->monitor);
 }
 
 static gt_err router_new(router **out)

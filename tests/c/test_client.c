@@ -11,6 +11,7 @@
 
 #include "client/client.h"
 #include "client_fixture.h"
+#include "dispatcher/orders.h"
 #include "server_fixture.h"
 
 /* ---- failures on the worker -------------------------------------------------------------------------------- */
@@ -398,6 +399,47 @@ static void test_no_worker(const void *argument)
     server_stop(&s);
 }
 
+/* A client that the server disconnects hears why, whether it writes or reads at that moment. */
+static void test_disconnected(const void *argument)
+{
+    const char *transport = argument;
+    for (int reads = 0; reads < 2; reads++) {
+        server s;
+        char address[64];
+        gt_client *client = NULL;
+        gt_tensor *a, *sum;
+        double value;
+        server_new(&s, true);
+        server_start(&s);
+        server_add_worker(&s, true);
+        snprintf(address, sizeof address, "%s://localhost:%d", transport, gt__dispatcher_port(s.dispatcher));
+        OK(gt_client_connect(address, 0, &client));
+        OK(gt_full(client, GT_FLOAT32, SHAPE(1), 1, &a));
+        OK(gt_item(a, &value));
+        CHECK(gt__dispatcher_order(s.dispatcher, GT_ORDER_DISCONNECT, 1));
+        uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+        gt_err err = GT_OK;
+        while (err == GT_OK && gt__remaining_ms(deadline)) {
+            err = gt_add(a, a, &sum);
+            if (err == GT_OK && reads)
+                err = gt_item(sum, &value);
+            gt_tensor_release(sum);
+        }
+        CHECK_EQ(err, GT_ERR_CONNECTION);
+        if (!CHECK(strstr(gt_error_text(), "the administrator of the server disconnected this client")))
+            fprintf(stderr, "  %s, reads %d: %s\n", transport, reads, gt_error_text());
+        CHECK_EQ(gt_synchronize(client), GT_ERR_CONNECTION);
+        CHECK(strstr(gt_error_text(), "administrator"));
+        gt_tensor_release(a);
+        gt_client_close(&client);
+        OK(gt_client_connect(address, 0,
+                             &client)); /* another one is served, when the worker has done with what came before */
+        CHECK(client_works(client));
+        gt_client_close(&client);
+        server_stop(&s);
+    }
+}
+
 /* Each thread adds its own numbers up; argument NULL: on a server of its own. */
 static void *adding_thread(void *argument)
 {
@@ -597,6 +639,9 @@ int main(int argc, char **argv)
     check_run("the server dies, memory", test_server_dies, "memory");
     check_run("the server dies, tcp", test_server_dies, "tcp");
     check_run("no worker", test_no_worker, NULL);
+    check_run("disconnected by memory", test_disconnected, "memory");
+    check_run("disconnected by ipc", test_disconnected, "ipc");
+    check_run("disconnected by tcp", test_disconnected, "tcp");
     check_run("threads, embedded", test_threads, NULL);
     check_run("threads by memory", test_threads, "memory");
     check_run("threads by tcp", test_threads, "tcp");

@@ -1,7 +1,8 @@
-/* test_journal.c: the journal of a session against a plain array of the records that went in. */
+/* test_journal.c: the journal of a session against a plain array of the records that went in, and the segments that it holds. */
 #include <stdlib.h>
 
 #include "check.h"
+#include "dispatcher/recover/hold.h"
 #include "dispatcher/recover/journal.h"
 #include "random_numbers.h"
 
@@ -112,10 +113,40 @@ static void test_a_length_that_does_not_fit(const void *unused)
     gt__journal_pool_free(&pool);
 }
 
+/* A large upload is held, however many there are: the dispatcher must not copy it, as everybody would wait. The others are held up to a
+ * number, as descriptors are few. */
+static void test_large_uploads_are_held(const void *unused)
+{
+    (void)unused;
+    enum { MANY = 80 };
+    const uint64_t large = (uint64_t)600 << 20, small = 1 << 20;
+    uint32_t total = 0;
+    gt_holds holds = {.total = &total};
+    gt_segment *segment;
+    if (!CHECK_EQ(gt__segment_new(large, &segment), GT_OK)) /* its pages are never touched */
+        return;
+    gt_slot upload = {.ins = {.op = GT_OP_upload, .result = 1}};
+    for (int k = 0; k < MANY; k++) {
+        upload.ins.imm[0].u = large;
+        CHECK(gt__holds_take(&holds, segment, &upload));
+    }
+    CHECK(gt__segment_busy(segment)); /* the client leaves it alone */
+    upload.ins.imm[0].u = small;
+    CHECK(!gt__holds_take(&holds, segment, &upload));
+    CHECK_EQ(holds.bytes, MANY * large);
+    gt__holds_drop(&holds, holds.count);
+    CHECK(gt__holds_take(&holds, segment, &upload));
+    gt__holds_free(&holds);
+    CHECK_EQ(total, 0);
+    CHECK(!gt__segment_busy(segment));
+    gt__segment_release(segment);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("records come back", test_records_come_back, NULL);
     check_run("a length that does not fit", test_a_length_that_does_not_fit, NULL);
+    check_run("large uploads are held", test_large_uploads_are_held, NULL);
     return check_end();
 }

@@ -307,6 +307,26 @@ static void test_full_bells(const void *argument)
     acceptor->ops->close(acceptor);
 }
 
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Other threads close what was discarded. */
+static void expect_descriptors(int count)
+{
+    uint64_t deadline = gt__deadline_ns(60000);
+    while (count_descriptors() > count && gt__remaining_ms(deadline))
+        sched_yield();
+    CHECK_EQ(count_descriptors(), count);
+}
+
 /* A socket with data that its receiver never takes, and whose close waits for that. */
 static int lingering_socket(int *receiver)
 {
@@ -331,7 +351,7 @@ static int lingering_socket(int *receiver)
 static void test_lingering_descriptors(const void *argument)
 {
     ends e;
-    int receivers[3];
+    int receivers[3], before = count_descriptors();
     if (!ends_open(&e, argument))
         return;
     for (int k = 0; k < 3; k++) {
@@ -348,6 +368,7 @@ static void test_lingering_descriptors(const void *argument)
     for (int k = 0; k < 3; k++)
         close(receivers[k]);
     ends_close(&e);
+    expect_descriptors(before);
 }
 
 static void send_packet(int socket, size_t size, const int *fds, unsigned count)
@@ -367,17 +388,6 @@ static void send_packet(int socket, size_t size, const int *fds, unsigned count)
         memcpy(CMSG_DATA(&control.align), fds, count * sizeof *fds);
     }
     CHECK_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), (ssize_t)size);
-}
-
-static int count_descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
 }
 
 /* Descriptors in empty packets, in large numbers, and behind empty packets are neither kept nor closed by who would wait for it. */
@@ -417,10 +427,7 @@ static void test_stray_descriptors(const void *argument)
     CHECK(gt__now_ns() - start < 100000000000u); /* the sockets linger for 1,000 s */
     for (int k = 0; k < 2; k++)
         close(receivers[k]);
-    uint64_t deadline = gt__deadline_ns(60000); /* other threads close them */
-    while (count_descriptors() > before && gt__remaining_ms(deadline))
-        sched_yield();
-    CHECK_EQ(count_descriptors(), before);
+    expect_descriptors(before);
     acceptor->ops->close(acceptor);
     close(plain);
 }

@@ -222,7 +222,11 @@ static int64_t turns_in_silence(gt_link *link)
 static void upload_segment(gt_link *link, gt_segment *segment, uint64_t id)
 {
     gt_slot upload[2] = {{.ins = {.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .tail = 1, .result = id}}};
-    CHECK_EQ(link->ops->share(link, segment), GT_OK);
+    gt_err err;
+    gt__link_flush(link);
+    while ((err = link->ops->share(link, segment)) == GT_ERR_TIMEOUT)
+        sched_yield();
+    CHECK_EQ(err, GT_OK);
     atomic_store(segment->busy, 1);
     upload->ins.imm[0].i = upload[1].i64[0] = 4096;
     upload->ins.imm[1].u = segment->id;
@@ -590,6 +594,48 @@ static void test_untaken_segments(const void *argument)
         gt__segment_release(segments[k]);
 }
 
+/* Clients that share all they may fill the table of their worker's link: no other client is harmed, nor are they. */
+static void test_crowded_segments(const void *argument)
+{
+    (void)argument;
+    enum { CLIENTS = 8, EACH = 1024 };
+    server s;
+    gt_segment *segment;
+    gt_link *crowd[CLIENTS];
+    char text[8192];
+    _Atomic uint32_t words[2] = {0};
+    server_new(&s, false);
+    for (int k = 0; k < CLIENTS; k++)
+        crowd[k] = server_link(&s);
+    gt_link *client = server_link(&s);
+    server_add_worker(&s, false);
+    server_start(&s);
+    CHECK(join_client(client));
+    CHECK_EQ(gt__segment_new(4096, &segment), GT_OK);
+    for (uint64_t id = 1; id <= 2; id++) { /* before, and when the worker has forgotten the segment */
+        memset(segment->data, (int)id, 4096);
+        upload_segment(client, segment, id);
+        CHECK_EQ(fetch_text(client, id, id, text, sizeof text), GT_OK);
+        CHECK_EQ(text[0], (char)id);
+        for (int k = 0; id == 1 && k < CLIENTS; k++) {
+            CHECK(join_client(crowd[k]));
+            for (uint64_t number = 1; number <= EACH;
+                 number++) { /* without descriptors: the worker reads none of them */
+                gt_segment bare = {.id = number, .fd = -1, .busy = words};
+                upload_segment(crowd[k], &bare, number);
+            }
+            CHECK_EQ(fetch_text(crowd[k], 1, 1, text, sizeof text), GT_ERR_MEMORY);
+        }
+    }
+    for (int k = 0; k < CLIENTS; k++) {
+        CHECK(session_works(crowd[k], 2 * EACH));
+        gt__link_close(crowd[k]);
+    }
+    gt__link_close(client);
+    server_stop(&s);
+    gt__segment_release(segment);
+}
+
 static int open_descriptors(void)
 {
     int count = 0;
@@ -641,6 +687,7 @@ int main(int argc, char **argv)
     check_run("an unheard worker is left", test_unheard_worker, "");
     check_run("segments end", test_segments_end, NULL);
     check_run("untaken segments", test_untaken_segments, NULL);
+    check_run("crowded segments", test_crowded_segments, NULL);
     check_run("descriptors of a pair", test_pair_descriptors, NULL);
     return check_end();
 }

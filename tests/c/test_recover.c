@@ -320,6 +320,42 @@ static void test_a_loss_before_the_journal_is_placed(const void *argument)
     server_stop(&s);
 }
 
+/* The second worker is lost while the journal is placed, and no third comes: the client hears why its session ends. */
+static void test_a_session_that_cannot_be_recovered(const void *argument)
+{
+    enum { RECORDS = 12000, PART = 1000 }; /* more than a worker's link holds */
+    static gt_slot record[1 + GT_MAX_TAIL];
+    gt_dispatcher_options options = {.listen = true, .recover = true, .recover_wait_s = 0.2};
+    server s = {0};
+    char text[64];
+    (void)argument;
+    if (!CHECK_EQ(gt__dispatcher_new(&options, &s.dispatcher), GT_OK))
+        abort();
+    server_start(&s);
+    gt_link *first = server_connect(&s, "memory"), *client = server_connect(&s, "memory");
+    CHECK(join_worker(first, "first"));
+    CHECK(join_client(client));
+    for (uint64_t id = 1; id <= RECORDS; id++) {
+        send_full(client, id, 1, 1.0);
+        if (id % PART)
+            continue;
+        send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = id});
+        gt__link_flush(client);
+        CHECK(await_op(first, GT_OP_sync, record));
+        send_ins(first, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
+        gt__link_flush(first);
+        CHECK_EQ(receive_answer(client, id, text, sizeof text), GT_OK);
+    }
+    gt__link_close(first);
+    gt_link *second = server_connect(&s, "memory");
+    CHECK(join_worker(second, "second"));
+    CHECK(await_op(second, GT_OP_full, record)); /* the journal has begun, and will not end */
+    gt__link_close(second);
+    expect_goodbye(client, "worker second is gone");
+    gt__link_close(client);
+    server_stop(&s);
+}
+
 /* ---- replacements ---------------------------------------------------------------------------------------------- */
 
 /* The connection of a worker that was replaced while it was idle ends, and the loop sleeps again. */
@@ -355,6 +391,7 @@ int main(int argc, char **argv)
     check_run("a worker may take its time to end", test_a_worker_may_take_its_time_to_end, NULL);
     check_run("nothing to restore", test_nothing_to_restore, NULL);
     check_run("a loss before the journal is placed", test_a_loss_before_the_journal_is_placed, NULL);
+    check_run("a session that cannot be recovered", test_a_session_that_cannot_be_recovered, NULL);
     check_run("a replaced worker is disconnected", test_a_replaced_worker_is_disconnected, NULL);
     return check_end();
 }

@@ -2,6 +2,7 @@
 must not notice. test_raw_peers.py has handshakes by hand, test_garbage.py noise, test_security.py who may connect."""
 
 import array
+import contextlib
 import os
 import random
 import resource
@@ -14,15 +15,15 @@ import time
 import pytest
 
 from support import PATIENCE_S, until
-from test_raw_peers import Server, beside_a_client, command, control, frame, greeting, metadata, OPEN
+from test_raw_peers import Server, beside_a_client, command, control, frame, greeting, metadata, OPEN, talk, VERSION
 from test_server import TRANSPORTS, WORK, steady_client
 
 
 class Targets(Server):
     """Where a server listens, by every link."""
 
-    def __init__(self, programs):
-        super().__init__(programs)
+    def __init__(self, programs, **environment):
+        super().__init__(programs, **environment)
         self.folder = programs.runtime / "gt"
 
     def connect(self, transport):
@@ -35,14 +36,21 @@ class Targets(Server):
 
     def opening(self, transport):
         """All that a peer says until it has a link: ipc needs no password."""
-        if transport == "tcp":
-            return b"".join(data for data, _ in self.handshake()) + control(OPEN, 1)
-        return greeting(b"NULL") + command(b"READY", metadata()) + control(OPEN, 1)
+        return b"".join(data for data, _ in self.steps(transport)) + control(OPEN, 1)
+
+    def steps(self, transport):
+        return self.handshake() if transport == "tcp" else [(greeting(b"NULL"), b"NULL"), (command(b"READY", metadata()), b"READY")]
 
 
 @pytest.fixture
 def server(programs):
     yield from beside_a_client(programs, Targets(programs), "")
+
+
+def resident(pid):
+    """Bytes of memory that the process has."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def drained(peer):
@@ -94,6 +102,55 @@ def test_thousands_of_idle_connections(programs, server):
             peer.close()
     descriptors = f"/proc/{server.process.pid}/fd"
     until(lambda: len(os.listdir(descriptors)) < 200, "the server to give their descriptors back")
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_more_connections_than_descriptors(programs, server, transport):
+    """The server refuses what it has no descriptor for, and takes clients again when there are some."""
+    most = len(os.listdir(f"/proc/{server.process.pid}/fd")) + 100
+    before = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    assert before[0] > most
+    crowd = [server.connect(transport) for _ in range(4 * most)]
+    try:
+        until(lambda: sum(drained(peer) for peer in crowd) > 2 * most, "the server to refuse connections")
+        assert programs.run(WORK, f"memory://localhost:{server.port}") == "right\n"
+    finally:
+        for peer in crowd:
+            peer.close()
+    assert programs.run(WORK, f"{transport}://localhost:{server.port}") == "right\n"
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_a_message_without_end(server, transport):
+    """ZeroMQ hands over whole messages only: a peer that never ends one takes no more than a limited amount of memory."""
+    with server.connect(transport) as peer:
+        heard = b""
+        for data, answer in server.steps(transport):
+            peer.sendall(data)
+            while answer not in heard:
+                heard += (got := peer.recv(1 << 16))
+                assert got, "the server ended a good handshake"
+        peer.sendall(control(OPEN, VERSION))
+        before, sent, part = resident(server.process.pid), 0, frame(bytes(60000), more=True)
+        with pytest.raises(OSError):
+            while sent < 1 << 30:
+                peer.sendall(part)
+                sent += len(part)
+        assert sent < 100 << 20
+        assert resident(server.process.pid) - before < 100 << 20
+
+
+def test_a_peer_that_says_nothing_after_the_handshake(programs):
+    """It answers heartbeats, with which ZeroMQ is content."""
+    server = Targets(programs, GT_TIMEOUT="8")
+    with server.connect("ipc") as peer:
+        peer.sendall(b"".join(data for data, _ in server.steps("ipc")))
+        end = time.monotonic() + 3 * PATIENCE_S
+        with contextlib.suppress(ConnectionError):
+            while data := peer.recv(1 << 16):
+                assert time.monotonic() < end, "a silent connection is kept"
+                for _ in range(data.count(b"\x04PING")):
+                    peer.sendall(command(b"PONG"))
 
 
 # ---- frames of a real session --------------------------------------------------------------------------------------
@@ -170,6 +227,25 @@ def test_frames_of_a_session_again_and_in_another_order(programs):
     assert client.wait() == 0, client.text()
     assert client.output.read_text() == "right True\n"
     assert programs.run(WORK, f"tcp://127.0.0.1:{server.port}") == "right\n"
+
+
+def test_a_forged_user_does_not_make_a_worker(programs):
+    """With --insecure nobody is asked for a key, and ZeroMQ passes on what a peer says of itself."""
+    server = programs.server("--insecure")
+    elsewhere = programs.directory / "elsewhere"  # without the server's secret
+    elsewhere.mkdir(mode=0o700)
+    recorder = Recorder(server.port)
+    stranger = programs.worker(recorder.port, "--timeout", 5, host="tcp://127.0.0.1", XDG_RUNTIME_DIR=elsewhere)
+    assert stranger.wait() != 0 and "needs a key" in stranger.text(), stranger.text()
+    recorder.thread.join(PATIENCE_S)
+    opening, hello = frames_of(recorder.said)[2:4]
+    assert opening == control(OPEN, VERSION) and len(hello) > 64
+    for user in (b"", b"user", b"worker " + b"A" * 40 + b"evil"):
+        forged = bytes([len(b"User-Id")]) + b"User-Id" + struct.pack(">I", len(user)) + user if user else b""
+        ready = command(b"READY", metadata() + forged)
+        heard = talk(server.port, greeting(b"NULL"), (ready, b"READY"), opening, (hello, b"needs a key"))
+        assert b"needs a key" in heard, user
+    assert server.alive
 
 
 # ---- the socket of the memory link -----------------------------------------------------------------------------------

@@ -249,6 +249,45 @@ def test_limits_of_tensors(programs):
     assert "3.0" in second.text().splitlines(), second.text()
 
 
+@pytest.mark.parametrize("spread", (False, True))
+def test_a_client_that_makes_tensors_far_beyond_its_limit_lives(programs, spread):
+    """However many it makes: reading those that were refused says so, and the server keeps a limited number of them."""
+    server = limited(programs, "--max-tensors", "100", workers=2 if spread else 1)
+    assert programs.run("""
+        import contextlib
+        import sys
+        import gt
+        import numpy as np
+        gt.connect(sys.argv[1])
+        with gt.signal.context("rows") if sys.argv[2] == "True" else contextlib.nullcontext():
+            held = [gt.zeros(4) + k for k in range(20)]
+            first = held[0] + 5
+            held += [gt.zeros(4) for _ in range(20000)]
+            held += [gt.from_numpy(np.ones(4, np.float32)) for _ in range(10)]
+            held += [gt.from_numpy(np.ones(1 << 20, np.float32)) for _ in range(3)]
+            loop = held[-20]
+            for _ in range(100):                                  # becomes a hot path, on a tensor that was refused
+                loop = (loop * 2 + 1).relu() - 1
+            last = held[-20]
+            last += 1                                             # in place
+            refused = set()
+            for tensor in (held[200], held[-20], held[-1], held[-1][:2], held[-15] + held[0], loop, last):
+                try:
+                    tensor.numpy()
+                    refused.add(False)
+                except MemoryError as error:
+                    refused.add("limit of 100 for one client (--max-tensors): there are" in str(error))
+            print(refused, first.numpy().sum(), gt.debug.dispatcher_stats()["clients"][0]["tensors"] < 5000)
+            del held[20:], loop, last, tensor
+            print(sum((tensor + 1).sum().item() for tensor in held))
+            loop = held[0]
+            for _ in range(100):
+                loop = (loop * 2 + 1).relu() - 1
+            print(loop.sum().item(), gt.from_numpy(np.ones(1 << 20, np.float32)).sum().item())
+        """, f"localhost:{server.port}", spread, **{"GT_CONFIG": rows_config(programs)} if spread else {},
+    ).splitlines() == ["{True} 20.0 True", "840.0", "0.0 1048576.0"]
+
+
 @pytest.mark.parametrize("link, most", (("memory", 1), ("memory", 100), ("tcp", 100)))
 def test_a_client_waits_while_it_has_queued_what_it_may(programs, link, most):
     server = limited(programs, "--max-queued", most)

@@ -38,11 +38,31 @@ def control(kind, value=0, magic=0x7167747A):
     return frame(struct.pack("<IIQ", magic, kind, value))
 
 
+def talk(port, *pieces):
+    """Send these by tcp, each after the answer to the one before where it is a pair; returns what came until the server hung up
+    or was silent."""
+    heard = b""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+        try:
+            for piece in pieces:
+                data, answer = piece if isinstance(piece, tuple) else (piece, b"")
+                connection.sendall(data)
+                connection.settimeout(PATIENCE_S)
+                while answer not in heard and (data := connection.recv(1 << 16)):
+                    heard += data
+            connection.settimeout(0.02)
+            while data := connection.recv(1 << 16):
+                heard += data
+        except OSError:  # silent, or closed by the server
+            pass
+    return heard
+
+
 class Server:
     """Where a server listens by tcp, and its password."""
 
-    def __init__(self, programs):
-        self.process = programs.cluster()
+    def __init__(self, programs, **environment):
+        self.process = programs.cluster(**environment)
         self.port = self.process.port
         lines = (programs.runtime / "gt" / f"{self.port}.keys").read_text().splitlines()
         self.password = dict(line.split() for line in lines)["password"].encode()
@@ -56,23 +76,7 @@ class Server:
         return [(greeting(b"PLAIN"), b"PLAIN"), (self.hello(), b"WELCOME"), (command(b"INITIATE", metadata(identity)), b"READY")]
 
     def send(self, *pieces):
-        """Send these, each after the answer to the one before where it is a pair; returns what came until the server hung up
-        or was silent."""
-        heard = b""
-        with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as connection:
-            try:
-                for piece in pieces:
-                    data, answer = piece if isinstance(piece, tuple) else (piece, b"")
-                    connection.sendall(data)
-                    connection.settimeout(PATIENCE_S)
-                    while answer not in heard and (data := connection.recv(1 << 16)):
-                        heard += data
-                connection.settimeout(0.02)
-                while data := connection.recv(1 << 16):
-                    heard += data
-            except OSError:  # silent, or closed by the server
-                pass
-        return heard
+        return talk(self.port, *pieces)
 
 
 def beside_a_client(programs, server, link):

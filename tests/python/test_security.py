@@ -89,7 +89,8 @@ def test_a_peer_that_takes_the_next_identities_does_not_end_the_server(programs,
 def test_secrets_are_private_and_leave_with_the_server(programs):
     server = programs.server()
     secrets = programs.runtime / "gt" / f"{server.port}.keys"
-    assert secrets.stat().st_mode & 0o777 == 0o600
+    for suffix in ("keys", "memory", "ipc"):
+        assert secrets.with_suffix("." + suffix).stat().st_mode & 0o777 == 0o600, suffix
     server.kill()
     other = programs.server()
     assert not secrets.exists(), "the secrets of a server that was killed stay"

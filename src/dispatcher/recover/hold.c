@@ -5,17 +5,18 @@
 #include <string.h>
 
 enum {
-    MOST_OF_ALL = 2048, /* of all sessions: the link of a worker has a limit for them (memory.c) */
-    MOST_RECENT =
-        64, /* that the journal names, and so many bytes: the client would have used these segments again */
-    MOST_BYTES = 512 << 20,
-    MOST_LASTING = 64, /* that only snapshots have: each takes a descriptor here and in the client */
+    MOST_OF_ALL = 2048, /* of all sessions: each takes a descriptor */
+    MOST_RECENT = 64,   /* that the journal names: the client would have used these segments again */
+    MOST_LASTING = 64,  /* that only snapshots have: each takes a descriptor here and in the client */
+    LARGE =
+        16
+        << 20, /* bytes that take too long to copy within a turn: --recover-memory alone bounds how many there are */
 };
 
 bool gt__holds_take(gt_holds *holds, gt_segment *segment, const gt_slot *upload)
 {
     uint64_t bytes = upload->ins.imm[0].u;
-    if (*holds->total == MOST_OF_ALL || holds->count == MOST_RECENT || bytes > MOST_BYTES - holds->recent)
+    if (bytes < LARGE && (*holds->total >= MOST_OF_ALL || holds->count >= MOST_RECENT))
         return false;
     if (holds->count == holds->capacity) {
         uint32_t capacity = holds->capacity ? 2 * holds->capacity : 8;

@@ -2,8 +2,8 @@
  * hold.h: uploads that the journal and snapshots do not copy: their data stays in the client's shared segments.
  *
  * An upload that is too long for the stream lies in a segment (link/segment.h) that the worker uses or copies, and never writes to. While it is held the client
- * takes another one for its next upload. A client that writes to a segment all the same changes its own results only. Holds are
- * bounded, since they keep memory and descriptors.
+ * takes another one for its next upload. A client that writes to a segment all the same changes its own results only. Holds keep
+ * descriptors, so there is a limit to those of small uploads; the others are copied. Large uploads are never copied.
  */
 #ifndef GT_DISPATCHER_RECOVER_HOLD_H
 #define GT_DISPATCHER_RECOVER_HOLD_H
@@ -28,7 +28,7 @@ typedef struct gt_holds {
     uint64_t bytes, recent; /* of these, and of those that the journal names */
 } gt_holds;
 
-/* Hold the segment of an upload at the end of the journal. False: there is no room; copy it. */
+/* Hold the segment of an upload at the end of the journal. False: copy it. */
 bool gt__holds_take(gt_holds *holds, gt_segment *segment, const gt_slot *upload);
 /* A reference to the one that has the data of this tensor; NULL: none. */
 gt_hold *gt__holds_find(const gt_holds *holds, uint64_t id, const gt_meta *meta);

@@ -188,8 +188,10 @@ static void abandon(gt_session *session)
     if (intact) {
         gt__download_drop_all(session, NULL);
         gt__session_give_home(session, session->home ? session->home : gt__worker_choose(session->dispatcher));
-    } else
-        gt__link_kill(session->link, "%s", recovery->reason);
+    } else {
+        snprintf(session->lost, sizeof session->lost, "%s", recovery->reason);
+        session->ended = true;
+    }
     gt__recovery_free(session);
 }
 
@@ -280,7 +282,8 @@ static bool ask_for_stand_ins(const gt_session *session)
 
 void gt__recover_look(gt_dispatcher *dispatcher)
 {
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next) {
+    for (gt_peer *peer = dispatcher->active_first; peer;
+         peer = peer->active_next) { /* those that wait are blocked */
         gt_session *session = peer->session;
         if (!session || !gt__recover_waits(session) || gt__recover_ready(session))
             continue;

@@ -401,7 +401,7 @@ gt_err gt__spread_free(gt_session *session, const gt_slot *record)
 {
     const uint64_t *ids = gt__free_ids(&record->ins);
     for (unsigned k = 0; k < GT_FREE_IDS; k++)
-        if (ids[k] && !drop_tensor(session, ids[k]))
+        if (ids[k] && !drop_tensor(session, ids[k]) && !session->left_out)
             return gt__session_unknown(&record->ins, ids[k]);
     return GT_OK;
 }
@@ -567,7 +567,7 @@ gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
 {
     session->spreading->scope = record->ins.scope;
     session->spreading->site = record->ins.site;
-    gt_err err = compute_record(session, record);
+    gt_err err = gt__quota_misses(session, record) ? GT_OK : compute_record(session, record);
     gt__spread_free_temporaries(session);
     if (err == GT_OK && gt__record_consumed(&record->ins))
         drop_tensor(session, gt__record_consumed(&record->ins));
