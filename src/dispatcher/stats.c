@@ -4,7 +4,8 @@
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
  *   workers[]  name, engine, index, link, draining          the worker; draining: it gets no new clients
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
- *              pending, queue                               owed; records sent and not executed yet
+ *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
+ *                                                           in the links of clients whose home it is
  *              doing{}                                      the op that it executes, for how long, the client and its line
  *                                                           and scope, as far as they are known; null: none is known
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
@@ -13,7 +14,8 @@
  *                                                           memory_used and memory_total (bytes, of all processes); those
  *                                                           that the driver does not tell are null. null: it has no card
  *   clients[]  number, name, link, user, host, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
- *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time until now (share.h)
+ *              queued: not executed yet, as far as the worker has answered; waiting: emitted, and not taken by the dispatcher
+ *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
@@ -166,10 +168,10 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
             "\"bytes_moved\": %llu, \"link\": \"%s\", \"draining\": %s, ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
             (unsigned long long)worker->sessions, gt__slot_numbers_used(&worker->slots), worker->pendings.count,
-            (unsigned long long)worker->reported.queue, (unsigned long long)worker->traffic.moves,
-            (unsigned long long)worker->traffic.collectives, (unsigned long long)worker->traffic.gathers,
-            (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link),
-            worker->draining ? "true" : "false");
+            (unsigned long long)(worker->reported.queue + worker->reported.waiting),
+            (unsigned long long)worker->traffic.moves, (unsigned long long)worker->traffic.collectives,
+            (unsigned long long)worker->traffic.gathers, (unsigned long long)worker->traffic.bytes,
+            gt__link_name(worker->link), worker->draining ? "true" : "false");
     write_doing(json, worker, viewer);
     write_report(json, worker);
     write_device(json, &worker->reported.report);
@@ -223,12 +225,14 @@ static void write_client(FILE *json, gt_session *session)
     if (session->home)
         gt__stats_name(json, session->home->name);
     fprintf(json,
-            "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
+            "%s\", \"instructions\": %llu, \"queued\": %llu, \"waiting\": %llu, \"seconds\": %.6f, \"weight\": "
+            "%g, \"tensors\": %u, "
             "\"bytes\": %llu, "
             "\"link\": \"%s\", ",
             uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
-            (unsigned long long)session->account.queued, session->account.shown_ns * 1e-9, session->account.weight,
-            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
+            (unsigned long long)session->account.queued, (unsigned long long)session->seen.waiting,
+            session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
+            (unsigned long long)bytes_of(session), gt__link_name(session->link));
     write_place(json, session, session->seen.scope, session->seen.site);
     fputs(", \"modifiers\": ", json);
     gt__chain_stats(session->chain, json);
@@ -250,16 +254,26 @@ bool gt__stats_may_see(const gt_peer *viewer, const gt_peer *peer)
 /* Note the lines of the sessions that workers are executing, and the time that they have used. */
 static void see_sessions(const gt_dispatcher *dispatcher)
 {
-    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session)
-            gt__share_look_begin(&peer->session->account);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        dispatcher->workers[index]->reported.waiting = 0;
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next) {
+        gt_session *session = peer->session;
+        if (!session)
+            continue;
+        gt__share_look_begin(&session->account);
+        session->seen.waiting = session->link->ops->unread(session->link);
+        if (session->home)
+            session->home->reported.waiting += session->seen.waiting;
+    }
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
         if (!worker->peer)
             continue;
         gt_session *session = session_at(worker);
-        if (session)
-            session->seen = (gt_seen){.scope = worker->reported.scope, .site = (uint32_t)worker->reported.line};
+        if (session) {
+            session->seen.scope = worker->reported.scope;
+            session->seen.site = (uint32_t)worker->reported.line;
+        }
         gt__share_look(worker, session, busy_ns(worker));
     }
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)

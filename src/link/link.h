@@ -64,6 +64,9 @@ typedef struct gt_link_ops {
      * gone. `urged` takes the peer's next word; false: none. Neither blocks. */
     void (*urge)(gt_link *link, uint64_t word);
     bool (*urged)(gt_link *link, uint64_t *word);
+    /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
+     * those beyond. Takes microseconds. */
+    uint64_t (*unread)(gt_link *link);
     /* Also beside the stream: GT_LINK_PAGE bytes, zero at first, that this side writes and the peer reads at any moment, word
      * by word. They live as long as the link. NULL, or they return NULL: the transport has none. */
     void *(*page)(gt_link *link);
@@ -172,6 +175,15 @@ static inline void gt__link_abandon(gt_link *link)
 /* End the link from this side (the peer sent a malformed record): nothing more is read or written. The first reason is
  * kept. The link must still be closed. */
 void gt__link_kill(gt_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* For transports, to implement `unread`: the slots looked at so far, and those of all. */
+typedef struct gt_unread {
+    uint64_t records, looked_at, slots;
+} gt_unread;
+
+/* Another `count` slots, which begin with a record. */
+void gt__unread_add(gt_unread *unread, const gt_slot *slots, uint64_t count);
+uint64_t gt__unread_records(const gt_unread *unread);
 
 /* For transports: the peer is a process of this user on this host. */
 void gt__link_same_user(gt_link *link);

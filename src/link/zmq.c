@@ -233,6 +233,26 @@ bool gt__zmq_urged(gt_link *base, uint64_t *word)
     return true;
 }
 
+/* A frame that was not read yet may be anywhere, aligned or not. */
+uint64_t gt__zmq_unread(gt_link *base)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    gt_unread unread = {0};
+    gt__unread_add(&unread, base->read_next, (uint64_t)(base->read_end - base->read_next));
+    for (unsigned k = 0; k < link->queue_count; k++) {
+        zmq_msg_t *frame = &link->queue[(link->queue_first + k) & (link->queue_size - 1)];
+        const gt_slot *slots = zmq_msg_data(frame);
+        uint64_t count = zmq_msg_size(frame) / sizeof *slots;
+        if ((uintptr_t)slots % _Alignof(gt_slot) == 0)
+            gt__unread_add(&unread, slots, count);
+        else
+            unread.slots += count;
+    }
+    if (!unread.looked_at) /* as if each record were a slot */
+        return unread.slots;
+    return gt__unread_records(&unread);
+}
+
 /* ---- writing ------------------------------------------------------------------------------------------------ */
 
 static void open_window(gt_zmq_link *link)

@@ -90,6 +90,7 @@ void gt__zmq_flush(gt_link *link);
 bool gt__zmq_refill(gt_link *link);
 void gt__zmq_urge(gt_link *link, uint64_t word);
 bool gt__zmq_urged(gt_link *link, uint64_t *word);
+uint64_t gt__zmq_unread(gt_link *link);
 /* Checks what was pumped; does not pump itself. */
 bool gt__zmq_has(gt_link *link, gt_wait what);
 gt_wait gt__zmq_interest(const gt_link *link);

@@ -180,6 +180,7 @@ static const gt_link_ops dealer_ops = {
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .unread = gt__zmq_unread,
     .wait = dealer_wait,
     .arm = dealer_arm,
     .close = dealer_close,

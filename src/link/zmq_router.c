@@ -211,6 +211,7 @@ static const gt_link_ops router_link_ops = {
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .unread = gt__zmq_unread,
     .wait = router_wait,
     .arm = router_arm,
     .close = router_link_close,

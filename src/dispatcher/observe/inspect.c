@@ -257,10 +257,9 @@ char *gt__inspect_progress(const gt_dispatcher *dispatcher, const gt_peer *viewe
         snprintf(line, size, "no worker is there");
         return line;
     }
-    uint64_t left = session->account.queued;
-    bool more = gt__output_waits(&session->output); /* and what the client's link still has */
-    size_t used = (size_t)snprintf(line, size, "%s%llu instruction%s left", more ? "more than " : "",
-                                   (unsigned long long)left, left == 1 ? "" : "s");
+    uint64_t left = session->account.queued + session->link->ops->unread(session->link);
+    size_t used =
+        (size_t)snprintf(line, size, "%llu instruction%s left", (unsigned long long)left, left == 1 ? "" : "s");
     for (int32_t index = 0; index < dispatcher->worker_count && used < size; index++)
         if (dispatcher->workers[index]->peer)
             used += write_worker(session, dispatcher->workers[index], line + used, size - used);
