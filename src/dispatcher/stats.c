@@ -7,7 +7,8 @@
  *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
  *                                                           in the links of clients whose home it is
  *              doing{}                                      the op that it executes, for how long, the client and its line
- *                                                           and scope, as far as they are known; null: none is known
+ *                                                           and scope, as far as they are known; null: none is known.
+ *                                                           path{}, as for clients
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
  *              paths{}                                      the first. Hot paths, the same
  *              device{}                                     its graphics card: name, utilisation (0 to 1), celsius, watts,
@@ -16,7 +17,8 @@
  *   clients[]  number, name, link, user, host, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
  *              queued: not executed yet, as far as the worker has answered; waiting: emitted, and not taken by the dispatcher
  *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
- *              line, scope: of its last instruction that a worker was seen executing; "": not known
+ *              line, scope: of its last instruction that a worker was seen executing; "": not known. path{}: number and
+ *              instructions of the hot path that it was; null: none. Of a path, line is its lines, and scope all its scopes
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
 #include "dispatcher/stats.h"
@@ -27,6 +29,7 @@
 #include <time.h>
 
 #include "dispatcher/observe/failures.h"
+#include "dispatcher/observe/path_place.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -127,16 +130,34 @@ static gt_session *session_at(const gt_dispatch_worker *worker)
     return NULL;
 }
 
-/* "line": "train.py:12", "scope": "forward"; "" where they are not known. */
-static void write_place(FILE *json, const gt_session *session, uint32_t scope, uint32_t site)
+/* Where a worker is in the program of the session that it works for. */
+static gt_seen place_of(const gt_session *session, const gt_dispatch_worker *worker)
 {
-    const char *line = gt__session_site(session, site & ~(uint32_t)GT_LINE_PATH);
-    const char *name = gt__spread_scope_name(session, scope);
+    const gt_reported *reported = &worker->reported;
+    gt_seen seen = {.scope = reported->scope, .site = (uint32_t)reported->line};
+    if (seen.site & GT_LINE_PATH) {
+        seen.path = seen.scope ? (uint32_t)(gt__paths_on(session, worker, seen.scope - 1) + 1) : 0;
+        seen.scope = 0;
+    }
+    return seen;
+}
+
+/* "line": "train.py:12", "scope": "forward", "path": null; "" where they are not known. Of a hot path: "train.py:12-20", all its
+ * scopes, and its number and instructions. */
+static void write_place(FILE *json, const gt_session *session, const gt_seen *seen)
+{
+    const char *line = gt__session_site(session, seen->site & ~(uint32_t)GT_LINE_PATH);
+    const char *name = gt__spread_scope_name(session, seen->scope);
+    gt_path_place path;
+    bool is_path = seen->path && gt__path_place(session, seen->path - 1, &path);
     fputs("\"line\": \"", json);
-    gt__stats_name(json, line ? line : "");
+    gt__stats_name(json, is_path && *path.lines ? path.lines : line ? line : "");
     fputs("\", \"scope\": \"", json);
-    gt__stats_name(json, name ? name : "");
-    fputc('"', json);
+    gt__stats_name(json, is_path ? path.scopes : name ? name : "");
+    if (is_path)
+        fprintf(json, "\", \"path\": {\"number\": %u, \"instructions\": %u}", seen->path - 1, path.instructions);
+    else
+        fputs("\", \"path\": null", json);
 }
 
 static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_peer *viewer)
@@ -151,7 +172,8 @@ static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_p
             seconds(reported->doing_ns));
     if (session && gt__stats_may_see(viewer, session->peer)) {
         fprintf(json, ", \"client\": %llu, ", (unsigned long long)session->number);
-        write_place(json, session, reported->scope, (uint32_t)reported->line);
+        gt_seen seen = place_of(session, worker);
+        write_place(json, session, &seen);
     }
     fputs("}, ", json);
 }
@@ -233,7 +255,7 @@ static void write_client(FILE *json, gt_session *session)
             (unsigned long long)session->account.queued, (unsigned long long)session->seen.waiting,
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
             (unsigned long long)bytes_of(session), gt__link_name(session->link));
-    write_place(json, session, session->seen.scope, session->seen.site);
+    write_place(json, session, &session->seen);
     fputs(", \"modifiers\": ", json);
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
@@ -271,8 +293,9 @@ static void see_sessions(const gt_dispatcher *dispatcher)
             continue;
         gt_session *session = session_at(worker);
         if (session) {
-            session->seen.scope = worker->reported.scope;
-            session->seen.site = (uint32_t)worker->reported.line;
+            uint64_t waiting = session->seen.waiting;
+            session->seen = place_of(session, worker);
+            session->seen.waiting = waiting;
         }
         gt__share_look(worker, session, busy_ns(worker));
     }

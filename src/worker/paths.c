@@ -356,7 +356,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
         worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
     worker->cancel.engine.pause_ns = record->ins.imm[1].u ? gt__now_ns() + record->ins.imm[1].u : 0;
     if (known && known->path)
-        gt__timing_path(worker, known->path->records->ins.site);
+        gt__timing_path(worker, record->ins.result, known->path->records->ins.site);
     if (known && record->ins.operand[0]) {
         resume(worker, known);
         return;
