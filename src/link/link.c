@@ -73,12 +73,13 @@ void gt__link_same_user(gt_link *link)
 
 enum { UNREAD_LOOKS = 1024 }; /* slots that are looked at: few enough to ask for a thousand clients at once */
 
-void gt__unread_add(gt_unread *unread, const gt_slot *slots, uint64_t count)
+void gt__unread_add(gt_unread *unread, const void *slots, uint64_t count)
 {
     uint64_t at = 0;
+    uint16_t tail; /* the peer may write to it meanwhile */
     unread->slots += count;
-    for (; at < count && unread->looked_at + at < UNREAD_LOOKS; unread->records++)
-        at += 1u + ((volatile const gt_slot *)&slots[at])->ins.tail; /* the peer may write to it meanwhile */
+    for (; at < count && unread->looked_at + at < UNREAD_LOOKS; unread->records++, at += 1u + tail)
+        memcpy(&tail, (const char *)slots + at * sizeof(gt_slot) + offsetof(gt_instruction, tail), sizeof tail);
     unread->looked_at += at < count ? at : count;
 }
 

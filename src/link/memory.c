@@ -595,8 +595,9 @@ static void *memory_page(gt_link *link)
     return page_of((memory_link *)link, false);
 }
 
-static const void *memory_peer_page(gt_link *link)
+static const void *memory_peer_page(gt_link *link, gt_page_time *time)
 {
+    *time = (gt_page_time){.at_ns = gt__now_ns()};
     return page_of((memory_link *)link, true);
 }
 

@@ -44,7 +44,7 @@ def top(programs, port):
     return json.loads(ended.stdout)
 
 
-@pytest.mark.parametrize("link", ["memory", "tcp"])
+@pytest.mark.parametrize("link", ["memory", "ipc", "tcp"])
 def test_a_worker_inside_an_operation(programs, link):
     folder = programs.directory
     (folder / "gt_engine_held.py").write_text(HELD)
@@ -67,12 +67,11 @@ def test_a_worker_inside_an_operation(programs, link):
     [worker] = said["workers"]
     assert worker["idle"] == 0 and worker["queue"] >= QUEUED and worker["memory"] > 0
     assert [(client["name"].split(":")[0], client["share"]) for client in said["clients"]] == [("2-program.py", 1)]
-    if link == "memory":  # its statement is in shared memory
-        assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
-        assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
-        assert later["ops"]["matmul"]["count"] == 1 and later["ops"]["matmul"]["seconds"] > now["ops"]["matmul"]["seconds"]
-        assert now["memory"]["used"] >= 2 * 64 * 64 * 4, "the operand and the result"
-        assert worker["activity"] == {"MatMul": 1}
+    assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
+    assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
+    assert later["ops"]["matmul"]["count"] == 1 and later["ops"]["matmul"]["seconds"] > now["ops"]["matmul"]["seconds"]
+    assert now["memory"]["used"] >= 2 * 64 * 64 * 4, "the operand and the result"
+    assert worker["activity"] == {"MatMul": 1}
 
 
 def test_a_worker_that_has_nothing_to_do(programs):
