@@ -68,7 +68,8 @@ typedef struct gt_line {
 typedef struct gt_statement {
     _Alignas(64) _Atomic uint64_t records; /* taken from its stream */
     _Atomic uint64_t line;                 /* gt__line_key of the last record that was large or timed */
-    _Atomic uint64_t scope;                /* its scope in the upper half, its site again in the lower */
+    _Atomic uint64_t
+        scope; /* its scope in the upper half, or the number of its path, plus one; its site again in the lower */
     _Atomic uint64_t doing;     /* gt__doing_pack: the op of the record that it executes, and since when */
     _Atomic uint64_t idle;      /* gt__idle_pack: how long it has waited for records, and whether it waits */
     _Atomic uint64_t joined_ns; /* on its clock; 0: nothing was published yet */

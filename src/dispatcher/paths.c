@@ -187,6 +187,31 @@ const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run)
     return known ? known->path : NULL;
 }
 
+int32_t gt__paths_on(const gt_session *session, const gt_dispatch_worker *worker, uint32_t number)
+{
+    for (unsigned k = 0; session->paths && k < session->paths->count; k++) {
+        const known_path *known = session->paths->known[k];
+        if (known && ((knowing_worker(session, known) == worker && known->number == number) ||
+                      gt__replays_have(&known->replays, worker->index, number)))
+            return (int32_t)k;
+    }
+    return -1;
+}
+
+int32_t gt__paths_from(const gt_session *session, uint32_t site)
+{
+    int32_t found = -1;
+    for (unsigned k = 0; session->paths && k < session->paths->count; k++) {
+        const known_path *known = session->paths->known[k];
+        if (!known || known->path->records->ins.site != site)
+            continue;
+        if (found >= 0)
+            return -1;
+        found = (int32_t)k;
+    }
+    return found;
+}
+
 /* ---- expanding ---------------------------------------------------------------------------------------------- */
 
 static gt_err pass_on(void *context, gt_slot *record)

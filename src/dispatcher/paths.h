@@ -45,6 +45,10 @@ void gt__worker_forget_path(gt_dispatch_worker *worker, uint32_t number);
 bool gt__paths_within_limits(const gt_session *session, const gt_path *path, const gt_slot *run, uint64_t tensors,
                              uint64_t bytes);
 
+/* The number of the session's path that the worker has under this number, as a whole or in parts; -1: there is none. */
+int32_t gt__paths_on(const gt_session *session, const gt_dispatch_worker *worker, uint32_t number);
+/* The number of the session's only path that begins at this site; -1: there is none, or several do. */
+int32_t gt__paths_from(const gt_session *session, uint32_t site);
 /* The path of a run; NULL: it is not defined. */
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);
 

@@ -32,6 +32,8 @@ typedef struct gt_counted {
 /* Where a worker was last seen executing the session's records: stats.c. */
 typedef struct gt_seen {
     uint32_t scope, site;
+    uint32_t path;    /* the number of the hot path that it was, plus one; 0: it was none */
+    uint64_t waiting; /* records that the client has emitted and the dispatcher has not taken yet */
 } gt_seen;
 
 /* Why a fetch into shared memory fails when the session has got another home worker meanwhile. */

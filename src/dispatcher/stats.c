@@ -4,17 +4,21 @@
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
  *   workers[]  name, engine, index, link, draining          the worker; draining: it gets no new clients
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
- *              pending, queue                               owed; records sent and not executed yet
+ *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
+ *                                                           in the links of clients whose home it is
  *              doing{}                                      the op that it executes, for how long, the client and its line
- *                                                           and scope, as far as they are known; null: none is known
+ *                                                           and scope, as far as they are known; null: none is known.
+ *                                                           path{}, as for clients
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
  *              paths{}                                      the first. Hot paths, the same
  *              device{}                                     its graphics card: name, utilisation (0 to 1), celsius, watts,
  *                                                           memory_used and memory_total (bytes, of all processes); those
  *                                                           that the driver does not tell are null. null: it has no card
  *   clients[]  number, name, link, user, host, worker (its home; "+": it uses others, too), instructions, queued, seconds, weight, tensors, bytes, modifiers{}, paths{};
- *              queued: not executed yet, as far as the worker has answered; seconds: of workers' time until now (share.h)
- *              line, scope: of its last instruction that a worker was seen executing; "": not known
+ *              queued: not executed yet, as far as the worker has answered; waiting: emitted, and not taken by the dispatcher
+ *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
+ *              line, scope: of its last instruction that a worker was seen executing; "": not known. path{}: number and
+ *              instructions of the hot path that it was; null: none. Of a path, line is its lines, and scope all its scopes
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
 #include "dispatcher/stats.h"
@@ -25,6 +29,7 @@
 #include <time.h>
 
 #include "dispatcher/observe/failures.h"
+#include "dispatcher/observe/path_place.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -125,16 +130,34 @@ static gt_session *session_at(const gt_dispatch_worker *worker)
     return NULL;
 }
 
-/* "line": "train.py:12", "scope": "forward"; "" where they are not known. */
-static void write_place(FILE *json, const gt_session *session, uint32_t scope, uint32_t site)
+/* Where a worker is in the program of the session that it works for. */
+static gt_seen place_of(const gt_session *session, const gt_dispatch_worker *worker)
 {
-    const char *line = gt__session_site(session, site & ~(uint32_t)GT_LINE_PATH);
-    const char *name = gt__spread_scope_name(session, scope);
+    const gt_reported *reported = &worker->reported;
+    gt_seen seen = {.scope = reported->scope, .site = (uint32_t)reported->line};
+    if (seen.site & GT_LINE_PATH) {
+        seen.path = seen.scope ? (uint32_t)(gt__paths_on(session, worker, seen.scope - 1) + 1) : 0;
+        seen.scope = 0;
+    }
+    return seen;
+}
+
+/* "line": "train.py:12", "scope": "forward", "path": null; "" where they are not known. Of a hot path: "train.py:12-20", all its
+ * scopes, and its number and instructions. */
+static void write_place(FILE *json, const gt_session *session, const gt_seen *seen)
+{
+    const char *line = gt__session_site(session, seen->site & ~(uint32_t)GT_LINE_PATH);
+    const char *name = gt__spread_scope_name(session, seen->scope);
+    gt_path_place path;
+    bool is_path = seen->path && gt__path_place(session, seen->path - 1, &path);
     fputs("\"line\": \"", json);
-    gt__stats_name(json, line ? line : "");
+    gt__stats_name(json, is_path && *path.lines ? path.lines : line ? line : "");
     fputs("\", \"scope\": \"", json);
-    gt__stats_name(json, name ? name : "");
-    fputc('"', json);
+    gt__stats_name(json, is_path ? path.scopes : name ? name : "");
+    if (is_path)
+        fprintf(json, "\", \"path\": {\"number\": %u, \"instructions\": %u}", seen->path - 1, path.instructions);
+    else
+        fputs("\", \"path\": null", json);
 }
 
 static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_peer *viewer)
@@ -149,7 +172,8 @@ static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_p
             seconds(reported->doing_ns));
     if (session && gt__stats_may_see(viewer, session->peer)) {
         fprintf(json, ", \"client\": %llu, ", (unsigned long long)session->number);
-        write_place(json, session, reported->scope, (uint32_t)reported->line);
+        gt_seen seen = place_of(session, worker);
+        write_place(json, session, &seen);
     }
     fputs("}, ", json);
 }
@@ -166,10 +190,10 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
             "\"bytes_moved\": %llu, \"link\": \"%s\", \"draining\": %s, ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
             (unsigned long long)worker->sessions, gt__slot_numbers_used(&worker->slots), worker->pendings.count,
-            (unsigned long long)worker->reported.queue, (unsigned long long)worker->traffic.moves,
-            (unsigned long long)worker->traffic.collectives, (unsigned long long)worker->traffic.gathers,
-            (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link),
-            worker->draining ? "true" : "false");
+            (unsigned long long)(worker->reported.queue + worker->reported.waiting),
+            (unsigned long long)worker->traffic.moves, (unsigned long long)worker->traffic.collectives,
+            (unsigned long long)worker->traffic.gathers, (unsigned long long)worker->traffic.bytes,
+            gt__link_name(worker->link), worker->draining ? "true" : "false");
     write_doing(json, worker, viewer);
     write_report(json, worker);
     write_device(json, &worker->reported.report);
@@ -223,13 +247,15 @@ static void write_client(FILE *json, gt_session *session)
     if (session->home)
         gt__stats_name(json, session->home->name);
     fprintf(json,
-            "%s\", \"instructions\": %llu, \"queued\": %llu, \"seconds\": %.6f, \"weight\": %g, \"tensors\": %u, "
+            "%s\", \"instructions\": %llu, \"queued\": %llu, \"waiting\": %llu, \"seconds\": %.6f, \"weight\": "
+            "%g, \"tensors\": %u, "
             "\"bytes\": %llu, "
             "\"link\": \"%s\", ",
             uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
-            (unsigned long long)session->account.queued, session->account.shown_ns * 1e-9, session->account.weight,
-            session->handles.count, (unsigned long long)bytes_of(session), gt__link_name(session->link));
-    write_place(json, session, session->seen.scope, session->seen.site);
+            (unsigned long long)session->account.queued, (unsigned long long)session->seen.waiting,
+            session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
+            (unsigned long long)bytes_of(session), gt__link_name(session->link));
+    write_place(json, session, &session->seen);
     fputs(", \"modifiers\": ", json);
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
@@ -250,16 +276,27 @@ bool gt__stats_may_see(const gt_peer *viewer, const gt_peer *peer)
 /* Note the lines of the sessions that workers are executing, and the time that they have used. */
 static void see_sessions(const gt_dispatcher *dispatcher)
 {
-    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session)
-            gt__share_look_begin(&peer->session->account);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        dispatcher->workers[index]->reported.waiting = 0;
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next) {
+        gt_session *session = peer->session;
+        if (!session)
+            continue;
+        gt__share_look_begin(&session->account);
+        session->seen.waiting = session->link->ops->unread(session->link);
+        if (session->home)
+            session->home->reported.waiting += session->seen.waiting;
+    }
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
         if (!worker->peer)
             continue;
         gt_session *session = session_at(worker);
-        if (session)
-            session->seen = (gt_seen){.scope = worker->reported.scope, .site = (uint32_t)worker->reported.line};
+        if (session) {
+            uint64_t waiting = session->seen.waiting;
+            session->seen = place_of(session, worker);
+            session->seen.waiting = waiting;
+        }
         gt__share_look(worker, session, busy_ns(worker));
     }
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)

@@ -71,6 +71,23 @@ void gt__link_same_user(gt_link *link)
     snprintf(link->user, sizeof link->user, "uid %u", (unsigned)geteuid());
 }
 
+enum { UNREAD_LOOKS = 1024 }; /* slots that are looked at: few enough to ask for a thousand clients at once */
+
+void gt__unread_add(gt_unread *unread, const void *slots, uint64_t count)
+{
+    uint64_t at = 0;
+    uint16_t tail; /* the peer may write to it meanwhile */
+    unread->slots += count;
+    for (; at < count && unread->looked_at + at < UNREAD_LOOKS; unread->records++, at += 1u + tail)
+        memcpy(&tail, (const char *)slots + at * sizeof(gt_slot) + offsetof(gt_instruction, tail), sizeof tail);
+    unread->looked_at += at < count ? at : count;
+}
+
+uint64_t gt__unread_records(const gt_unread *unread)
+{
+    return unread->looked_at ? unread->records * unread->slots / unread->looked_at : 0;
+}
+
 /* True when the wait is over; *err says how. */
 static bool settled(gt_link *link, gt_wait what, const gt_waiter *waiter, gt_err *err)
 {

@@ -40,6 +40,13 @@ typedef enum gt_trust {
 
 typedef enum gt_wait { GT_WAIT_READ = 1, GT_WAIT_WRITE = 2 } gt_wait;
 
+/* When a peer's page was as it is here. */
+typedef struct gt_page_time {
+    uint64_t at_ns;    /* on the peer's clock */
+    int64_t offset_ns; /* the peer's clock minus ours, */
+    uint64_t error_ns; /* give or take; 0: the clock is the same */
+} gt_page_time;
+
 /* What a transport implements for one end of a connection. */
 typedef struct gt_link_ops {
     gt_slot *(*reserve)(gt_link *link, unsigned slots); /* the window is too small: make room or return NULL */
@@ -64,10 +71,16 @@ typedef struct gt_link_ops {
      * gone. `urged` takes the peer's next word; false: none. Neither blocks. */
     void (*urge)(gt_link *link, uint64_t word);
     bool (*urged)(gt_link *link, uint64_t *word);
+    /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
+     * those beyond. Takes microseconds. */
+    uint64_t (*unread)(gt_link *link);
     /* Also beside the stream: GT_LINK_PAGE bytes, zero at first, that this side writes and the peer reads at any moment, word
-     * by word. They live as long as the link. NULL, or they return NULL: the transport has none. */
+     * by word. They live as long as the link. NULL, or they return NULL: there are none, or nothing came yet. */
     void *(*page)(gt_link *link);
-    const void *(*peer_page)(gt_link *link);
+    const void *(*peer_page)(gt_link *link, gt_page_time *time);
+    /* Ask for the peer's page, which comes later, without waiting for what the peer does. False: it cannot be asked. NULL: the
+     * page is always as the peer has it. */
+    bool (*ask_page)(gt_link *link);
     void (*look)(gt_link *link);    /* see link->watched; may be NULL if that is never set */
     void (*close)(gt_link *link);   /* flushes, closes, frees; never blocks for more than a second */
     void (*abandon)(gt_link *link); /* gt__link_abandon */
@@ -172,6 +185,15 @@ static inline void gt__link_abandon(gt_link *link)
 /* End the link from this side (the peer sent a malformed record): nothing more is read or written. The first reason is
  * kept. The link must still be closed. */
 void gt__link_kill(gt_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* For transports, to implement `unread`: the slots looked at so far, and those of all. */
+typedef struct gt_unread {
+    uint64_t records, looked_at, slots;
+} gt_unread;
+
+/* Another `count` slots, which begin with a record; they need not be aligned. */
+void gt__unread_add(gt_unread *unread, const void *slots, uint64_t count);
+uint64_t gt__unread_records(const gt_unread *unread);
 
 /* For transports: the peer is a process of this user on this host. */
 void gt__link_same_user(gt_link *link);

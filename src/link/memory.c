@@ -573,6 +573,17 @@ static bool memory_urged(gt_link *link, uint64_t *word)
     return true;
 }
 
+static uint64_t memory_unread(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    gt_unread unread = {0};
+    uint64_t window = (uint64_t)(link->read_end - link->read_next);
+    uint64_t slots = window + (link->dead ? 0 : readable(m));
+    if (!link->dead && slots <= RING_SLOTS) /* the second mapping makes it one piece */
+        gt__unread_add(&unread, m->in_slots + ((m->in_end - window) & RING_MASK), slots);
+    return gt__unread_records(&unread);
+}
+
 static void *page_of(const memory_link *m, bool peer)
 {
     bool second = (m->out == &m->shared->ring[1]) != peer;
@@ -584,8 +595,9 @@ static void *memory_page(gt_link *link)
     return page_of((memory_link *)link, false);
 }
 
-static const void *memory_peer_page(gt_link *link)
+static const void *memory_peer_page(gt_link *link, gt_page_time *time)
 {
+    *time = (gt_page_time){.at_ns = gt__now_ns()};
     return page_of((memory_link *)link, true);
 }
 
@@ -627,6 +639,7 @@ static const gt_link_ops memory_ops = {
     .forget = memory_forget,
     .urge = memory_urge,
     .urged = memory_urged,
+    .unread = memory_unread,
     .page = memory_page,
     .peer_page = memory_peer_page,
     .look = memory_look,

@@ -34,9 +34,14 @@ _Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame i
 
 /* ---- controls ----------------------------------------------------------------------------------------------- */
 
+gt_zmq_control gt__zmq_control_of(gt_zmq_kind kind, uint64_t value)
+{
+    return (gt_zmq_control){.magic = CONTROL_MAGIC, .kind = (uint32_t)kind, .value = value};
+}
+
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value)
 {
-    gt_zmq_control control = {.magic = CONTROL_MAGIC, .kind = (uint32_t)kind, .value = value};
+    gt_zmq_control control = gt__zmq_control_of(kind, value);
     zmq_msg_t frame;
     if (zmq_msg_init_size(&frame, sizeof control))
         return false;
@@ -98,6 +103,9 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
     case GT_ZMQ_URGENT:
         if (link->urgent_count < GT_LINK_URGENT)
             link->urgent[(link->urgent_first + link->urgent_count++) % GT_LINK_URGENT] = control->value;
+        break;
+    case GT_ZMQ_PAGE:
+        link->page_token = control->value;
         break;
     case GT_ZMQ_CLOSE:
         gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
@@ -231,6 +239,18 @@ bool gt__zmq_urged(gt_link *base, uint64_t *word)
     link->urgent_first = (link->urgent_first + 1) % GT_LINK_URGENT;
     link->urgent_count--;
     return true;
+}
+
+uint64_t gt__zmq_unread(gt_link *base)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    gt_unread unread = {0};
+    gt__unread_add(&unread, base->read_next, (uint64_t)(base->read_end - base->read_next));
+    for (unsigned k = 0; k < link->queue_count; k++) {
+        zmq_msg_t *frame = &link->queue[(link->queue_first + k) & (link->queue_size - 1)];
+        gt__unread_add(&unread, zmq_msg_data(frame), zmq_msg_size(frame) / sizeof(gt_slot));
+    }
+    return gt__unread_records(&unread);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------ */

@@ -29,6 +29,12 @@ typedef enum gt_zmq_kind {
     GT_ZMQ_CLOSE = 4,   /* the last frame */
     GT_ZMQ_URGENT = 5,  /* value: a word beside the stream */
     GT_ZMQ_RECEIPT = 6, /* value: a random number of 32 bits, after each quarter of a window */
+    /* See link/zmq_page.h. */
+    GT_ZMQ_PAGE = 7, /* dealer -> router; value: the number by which its page is known */
+    GT_ZMQ_PAGE_OPEN =
+        8, /* the first frame of the page's own connection, repeated now and then; value: that number */
+    GT_ZMQ_PAGE_ASK =
+        9, /* router -> page's connection; value: to be repeated in the answer, a gt_zmq_page_frame */
 } gt_zmq_kind;
 
 typedef struct gt_zmq_control {
@@ -69,6 +75,7 @@ struct gt_zmq_link {
     zmq_msg_t reading;               /* the frame of the read window */
     gt_slot *straight;               /* its slots, if ZeroMQ delivered them misaligned */
     bool accepted;                   /* the peer has answered (or asked, on the router's side) */
+    uint64_t page_token;             /* the number of the peer's page; 0: it has none */
     uint64_t urgent[GT_LINK_URGENT]; /* words beside the stream: a ring */
     unsigned urgent_first, urgent_count;
 };
@@ -81,6 +88,7 @@ void gt__zmq_link_clear(gt_zmq_link *link);
 /* One frame from the peer; takes it. `more`: other frames follow in the message, which is an error. */
 void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more);
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value);
+gt_zmq_control gt__zmq_control_of(gt_zmq_kind kind, uint64_t value);
 /* The control in a frame of that size, or false. */
 bool gt__zmq_control(zmq_msg_t *frame, gt_zmq_control *control);
 
@@ -90,6 +98,7 @@ void gt__zmq_flush(gt_link *link);
 bool gt__zmq_refill(gt_link *link);
 void gt__zmq_urge(gt_link *link, uint64_t word);
 bool gt__zmq_urged(gt_link *link, uint64_t *word);
+uint64_t gt__zmq_unread(gt_link *link);
 /* Checks what was pumped; does not pump itself. */
 bool gt__zmq_has(gt_link *link, gt_wait what);
 gt_wait gt__zmq_interest(const gt_link *link);

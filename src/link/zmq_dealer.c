@@ -12,17 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "link/address.h"
 #include "link/zmq.h"
 #include "link/zmq_guard.h"
+#include "link/zmq_page.h"
 
 enum { PUMP_FRAMES = 1000, IDLE_LOOKS = 1024 };
 
 typedef struct dealer_link {
     gt_zmq_link base;
     void *context, *socket, *monitor;
+    gt_zmq_page *page; /* NULL: nobody asked for it yet */
+    char endpoint[GT_ADDRESS_MAX + 16];
+    int port;
+    gt_keys keys; /* for the page's connection */
+    bool has_keys;
     int connection; /* ZeroMQ's descriptor of the connection; -1: not connected */
     unsigned idle;  /* pumps in a row that found nothing */
 } dealer_link;
@@ -134,6 +141,43 @@ static gt_err dealer_wait(gt_link *link, gt_wait what, int timeout_ms)
     return gt__link_wait_with(link, what, timeout_ms, &waiter);
 }
 
+/* ---- the page ----------------------------------------------------------------------------------------------- */
+
+static void set_keys(dealer_link *dealer, void *socket)
+{
+    gt_link *link = &dealer->base.base;
+    if (link->transport == &gt__transport_tcp)
+        gt__door_keys(link, socket, dealer->endpoint, dealer->port, dealer->has_keys ? &dealer->keys : NULL);
+    else
+        gt__link_same_user(link);
+}
+
+static gt_zmq_page *page_open(dealer_link *dealer)
+{
+    uint64_t token;
+    if (getrandom(&token, sizeof token, 0) != (ssize_t)sizeof token || !token)
+        return NULL;
+    void *socket = zmq_socket(dealer->context, ZMQ_DEALER);
+    if (!socket)
+        return NULL;
+    gt__zmq_socket_options(socket);
+    set_keys(dealer, socket);
+    if (zmq_connect(socket, dealer->endpoint)) {
+        zmq_close(socket);
+        return NULL;
+    }
+    gt__zmq_send_control(&dealer->base, GT_ZMQ_PAGE, token);
+    return gt__zmq_page_new(socket, token);
+}
+
+static void *dealer_page(gt_link *link)
+{
+    dealer_link *dealer = (dealer_link *)link;
+    if (!dealer->page && !link->gone)
+        dealer->page = page_open(dealer);
+    return dealer->page ? gt__zmq_page_bytes(dealer->page) : NULL;
+}
+
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 static void dealer_free(dealer_link *dealer)
@@ -141,12 +185,14 @@ static void dealer_free(dealer_link *dealer)
     if (dealer->base.base.fd >= 0)
         close(dealer->base.base.fd);
     gt__zmq_link_clear(&dealer->base);
+    explicit_bzero(&dealer->keys, sizeof dealer->keys);
     free(dealer);
 }
 
 static void dealer_close(gt_link *link)
 {
     dealer_link *dealer = (dealer_link *)link;
+    gt__zmq_page_free(dealer->page);
     gt__link_flush(link);
     if (dealer->socket && !link->gone && dealer->base.accepted)
         gt__zmq_send_control(&dealer->base, GT_ZMQ_CLOSE, 0);
@@ -171,6 +217,7 @@ static void dealer_abandon(gt_link *link)
     dealer_link *dealer = (dealer_link *)link;
     if (dealer->connection >= 0)
         close(dealer->connection);
+    gt__zmq_page_abandon(dealer->page);
     dealer_free(dealer);
 }
 
@@ -180,6 +227,8 @@ static const gt_link_ops dealer_ops = {
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .unread = gt__zmq_unread,
+    .page = dealer_page,
     .wait = dealer_wait,
     .arm = dealer_arm,
     .close = dealer_close,
@@ -195,7 +244,7 @@ static bool watch(int epoll, void *socket)
 }
 
 /* Open the sockets and start connecting; false and errno on failure. */
-static bool dealer_open(dealer_link *dealer, const char *endpoint, int port, const gt_keys *keys)
+static bool dealer_open(dealer_link *dealer)
 {
     /* No limit on unread messages beyond the credit we give: at a limit ZeroMQ would stop reading, heartbeats included,
      * and a worker that is busy for long would count as dead. The timeout of connecting is ours. A lost connection is dead to
@@ -216,13 +265,10 @@ static bool dealer_open(dealer_link *dealer, const char *endpoint, int port, con
     zmq_setsockopt(dealer->socket, ZMQ_RCVHWM, &unbounded, sizeof unbounded);
     zmq_setsockopt(dealer->socket, ZMQ_HANDSHAKE_IVL, &no_limit, sizeof no_limit);
     zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &much_later, sizeof much_later);
-    if (dealer->base.base.transport == &gt__transport_tcp)
-        gt__door_keys(&dealer->base.base, dealer->socket, endpoint, port, keys);
-    else
-        gt__link_same_user(&dealer->base.base);
+    set_keys(dealer, dealer->socket);
     return !zmq_socket_monitor(dealer->socket, "inproc://monitor", watched) &&
            !zmq_connect(dealer->monitor, "inproc://monitor") && watch(dealer->base.base.fd, dealer->socket) &&
-           watch(dealer->base.base.fd, dealer->monitor) && !zmq_connect(dealer->socket, endpoint);
+           watch(dealer->base.base.fd, dealer->monitor) && !zmq_connect(dealer->socket, dealer->endpoint);
 }
 
 static bool accepted_ready(gt_link *link, gt_wait what)
@@ -254,13 +300,21 @@ static gt_err dealer_handshake(dealer_link *dealer, int timeout_ms)
 static gt_err dealer_connect(const gt_transport *transport, const char *host, int port, const gt_keys *keys,
                              int timeout_ms, gt_link **out)
 {
-    char endpoint[GT_ADDRESS_MAX + 16];
     if (port < 1 || port > 65535)
         return gt__fail(GT_ERR_CONNECTION, "%d is not a port", port);
-    GT_TRY(gt__zmq_endpoint(transport->name, host, port, endpoint, sizeof endpoint));
     dealer_link *dealer = calloc(1, sizeof *dealer);
     if (!dealer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_err err = gt__zmq_endpoint(transport->name, host, port, dealer->endpoint, sizeof dealer->endpoint);
+    if (err != GT_OK) {
+        free(dealer);
+        return err;
+    }
+    dealer->port = port;
+    if (keys) {
+        dealer->keys = *keys;
+        dealer->has_keys = true;
+    }
     gt_link *link = &dealer->base.base;
     gt__zmq_link_init(&dealer->base);
     dealer->base.side = &dealer_side;
@@ -269,10 +323,9 @@ static gt_err dealer_connect(const gt_transport *transport, const char *host, in
     link->transport = transport;
     snprintf(link->peer, sizeof link->peer, "the server at %s://%.32s:%d", transport->name, host ? host : "",
              port);
-    gt_err err =
-        dealer_open(dealer, endpoint, port, keys)
-            ? dealer_handshake(dealer, timeout_ms)
-            : gt__fail(GT_ERR_CONNECTION, "cannot connect to %s: %s", endpoint, zmq_strerror(zmq_errno()));
+    err = dealer_open(dealer) ? dealer_handshake(dealer, timeout_ms)
+                              : gt__fail(GT_ERR_CONNECTION, "cannot connect to %s: %s", dealer->endpoint,
+                                         zmq_strerror(zmq_errno()));
     if (err != GT_OK) {
         dealer_close(link);
         return err;

@@ -23,6 +23,7 @@
 #include "link/zmq.h"
 #include "link/zmq_guard.h"
 #include "link/zmq_intake.h"
+#include "link/zmq_page.h"
 
 enum {
     PUMP_FRAMES = 1000,
@@ -35,6 +36,7 @@ enum {
     PROBES = 10,
     HANDSHAKE_MS = 3000, /* time for a connection to prove to be ZeroMQ */
     BACKLOG = 4096,      /* connections that the kernel holds for us; it may allow fewer. ZeroMQ's own is 100 */
+    PAGE_LOST_MS = 1000, /* a question for a page that is not answered after this was lost */
     MAX_UNREAD = 1000,   /* frames: then ZeroMQ stops reading from a peer that ignores credit */
 };
 
@@ -50,25 +52,42 @@ typedef struct router {
     uint64_t alive_next_ns; /* time of the next heartbeats; 0: no peers */
     uint64_t probe_next_ns; /* of those to suspects; 0: there are none */
     router_link *peers[BUCKETS];
+    router_link *pages[BUCKETS]; /* by the identities of their pages' connections */
     unsigned peer_count, peers_ever;
     router_link *fresh; /* not yet returned by poll, newest first */
 } router;
+
+/* The page of a peer: link/zmq_page.h. */
+typedef struct peer_page {
+    uint8_t identity[IDENTITY_BYTES]; /* of its connection */
+    bool is_open;
+    gt_page_time time;
+    uint64_t asked_ns; /* the question that is not answered yet; 0: none */
+    gt_slot *copy;     /* GT_LINK_PAGE bytes; NULL: none came yet */
+} peer_page;
 
 struct router_link {
     gt_zmq_link base;
     router *router; /* NULL once the acceptor is closed */
     uint8_t identity[IDENTITY_BYTES];
-    int connection;          /* ZeroMQ's descriptor */
-    unsigned probes;         /* its connection has ended, perhaps: heartbeats that it still gets to find out */
-    router_link *next;       /* in its bucket */
+    int connection;    /* ZeroMQ's descriptor */
+    unsigned probes;   /* its connection has ended, perhaps: heartbeats that it still gets to find out */
+    router_link *next; /* in its bucket */
+    peer_page page;
+    router_link *page_next;  /* in the bucket of its page */
     router_link *fresh_next; /* in router.fresh */
 };
 
 /* ---- peers -------------------------------------------------------------------------------------------------- */
 
+static unsigned bucket_number(const uint8_t *identity)
+{
+    return (identity[3] ^ identity[4] ^ identity[1] ^ identity[2]) % BUCKETS;
+}
+
 static router_link **bucket_of(router *r, const uint8_t *identity)
 {
-    return &r->peers[(identity[3] ^ identity[4] ^ identity[1] ^ identity[2]) % BUCKETS];
+    return &r->peers[bucket_number(identity)];
 }
 
 static router_link *peer_find(router *r, const uint8_t *identity)
@@ -94,9 +113,29 @@ static void set_timer(router *r)
     timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
+static router_link *page_find(const router *r, const uint8_t *identity)
+{
+    router_link *peer = r->pages[bucket_number(identity)];
+    while (peer && memcmp(peer->page.identity, identity, IDENTITY_BYTES))
+        peer = peer->page_next;
+    return peer;
+}
+
+static void page_remove(router_link *peer)
+{
+    if (!peer->page.is_open)
+        return;
+    router_link **at = &peer->router->pages[bucket_number(peer->page.identity)];
+    while (*at != peer)
+        at = &(*at)->page_next;
+    *at = peer->page_next;
+    peer->page.is_open = false;
+}
+
 static void peer_remove(router_link *peer)
 {
     router *r = peer->router;
+    page_remove(peer);
     router_link **at = bucket_of(r, peer->identity);
     while (*at != peer)
         at = &(*at)->next;
@@ -137,6 +176,15 @@ static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
     gt__link_lose(&link->base, "%s closed the connection, or was silent for too long", link->base.peer);
     announce(&link->base);
     return false;
+}
+
+/* To the connection of its page; false: it is gone. */
+static bool page_send(const router_link *peer, gt_zmq_kind kind, uint64_t value)
+{
+    gt_zmq_control control = gt__zmq_control_of(kind, value);
+    void *socket = peer->router->socket;
+    return zmq_send(socket, peer->page.identity, IDENTITY_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
+           zmq_send(socket, &control, sizeof control, ZMQ_DONTWAIT) >= 0;
 }
 
 static void pump(router *r);
@@ -192,6 +240,7 @@ static gt_err router_wait(gt_link *link, gt_wait what, int timeout_ms)
 static void router_link_abandon(gt_link *link)
 {
     gt__zmq_link_clear((gt_zmq_link *)link);
+    free(((router_link *)link)->page.copy);
     free(link);
 }
 
@@ -206,12 +255,80 @@ static void router_link_close(gt_link *link)
     router_link_abandon(link);
 }
 
+/* ---- pages -------------------------------------------------------------------------------------------------- */
+
+/* A connection shows the number of a peer's page: it has it from now on. */
+static void page_open(router *r, const uint8_t *identity, uint64_t token)
+{
+    router_link *peer = NULL;
+    for (unsigned k = 0; k < BUCKETS && !peer && token; k++)
+        for (peer = r->peers[k]; peer && peer->base.page_token != token;)
+            peer = peer->next;
+    if (!peer)
+        return;
+    page_remove(peer);
+    memcpy(peer->page.identity, identity, IDENTITY_BYTES);
+    router_link **bucket = &r->pages[bucket_number(identity)];
+    peer->page_next = *bucket;
+    *bucket = peer;
+    peer->page.is_open = true;
+    peer->page.asked_ns = 0;
+    page_send(peer, GT_ZMQ_ACCEPT, 0);
+}
+
+/* An answer. Any other size is not one. */
+static void page_received(router_link *peer, zmq_msg_t *frame)
+{
+    peer_page *page = &peer->page;
+    if (zmq_msg_size(frame) != sizeof(gt_zmq_page_frame) ||
+        (!page->copy && !(page->copy = aligned_alloc(sizeof(gt_slot), GT_LINK_PAGE))))
+        return;
+    const gt_zmq_page_frame *answer = zmq_msg_data(frame);
+    uint64_t asked, at_ns; /* not aligned, perhaps */
+    memcpy(&asked, &answer->asked, sizeof asked);
+    memcpy(&at_ns, &answer->at_ns, sizeof at_ns);
+    memcpy(page->copy, answer->words, GT_LINK_PAGE);
+    page->time.at_ns = at_ns;
+    if (asked != page->asked_ns || !page->asked_ns)
+        return;
+    uint64_t took = gt__now_ns() - page->asked_ns;
+    if (peer->base.base.transport == &gt__transport_tcp &&
+        (!page->time.error_ns || took <= page->time.error_ns)) { /* the quickest exchange so far */
+        page->time.error_ns = took;
+        page->time.offset_ns = (int64_t)(at_ns - (page->asked_ns + took / 2));
+    }
+    page->asked_ns = 0;
+}
+
+static const void *router_peer_page(gt_link *link, gt_page_time *time)
+{
+    const router_link *peer = (router_link *)link;
+    *time = peer->page.time;
+    return peer->page.copy;
+}
+
+/* A question that was lost is asked again. */
+static bool router_ask_page(gt_link *link)
+{
+    router_link *peer = (router_link *)link;
+    uint64_t now = gt__now_ns();
+    if (!peer->router || !peer->page.is_open || link->gone)
+        return false;
+    if (peer->page.asked_ns && now - peer->page.asked_ns < PAGE_LOST_MS * 1000000ull)
+        return true;
+    peer->page.asked_ns = now;
+    return page_send(peer, GT_ZMQ_PAGE_ASK, now);
+}
+
 static const gt_link_ops router_link_ops = {
     .reserve = gt__zmq_reserve,
     .flush = gt__zmq_flush,
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .unread = gt__zmq_unread,
+    .peer_page = router_peer_page,
+    .ask_page = router_ask_page,
     .wait = router_wait,
     .arm = router_arm,
     .close = router_link_close,
@@ -270,9 +387,14 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
         announce(&peer->base.base);
         return;
     }
-    if (ours && !more && gt__zmq_control(frame, &control) && control.kind == GT_ZMQ_OPEN &&
-        control.value == GT_ZMQ_VERSION)
+    bool is_control = ours && !more && gt__zmq_control(frame, &control);
+    router_link *page_of = ours && !more ? page_find(r, id) : NULL;
+    if (is_control && control.kind == GT_ZMQ_OPEN && control.value == GT_ZMQ_VERSION && !page_of)
         peer_new(r, id, frame);
+    else if (is_control && control.kind == GT_ZMQ_PAGE_OPEN && !page_of)
+        page_open(r, id, control.value);
+    else if (!is_control && page_of)
+        page_received(page_of, frame);
     zmq_msg_close(frame);
 }
 

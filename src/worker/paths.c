@@ -369,7 +369,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     worker->cancel.engine.pause_ns = record->ins.imm[1].u ? gt__now_ns() + record->ins.imm[1].u : 0;
     gt_path_plans *plans = known ? known->plans : NULL;
     if (plans)
-        gt__timing_path(worker, plans->path->records->ins.site);
+        gt__timing_path(worker, record->ins.result, plans->path->records->ins.site);
     if (plans && record->ins.operand[0]) {
         resume(worker, known);
         return;

@@ -86,10 +86,10 @@ static void state_line(gt_worker *worker, uint32_t scope, uint32_t site)
     state(&timing->statement->scope, (uint64_t)scope << 32 | site);
 }
 
-void gt__timing_path(gt_worker *worker, uint32_t site)
+void gt__timing_path(gt_worker *worker, uint64_t number, uint32_t site)
 {
     if (gt__timing_on(&worker->timing) && site)
-        state_line(worker, 0, site | GT_LINE_PATH);
+        state_line(worker, (uint32_t)number + 1, site | GT_LINE_PATH);
 }
 
 /* A record begins that may take long. */

@@ -73,8 +73,8 @@ void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_
 void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool follows);
 /* The work of a record of this line (gt__line_key; 0: none) is done: add its duration to the sums. */
 void gt__timing_count(gt_timing *timing, unsigned op, uint64_t line, unsigned weight, const gt_completion *done);
-/* The current record runs the hot path that begins at this site. */
-void gt__timing_path(gt_worker *worker, uint32_t site);
+/* The current record runs the hot path of this number, which begins at this site. */
+void gt__timing_path(gt_worker *worker, uint64_t number, uint32_t site);
 /* The same, and correct the record's own measurement. */
 void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, uint64_t line, unsigned weight,
                          bool follows, const gt_completion *done);

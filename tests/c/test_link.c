@@ -449,6 +449,7 @@ static void test_leaks(const void *argument)
             return;
         CHECK(send_record(e.client, 1));
         CHECK(send_record(e.server, 1));
+        CHECK(e.client->ops->page(e.client));
         ends_close(&e);
     }
     CHECK_EQ(descriptors(), before);
@@ -482,6 +483,64 @@ static void test_urgent(const void *argument)
     ends_close(&e);
 }
 
+/* What the client has in its page can be read though the client does nothing but write there. */
+static bool page_has(ends *e, uint64_t expected)
+{
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    gt_page_time time = {0};
+    for (; gt__remaining_ms(deadline); poll(NULL, 0, 1)) {
+        if (e->server->ops->ask_page)
+            e->server->ops->ask_page(e->server);
+        if (e->acceptor) /* the loop of a server does that */
+            CHECK(!e->acceptor->ops->poll(e->acceptor));
+        const uint64_t *words = e->server->ops->peer_page(e->server, &time);
+        if (words && words[0] == expected && words[GT_LINK_PAGE / sizeof *words - 1] == ~expected)
+            break;
+    }
+    uint64_t now = gt__now_ns();
+    return gt__remaining_ms(deadline) && time.at_ns <= now && now - time.at_ns < PATIENCE_MS * 1000000ull;
+}
+
+static void test_page(const void *argument)
+{
+    ends e;
+    if (!CHECK(ends_open(&e, argument)))
+        return;
+    _Atomic uint64_t *page = e.client->ops->page(e.client);
+    if (!CHECK(page))
+        return;
+    CHECK(e.client->ops->page(e.client) == (void *)page);
+    for (uint64_t value = 1; value < 4; value++) {
+        page[0] = value;
+        page[GT_LINK_PAGE / sizeof *page - 1] = ~value;
+        CHECK(page_has(&e, value));
+    }
+    CHECK(send_record(e.client, 1)); /* the stream goes on beside it */
+    CHECK(read_record(e.server, 1));
+    ends_close(&e);
+}
+
+/* Records that wait are counted, short and long ones. */
+static void test_unread(const void *argument)
+{
+    ends e;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    if (!CHECK(ends_open(&e, argument)))
+        return;
+    CHECK_EQ(e.server->ops->unread(e.server), 0);
+    for (uint64_t number = 0; number < 7; number++)
+        CHECK(send_record(e.client, number));
+    while (e.server->ops->unread(e.server) < 7 && gt__remaining_ms(deadline))
+        if (e.acceptor)
+            CHECK(!e.acceptor->ops->poll(e.acceptor));
+    for (uint64_t number = 0; number < 7; number++) {
+        CHECK_EQ(e.server->ops->unread(e.server), 7 - number);
+        CHECK(read_record(e.server, number));
+    }
+    CHECK_EQ(e.server->ops->unread(e.server), 0);
+    ends_close(&e);
+}
+
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
@@ -493,6 +552,8 @@ int main(int argc, char **argv)
         {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
         {.name = "last words", .run = test_last_words, .which = LISTENING},
         {.name = "urgent", .run = test_urgent, .which = PAIR | LISTENING},
+        {.name = "page", .run = test_page, .which = PAIR | LISTENING},
+        {.name = "unread", .run = test_unread, .which = PAIR | LISTENING},
         {.name = "killed while read", .run = test_killed_while_read, .which = PAIR | LISTENING},
         {.name = "abandon", .run = test_abandon, .which = PAIR | LISTENING},
         {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},

@@ -44,7 +44,7 @@ def top(programs, port):
     return json.loads(ended.stdout)
 
 
-@pytest.mark.parametrize("link", ["memory", "tcp"])
+@pytest.mark.parametrize("link", ["memory", "ipc", "tcp"])
 def test_a_worker_inside_an_operation(programs, link):
     folder = programs.directory
     (folder / "gt_engine_held.py").write_text(HELD)
@@ -60,19 +60,18 @@ def test_a_worker_inside_an_operation(programs, link):
     assert client.wait() == 0, client.text()
     assert client.text().splitlines()[-1] == f"64.0 {QUEUED + 1.0} {QUEUED + 1}"
     assert now["link"] == link
-    assert now["queue"] > 0
+    assert now["queue"] >= QUEUED, "also those that the dispatcher has not taken from the client yet"
     assert now["ops"].get("add") == before["ops"]["add"] == later["ops"]["add"], "none of the queued ones is executed"
     assert later["busy_seconds"] > now["busy_seconds"] > before["busy_seconds"], "it is busy all the time"
     assert later["idle_seconds"] == now["idle_seconds"]
     [worker] = said["workers"]
-    assert worker["idle"] == 0 and worker["queue"] > 0 and worker["memory"] > 0
+    assert worker["idle"] == 0 and worker["queue"] >= QUEUED and worker["memory"] > 0
     assert [(client["name"].split(":")[0], client["share"]) for client in said["clients"]] == [("2-program.py", 1)]
-    if link == "memory":  # its statement is in shared memory
-        assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
-        assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
-        assert later["ops"]["matmul"]["count"] == 1 and later["ops"]["matmul"]["seconds"] > now["ops"]["matmul"]["seconds"]
-        assert now["memory"]["used"] >= 2 * 64 * 64 * 4, "the operand and the result"
-        assert worker["activity"] == {"MatMul": 1}
+    assert now["doing"]["op"] == later["doing"]["op"] == "matmul"
+    assert later["doing"]["seconds"] > now["doing"]["seconds"] > 0
+    assert later["ops"]["matmul"]["count"] == 1 and later["ops"]["matmul"]["seconds"] > now["ops"]["matmul"]["seconds"]
+    assert now["memory"]["used"] >= 2 * 64 * 64 * 4, "the operand and the result"
+    assert worker["activity"] == {"MatMul": 1}
 
 
 def test_a_worker_that_has_nothing_to_do(programs):
@@ -123,3 +122,52 @@ def test_the_dispatcher_and_paths_behind_queued_work(programs):
     assert [worker["name"] for worker in dispatcher["workers"]] == ["held"] and dispatcher["clients"][0]["tensors"] > 0
     assert paths and paths[0]["runs"] > 0
     assert client.text().splitlines()[-1] == "1"
+
+
+HELD_PATH = """
+import os, pathlib, time
+import numpy as np
+import gt
+
+class Engine(gt.engines.Engine):
+    def matmul(self, out, a, b):
+        folder = pathlib.Path(os.environ["HELD"])
+        while (folder / "hold").exists():
+            (folder / "began").touch()
+            time.sleep(0.001)
+        return np.matmul(a, b)
+"""
+PATHS = """
+import os, pathlib, sys, time
+import gt
+folder = pathlib.Path(os.environ["HELD"])
+a = gt.zeros(8, 8)
+for step in range(60):
+    if step == 50:
+        gt.synchronize()
+        (folder / "hold").touch()
+    with gt.signal.context("forward"):
+        b = (a + 1) @ a
+    with gt.signal.context("update"):
+        a = a * 0.5 + b.relu()
+gt.debug.dispatcher_stats(wait=True)  # sends it off
+while not (folder / "began").exists():
+    time.sleep(0.001)
+print((gt.debug.get_worker_stats()["auto_worker"], gt.debug.dispatcher_stats()["clients"][0]), flush=True)
+print(a.sum().item())
+"""
+
+
+def test_a_worker_inside_a_hot_path_tells_its_lines_and_scopes(programs):
+    folder = programs.directory
+    (folder / "gt_engine_held.py").write_text(HELD_PATH)
+    client = programs.python(PATHS, HELD=folder, GT_BACKEND="held", GT_HOTPATH_THRESHOLD=5, GT_HOTPATH_MIN_SEQ=3, name="paths",
+                             PYTHONPATH=f"{folder}:{pathlib.Path(gt.__file__).absolute().parents[1]}")
+    until(lambda: client.text().endswith("\n"), "statistics from inside the path")
+    (folder / "hold").unlink()
+    assert client.wait() == 0, client.text()
+    worker, program = eval(client.text().splitlines()[0])
+    place = {key: program[key] for key in ("line", "scope", "path")}
+    assert place["line"].endswith("paths.py:11-13") and place["scope"] in ("forward, update", "update, forward")
+    assert place["path"]["instructions"] >= 4
+    assert worker["doing"]["op"] == "repeat" and place.items() <= worker["doing"].items()

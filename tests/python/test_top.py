@@ -231,7 +231,7 @@ def test_a_row_for_each_worker_and_client(busy, terminal):
     )
     assert f"gt top  localhost:{busy.port}" in screen and "2 workers  2 clients" in screen
     assert re.search(r"WORKER +ACTIVITY +IDLE +OPS/S +BYTES/S +MEMORY +QUEUE", screen)
-    assert re.search(r"CLIENT +NAME +USER +SHARE +TENSORS +BYTES +INSTR/S", screen)
+    assert re.search(r"CLIENT +NAME +WORKER +USER +SHARE +TENSORS +BYTES +INSTR/S", screen)
     busy.finish()
 
 
@@ -287,6 +287,27 @@ def test_eighty_columns_have_the_pause_and_the_whole_help(busy, terminal):
     busy.finish()
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_client_has_its_worker_beside_it(busy, terminal, width):
+    shown = terminal("--interval", "0.1", width=width, height=24)
+    pattern = r"^[12] +\S+ +(worker_[01])\+? .*\[#* *\] +\d+% +\S+ +\S+ +\S+"
+    screen = shown.shows(lambda text: set(rows(text, pattern)) == {"worker_0", "worker_1"}, "a worker for each client")
+    assert re.search(r"^CLIENT +NAME +WORKER .*SHARE +TENSORS +BYTES +INSTR/S", screen, re.M), screen
+    assert max(map(len, screen.splitlines())) <= width
+    if width == 120:
+        shown.shows(lambda text: re.search(r"^[12] .*load\.py:\d+$", text, re.M), "the line that runs")
+    busy.finish()
+
+
+def test_once_says_how_long_it_measured(programs, busy):
+    said = json.loads(top(programs, "--once", "--json").stdout)
+    assert said["sample_seconds"] >= 0.4, "long enough for the shares of operations to mean something"
+    header = top(programs, "--once", "--interval", 0.7).stdout.splitlines()[0]
+    seconds = float(re.search(r"of the last (\S+) s\)", header).group(1))
+    assert seconds >= 0.6, header
+    busy.finish()
+
+
 def test_clients_are_sorted_by_their_memory(programs, terminal):
     server = programs.server()
     programs.worker(server.port)
@@ -316,7 +337,7 @@ def test_views_help_pause_and_quit(busy, terminal):
     screen = shown.shows(lambda text: re.search(r"^matmul +MatMul +\d+\.\d%", text, re.M), "the operations")
     assert re.search(r"OPERATION +KIND +TIME +CALLS/S +BYTES/S", screen) and "WORKER" not in screen
     shown.keys("Tab")
-    shown.shows(lambda text: "CLIENT" in text and "WORKER" not in text and "OPERATION" not in text, "the clients")
+    shown.shows(lambda text: "CLIENT" in text and "ACTIVITY" not in text and "OPERATION" not in text, "the clients")
     shown.keys("v")
     shown.shows("WORKER", "the first view again")
     shown.keys("h")
@@ -476,7 +497,8 @@ def test_a_client_has_the_lines_of_its_time_and_of_its_tensors(programs, detaile
     product, rest = place("a @ a"), place("(a + 1)")
     if detailed.hot:
         path = max(lines.values(), key=lambda line: line["seconds"])
-        assert path["path"] and named(path) in (product, rest, place("c.item()")) and path["count"] > 0
+        first, last = (int(text.rpartition(":")[2]) for text in (product, rest))
+        assert path["path"] and named(path) == f"2-detail.py:{first}-{last}" and path["count"] > 0
     else:
         assert lines[product, False]["seconds"] > lines[rest, False]["seconds"] > 0, "a product costs more than a sum"
         assert lines[product, False]["count"] > 0
@@ -493,7 +515,8 @@ def test_the_page_of_a_client(programs, terminal, detailed):
     assert re.search(r"^ +SECONDS +SHARE +COUNT +TENSORS +BYTES +LINE$", screen, re.M)
     assert re.search(rf"^ +1.9M +float32 +\(1000, 500\) .*:{line_of('gt.ones(')}$", screen, re.M), screen
     assert re.search(r"^client 1  .*detail\S+  uid \d+  on worker_0", screen, re.M), screen
-    shown.shows(lambda text: re.search(r"^now at .*detail.*:\d+", text, re.M), "the line that runs")
+    now = r"^now in path 0: .*detail.*:10-11, \d+ instructions" if detailed.hot else r"^now at .*detail.*:\d+"
+    shown.shows(lambda text: re.search(now, text, re.M), "what runs")
     shown.keys("q")
     shown.shows("ACTIVITY", "back")
     shown.keys("F5")

@@ -216,3 +216,77 @@ def test_operations_too_short_for_their_names_are_named_behind_them(tmp_path):
     short, following = [bar for bar in bars if bar["start"] < 0.0055][-1], [bar for bar in bars if bar["start"] > 0.0055][0]
     assert short["x"] + short["width"] <= note["x"] + layout["font"] and note["x"] < following["x"]
     assert layout["lanes"][note["lane"]]["name"] == "Worker a"
+
+
+def test_the_scopes_of_a_hot_path_are_bands_over_its_bar(tmp_path):
+    """Workers run a path as one operation; the log has its instructions, whose times alone divide the path's time."""
+    log = Log()
+
+    def lines(at, first):
+        for scope, op, number in (("forward", "matmul", first), ("forward", "permute", first + 1), ("update", "mul", first + 2)):
+            if op != "permute":
+                log.line(at, "SIGNAL", "CLIENT 1", "Signal", 0, f'enters scope={scope} name="{scope}"')
+            log.line(at, "RECV", "CLIENT 1", "BinaryOp", 64, f"result={number} op={op} scope={scope} at=train.py:{40 + len(scope)}")
+            log.line(at, "RECV", "CLIENT 1", "FreeTensor", 64, f"tensor_id={number - 1}")
+
+    lines(0.001, 1)
+    for number, op in enumerate(("matmul", "permute", "mul"), 1):
+        log.line(0.002, "WORKER_SEND", "WORKER a", "WorkerBinaryOp", 64, f"op={op} result=1_{number}")
+    for number, (op, start, duration) in enumerate((("matmul", 0.01, 0.03), ("permute", 0.04, 1e-9), ("mul", 0.04, 0.01)), 1):
+        log.line(0.06, "WORKER_RECV", "WORKER a", "WorkerBinaryOp", 16, f"success=True op={op} result=1_{number} start={start} duration={duration}")
+    for run in range(2):
+        log.line(0.061 + run / 100, "RECV", "CLIENT 1", "RunPath", 128, "path=0 instructions=3 ops=matmul,permute,mul")
+        lines(0.062 + run / 100, 10 * run + 10)
+        for worker in "ab":
+            log.line(0.063 + run / 100, "WORKER_SEND", f"WORKER {worker}", "WorkerRunPath", 192, "path=1_0")
+        for worker in "ab":
+            log.line(0.4, "WORKER_RECV", f"WORKER {worker}", "WorkerRunPath", 16, f"success=True path=1_0 start={0.1 + run / 10} duration=0.08")
+    layout = draw(log, tmp_path)
+    assert layout["signals"] == []  # no lines: their scopes are bands
+    paths = [("forward", 0.1, 0.16, 2), ("update", 0.16, 0.18, 1), ("forward", 0.2, 0.26, 2), ("update", 0.26, 0.28, 1)]
+    alone = [("forward", 0.01, 0.04, 2), ("update", 0.04, 0.05, 1)]
+    for worker, expected in (("Worker a", alone + paths), ("Worker b", paths)):
+        bands = [band for band in layout["bands"] if layout["lanes"][band["lane"]]["name"] == worker]
+        assert [(band["scope"], round(band["start"], 6), round(band["end"], 6), band["operations"]) for band in bands] == expected
+    cut = draw(log, tmp_path, "--from", 0.17, "--to", 0.23, name="cut")
+    bands = [(band["scope"], round(band["start"], 6), round(band["end"], 6)) for band in cut["bands"]]
+    assert bands == 2 * [("update", 0.17, 0.18), ("forward", 0.2, 0.23)]
+    svg = tmp_path / "log.svg"
+    visualize(tmp_path / "log.txt", "--output", svg)
+    assert "3 ops: 1 matmul, 1 mul, 1 permute, train.py:46-47, scopes forward, update, 80.0 ms" in svg.read_text()  # its title
+
+
+def test_the_scopes_of_a_program_with_hot_paths_are_bands(programs, tmp_path):
+    path = tmp_path / "run.log"
+    programs.run(
+        """
+        import gt
+        w = gt.randn(64, 64)
+        for step in range(40):
+            with gt.signal.context("forward"):
+                y = (w @ w).relu().mean()
+            with gt.signal.context("update"):
+                w = w * 0.5 + y
+        w.sum().item()
+        """,
+        GT_INSTRUCTION_LOG=path,
+    )
+    ended = visualize(path, "--output", tmp_path / "p.png", "--dump-layout")
+    layout = json.loads(ended.stdout)
+    assert any(bar["category"] == "HotPath" for bar in layout["bars"])
+    assert layout["signals"] == [] and {band["scope"] for band in layout["bands"]} == {"forward", "update"}
+    assert sum(band["operations"] for band in layout["bands"]) == 40 * 5
+
+
+def test_a_wait_that_reaches_beyond_the_window_is_cut(tmp_path):
+    log = Log()
+    for client, (asked, told) in enumerate(((0.1, 0.5), (0.4, 0.9), (0.1, 0.9), (0.35, 0.45), (0.1, 0.2)), 1):
+        log.line(asked, "RECV", f"CLIENT {client}", "GetData", 64, "tensor_id=1")
+        log.line(told, "SEND", f"CLIENT {client}", "GetData", 4, "success=True tensor_id=1")
+    layout = draw(log, tmp_path, "--from", 0.3, "--to", 0.6)
+    shown = {layout["lanes"][bar["lane"]]["name"]: (round(bar["start"], 6), round(bar["start"] + bar["duration"], 6)) for bar in layout["bars"]}
+    assert shown == {"Client 1": (0.3, 0.5), "Client 2": (0.4, 0.6), "Client 3": (0.3, 0.6), "Client 4": (0.35, 0.45)}
+    visualize(tmp_path / "log.txt", "--from", 0.3, "--to", 0.6, "--output", tmp_path / "cut.json")
+    events = json.loads((tmp_path / "cut.json").read_text())["traceEvents"]
+    waits = sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event.get("cat") == "wait")
+    assert waits == [(pytest.approx(a), pytest.approx(b)) for a, b in ((3e5, 5e5), (3e5, 6e5), (3.5e5, 4.5e5), (4e5, 6e5))]

@@ -71,7 +71,9 @@ static const metric worker_metrics[] = {
 static const metric client_metrics[] = {
     COUNTER("gt_client_instructions_total", "instructions", "Instructions received from the client."),
     COUNTER("gt_client_device_seconds_total", "seconds", "Time of workers that the client used."),
-    GAUGE("gt_client_queued_instructions", "queued", "Its instructions that are not executed yet."),
+    GAUGE("gt_client_queued_instructions", "queued",
+          "Its instructions that the dispatcher has taken and that are not executed yet."),
+    GAUGE("gt_client_waiting_instructions", "waiting", "Its instructions that the dispatcher has not taken yet."),
     GAUGE("gt_client_tensors", "tensors", "Tensors of the client."),
     GAUGE("gt_client_memory_bytes", "bytes", "Bytes of its tensors."),
     {0},

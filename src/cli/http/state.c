@@ -3,7 +3,7 @@
  *
  *   sequence, version, seconds, cpu, rate      these statistics, the server
  *   workers[]  as `gt top --json`, and busy_seconds, pooled, paths{}, draining, device{}
- *   clients[]  as `gt top --json`, and host, seconds, queued
+ *   clients[]  as `gt top --json`, and host, seconds, queued, waiting
  *   ops[]      name, family, per second, share of the workers' time, bytes per second: those that took time
  *   errors[]   as in the dispatcher's statistics
  *
@@ -82,7 +82,7 @@ static int by_number(const void *left, const void *right)
 
 static void write_clients(const gt_json *stats, const gt_top *top, FILE *out)
 {
-    static const char *const more[] = {"host", "seconds", "queued", "weight", NULL};
+    static const char *const more[] = {"host", "seconds", "queued", "waiting", "weight", NULL};
     const gt_json *list = gt__json_member(stats, "clients");
     const char *separator = "";
     if (!top->client_count)

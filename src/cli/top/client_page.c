@@ -98,8 +98,13 @@ void gt__draw_client(const gt_top *top, const gt_top_detail *detail, gt_top_view
              client->user, *client->worker ? client->worker : "no worker", 100 * client->share,
              gt__short_number(client->tensors, false, a), gt__short_number(client->bytes, true, b));
     gt__put_band(y++, GT_PAIR_HEADER, line);
-    snprintf(line, sizeof line, "%s%s%s%s", *client->line ? "now at " : "", client->line,
-             *client->scope ? "  in signal " : "", client->scope);
+    if (client->path.instructions > 0)
+        snprintf(line, sizeof line, "now in path %.0f: %s, %.0f instructions", client->path.number, client->line,
+                 client->path.instructions);
+    else
+        snprintf(line, sizeof line, "%s%s", *client->line ? "now at " : "", client->line);
+    snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s%s", *client->scope ? "  in signal" : "",
+             strchr(client->scope, ',') ? "s " : " ", client->scope);
     mvaddnstr(y++, 0, line, COLS);
     if (last - y >= 18) {
         draw_history(client, view, y, 4);

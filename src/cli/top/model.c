@@ -80,6 +80,12 @@ static double take_ops(gt_top_worker *worker, const gt_json *ops, double elapsed
     return sum;
 }
 
+static void take_path(gt_top_path *path, const gt_json *from)
+{
+    path->instructions = gt__json_number(from, "instructions");
+    path->number = gt__json_number(from, "number");
+}
+
 /*
  * Idle and busy time between two reports are exact; the times of the ops are partly estimated. So the shares of the ops
  * are scaled to the busy time.
@@ -100,6 +106,7 @@ static void take_worker(gt_top *top, const gt_json *from)
     worker->doing_seconds = gt__json_number(doing, "seconds");
     copy_text(worker->doing_line, sizeof worker->doing_line, gt__json_text(doing, "line"));
     worker->doing_client = gt__json_number(doing, "client");
+    take_path(&worker->doing_path, gt__json_member(doing, "path"));
     double up = gt__json_number(from, "up_seconds"), idle_seconds = gt__json_number(from, "idle_seconds");
     double elapsed = worker->up > 0 ? increase(up, worker->up) : 0, seconds[GT_CATEGORY_COUNT] = {0};
     double sum = take_ops(worker, gt__json_member(from, "ops"), elapsed, seconds);
@@ -145,6 +152,7 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
     copy_text(client->worker, sizeof client->worker, gt__json_text(from, "worker"));
     copy_text(client->line, sizeof client->line, gt__json_text(from, "line"));
     copy_text(client->scope, sizeof client->scope, gt__json_text(from, "scope"));
+    take_path(&client->path, gt__json_member(from, "path"));
     client->tensors = gt__json_number(from, "tensors");
     client->bytes = gt__json_number(from, "bytes");
     if (elapsed > 0) {
@@ -211,6 +219,7 @@ bool gt__top_take(gt_top *top, const gt_json *json)
     if (seconds < top->seconds)
         gt__top_clear(top); /* another dispatcher on the same port */
     double elapsed = top->samples ? seconds - top->seconds : 0;
+    top->sample = elapsed;
     if (elapsed > 0) {
         smooth(&top->cpu, increase(cpu, top->cpu_seconds) / elapsed, elapsed, top->samples == 1);
         smooth(&top->rate, increase(instructions, top->instructions) / elapsed, elapsed, top->samples == 1);

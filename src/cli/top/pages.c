@@ -120,20 +120,25 @@ static int draw_history(const gt_top *top, const gt_top_view *view, int y, int r
 
 /* ---- clients ------------------------------------------------------------------------------------------------ */
 
-enum { MOST_CLIENT_BAR = 40 };
+enum { MOST_CLIENT_BAR = 40, LINE_ROOM = 22 };
 
 /* The widths of the columns of clients. */
 typedef struct client_columns {
-    int name, user, names, numbers, bar, length;
+    int name, worker, user, names, numbers, bar, length;
 } client_columns;
 
 static client_columns measure_clients(void)
 {
     static const int ends[] = {7, 16, 25, 34};
-    client_columns c = {.name = COLS < 90 ? 16 : 24, .user = COLS < 100 ? 0 : 12};
-    c.names = 8 + c.name + c.user;
+    bool wide = COLS >= 112;
+    client_columns c = {.name = wide ? 24 : 16,
+                        .worker = wide         ? 16
+                                  : COLS >= 80 ? 12
+                                               : 0,
+                        .user = COLS < 100 ? 0 : 12};
+    c.names = 8 + c.name + c.worker + c.user;
     c.numbers = fitting(ends, 4, c.names + 2);
-    c.bar = COLS - c.names - c.numbers - 2;
+    c.bar = COLS - c.names - c.numbers - 2 - (wide ? LINE_ROOM : 0);
     c.bar = c.bar < GT_LEAST_BAR ? GT_LEAST_BAR : c.bar > MOST_CLIENT_BAR ? MOST_CLIENT_BAR : c.bar;
     c.length = c.names + c.bar + 2 + c.numbers;
     return c;
@@ -141,11 +146,13 @@ static client_columns measure_clients(void)
 
 static void draw_client_row(const gt_top_client *client, int y, const client_columns *c, bool selected)
 {
-    char line[256], whose[16], a[16], b[16], d[16];
+    char line[256], whose[16], where[24] = "", a[16], b[16], d[16];
     snprintf(whose, sizeof whose, " %.11s", client->user);
-    snprintf(line, sizeof line, "%-7.0f%-*.*s%-*s [%-*s] %5.0f%% %8s %8s %8s", client->number, c->name, c->name,
-             *client->name ? client->name : client->link, c->user, c->user ? whose : "", c->bar, "",
-             100 * client->share, gt__short_number(client->tensors, false, a),
+    if (c->worker)
+        snprintf(where, sizeof where, " %.*s", c->worker - 1, *client->worker ? client->worker : "-");
+    snprintf(line, sizeof line, "%-7.0f%-*.*s%-*s%-*s [%-*s] %5.0f%% %8s %8s %8s", client->number, c->name,
+             c->name, *client->name ? client->name : client->link, c->worker, where, c->user, c->user ? whose : "",
+             c->bar, "", 100 * client->share, gt__short_number(client->tensors, false, a),
              gt__short_number(client->bytes, true, b), gt__short_number(client->rate, false, d));
     int filled = (int)(c->bar * client->share + 0.5);
     memset(line + c->names + 1, '#', (size_t)(filled < c->bar ? filled : c->bar));
@@ -181,8 +188,9 @@ static void draw_clients(const gt_top *top, gt_top_view *view, int y, int last)
     client_columns c = measure_clients();
     char line[256];
     int count, selected = find_selected(top, view, &count), rows = last - y, at = 0;
-    snprintf(line, sizeof line, "%-7s%-*s%-*s %-*s %6s %8s %8s %8s", "CLIENT", c.name, "NAME", c.user,
-             c.user ? " USER" : "", c.bar + 2, "", "SHARE", "TENSORS", "BYTES", "INSTR/S");
+    snprintf(line, sizeof line, "%-7s%-*s%-*s%-*s %-*s %6s %8s %8s %8s", "CLIENT", c.name, "NAME", c.worker,
+             c.worker ? " WORKER" : "", c.user, c.user ? " USER" : "", c.bar + 2, "", "SHARE", "TENSORS", "BYTES",
+             "INSTR/S");
     gt__put_band(y, GT_PAIR_HEADER, "");
     gt__put_part(y, 0, GT_PAIR_HEADER, line, c.length);
     if (COLS - c.length >= 14)
@@ -262,7 +270,8 @@ void gt__draw_help(int y)
         "q, Esc     back; q, F10: quit",
         "",
         "ACTIVITY: how a worker spends its time, smoothed over two seconds;",
-        "  blank is idle. QUEUE: instructions sent but not executed yet.",
+        "  blank is idle. QUEUE: instructions that are not executed yet.",
+        "WORKER: a client's home; with +, it uses others as well.",
         "SHARE: of the time that the workers spend on clients.",
         "LINE: of the program, that a worker was last seen executing.",
     };

@@ -9,9 +9,11 @@ static const double LONG = 0.1; /* seconds of an operation that is named */
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
 {
     char a[16], b[16], c[16], d[16];
-    fprintf(out, "gt top  %s  up %.0fs  %zu worker%s  %zu client%s  %s instructions/s  dispatcher %.0f%% cpu\n\n",
+    fprintf(out,
+            "gt top  %s  up %.0fs  %zu worker%s  %zu client%s  %s instructions/s  dispatcher %.0f%% cpu  "
+            "(activity and rates of the last %.2f s)\n\n",
             view->address, top->seconds, top->worker_count, top->worker_count == 1 ? "" : "s", top->client_count,
-            top->client_count == 1 ? "" : "s", gt__short_number(top->rate, false, a), 100 * top->cpu);
+            top->client_count == 1 ? "" : "s", gt__short_number(top->rate, false, a), 100 * top->cpu, top->sample);
     fprintf(out, "%-20s %-10s %6s %7s %8s %7s %7s %6s  %s\n", "WORKER", "ENGINE", "IDLE", "OPS/S", "BYTES/S",
             "MEMORY", "LIMIT", "QUEUE", "ACTIVITY");
     for (size_t k = 0; k < top->worker_count; k++) {
@@ -23,7 +25,9 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
         for (int category = 0; category < GT_CATEGORY_COUNT; category++)
             if (worker->share[category] >= 0.005)
                 fprintf(out, " %s %.0f%%", gt__category_table[category].name, 100 * worker->share[category]);
-        if (worker->doing_seconds >= LONG)
+        if (worker->doing_seconds >= LONG && worker->doing_path.instructions > 0)
+            fprintf(out, "  (path %.0f for %.1f s)", worker->doing_path.number, worker->doing_seconds);
+        else if (worker->doing_seconds >= LONG)
             fprintf(out, "  (%s for %.1f s)", worker->doing, worker->doing_seconds);
         fputc('\n', out);
     }
@@ -45,6 +49,14 @@ static void write_text(const char *key, const char *text, FILE *out)
 {
     fprintf(out, ", \"%s\": ", key);
     gt__json_string(out, text);
+}
+
+static void write_path(const gt_top_path *path, FILE *out)
+{
+    if (path->instructions > 0)
+        fprintf(out, ", \"path\": {\"number\": %.0f, \"instructions\": %.0f}", path->number, path->instructions);
+    else
+        fputs(", \"path\": null", out);
 }
 
 void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
@@ -72,6 +84,7 @@ void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
         fprintf(out, ", \"seconds\": %.6f, \"client\": %.0f, \"line\": ", worker->doing_seconds,
                 worker->doing_client);
         gt__json_string(out, worker->doing_line);
+        write_path(&worker->doing_path, out);
         fputc('}', out);
     } else
         fputs("null", out);
@@ -86,6 +99,7 @@ void gt__top_write_client(const gt_top_client *client, FILE *out)
     write_text("worker", client->worker, out);
     write_text("line", client->line, out);
     write_text("scope", client->scope, out);
+    write_path(&client->path, out);
     fprintf(out,
             ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
             "\"instructions_per_second\": %.1f",
@@ -94,8 +108,10 @@ void gt__top_write_client(const gt_top_client *client, FILE *out)
 
 void gt__top_write_summary(const gt_top *top, FILE *out)
 {
-    fprintf(out, "\"seconds\": %.3f, \"instructions_per_second\": %.1f, \"dispatcher_cpu\": %.4f", top->seconds,
-            top->rate, top->cpu);
+    fprintf(out,
+            "\"seconds\": %.3f, \"sample_seconds\": %.3f, \"instructions_per_second\": %.1f, \"dispatcher_cpu\": "
+            "%.4f",
+            top->seconds, top->sample, top->rate, top->cpu);
 }
 
 void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)

@@ -15,8 +15,8 @@
 
 enum { KEYS_MS = 50, RETRY_MS = 500 }; /* between polls of the keyboard; between attempts to connect */
 
-/* Seconds between two statistics, if none are given; and between the two that --once needs for rates. */
-static const double INTERVAL = 0.5, ONCE_INTERVAL = 0.02;
+/* Seconds between two statistics, if none are given; also between the two that --once needs for rates. */
+static const double INTERVAL = 0.5;
 static const double SPAN = 120; /* seconds that graphs show */
 
 typedef struct top_arguments {
@@ -47,7 +47,7 @@ static int parse(int argc, char **argv, top_arguments *arguments)
          .least = 0.05,
          .most = 3600,
          .value = "S",
-         .help = "seconds between updates (default 0.5), or that --once measures (default 0.02)"},
+         .help = "seconds between updates (default 0.5), or that --once measures"},
         {.name = "client",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->client,
@@ -70,7 +70,7 @@ static int parse(int argc, char **argv, top_arguments *arguments)
     };
     int status = gt__options_parse(&usage, argc, argv);
     if (!arguments->interval)
-        arguments->interval = arguments->once ? ONCE_INTERVAL : INTERVAL;
+        arguments->interval = INTERVAL;
     arguments->watch.hurry = arguments->once;
     return status;
 }

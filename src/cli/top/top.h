@@ -40,6 +40,11 @@ typedef struct gt_top_op {
     double count, seconds, bytes;
 } gt_top_op;
 
+/* A hot path that is being run; no instructions: none is. */
+typedef struct gt_top_path {
+    double number, instructions;
+} gt_top_path;
+
 typedef struct gt_top_worker {
     char name[64], engine[32], link[16];
     double index;
@@ -53,20 +58,23 @@ typedef struct gt_top_worker {
     double doing_seconds;            /* for so long */
     char doing_line[128];            /* of the program; empty: not known */
     double doing_client;             /* for this client; 0: not known */
-    gt_history *busy, *used;         /* share of its time; bytes */
-    double up, idle_seconds;         /* of the last report */
-    gt_top_op total[GT_OP_COUNT];    /* of the last report */
-    gt_top_op rate[GT_OP_COUNT];     /* per second; smoothed. seconds: the share of its time */
+    gt_top_path doing_path;
+    gt_history *busy, *used;      /* share of its time; bytes */
+    double up, idle_seconds;      /* of the last report */
+    gt_top_op total[GT_OP_COUNT]; /* of the last report */
+    gt_top_op rate[GT_OP_COUNT];  /* per second; smoothed. seconds: the share of its time */
 } gt_top_worker;
 
 typedef struct gt_top_client {
     char name[64], link[16], user[48];
     double number; /* its number at the dispatcher */
     bool present;
-    char worker[66];           /* its home, "+": it uses others, too */
-    char line[128], scope[64]; /* that a worker was last seen executing for it; empty: not known */
-    gt_history *spent;         /* device time per second */
-    double share; /* of the time that workers spend on clients; if none is known, of all instructions */
+    char worker[66]; /* its home, "+": it uses others, too */
+    char line[128],
+        scope[64]; /* that a worker was last seen executing for it; empty: not known. Of a path: all of them */
+    gt_top_path path;
+    gt_history *spent; /* device time per second */
+    double share;      /* of the time that workers spend on clients; if none is known, of all instructions */
     double tensors, bytes, instructions;
     double rate;          /* instructions per second; smoothed */
     double seconds, time; /* of workers: total, and per second; smoothed */
@@ -78,6 +86,7 @@ typedef struct gt_top {
     size_t worker_count, worker_capacity, client_count, client_capacity;
     size_t samples;            /* statistics received */
     double seconds;            /* since the dispatcher started */
+    double sample;             /* seconds between the last two statistics */
     double cpu_seconds, cpu;   /* of its thread: total, current share */
     double instructions, rate; /* total, per second */
     gt_history *busy, *used;   /* of all workers: their mean share, all bytes */

@@ -33,23 +33,25 @@ static int earliest_first(const void *left, const void *right)
     return (difference > 0) - (difference < 0);
 }
 
-/* The start of the activity that this event ends. */
+/* The start of the activity that this event ends; of a client's answer, the wait for it is looked at as such. */
 static double activity_start(const gt_timeline *timeline, const gt_timeline_event *event)
 {
-    if (event->partner >= 0 && (event->event == GT_EVENT_SEND || event->event == GT_EVENT_WORKER_RECV))
-        return fmin(event->time, timeline->events[event->partner].time);
-    return event->event == GT_EVENT_WORKER_RECV ? fmin(event->time, event->start) : event->time;
+    if (event->event != GT_EVENT_WORKER_RECV)
+        return event->time;
+    return fmin(event->time, event->partner >= 0 ? timeline->events[event->partner].time : event->start);
 }
 
 /* The times without activity, longest first. Walks from the end, to know the earliest start of all that comes later. */
 static gap *find_gaps(const gt_timeline *timeline, size_t *count)
 {
     gap *gaps = NULL;
-    size_t capacity = 0;
+    size_t capacity = 0, waits = timeline->wait_count;
     *count = 0;
     double quiet_after = INFINITY; /* the earliest start of all later activity */
     for (size_t k = timeline->count; k-- > 0;) {
         const gt_timeline_event *event = &timeline->events[k];
+        for (; waits && timeline->waits[waits - 1].end >= event->time; waits--)
+            quiet_after = fmin(quiet_after, timeline->waits[waits - 1].start);
         if (event->time < quiet_after && quiet_after < INFINITY)
             *GT_PUSH(gaps, *count, capacity) = (gap){.begin = event->time, .end = quiet_after};
         quiet_after = fmin(quiet_after, activity_start(timeline, event));

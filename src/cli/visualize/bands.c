@@ -32,29 +32,58 @@ static bool counts(const gt_timeline_event *event)
            event->category != GT_CATEGORY_GET_DATA && event->category != GT_CATEGORY_SYNC;
 }
 
+/* The spans of a collection while it grows. */
+typedef struct span_list {
+    gt_scope_span *spans;
+    size_t count, capacity;
+} span_list;
+
+static void add_span(span_list *list, const gt_timeline_event *event, const gt_timeline_part *part, double start,
+                     double end)
+{
+    *GT_PUSH(list->spans, list->count, list->capacity) =
+        (gt_scope_span){.party = event->party,
+                        .scope = part->scope,
+                        .visit = part->scope < 0 ? 0 : part->visit,
+                        .start = start,
+                        .end = end,
+                        .operations = part->operations};
+}
+
+/* The scopes inside a hot path, as far as its bar shows them. */
+static void add_path_spans(span_list *list, const gt_timeline *timeline, const gt_timeline_event *event)
+{
+    double done = event->whole_start, last = event->start + event->duration;
+    for (uint32_t k = 0; k < event->part_count; k++) {
+        const gt_timeline_part *part = &timeline->parts[event->first_part + k];
+        double start = done;
+        done = event->whole_start + part->end * event->whole_duration;
+        if (done >= event->start && start <= last)
+            add_span(list, event, part, fmax(start, event->start), fmin(done, last));
+    }
+}
+
 gt_scope_span *gt__timeline_scope_spans(const gt_timeline *timeline, size_t *count)
 {
-    gt_scope_span *spans = NULL;
-    size_t capacity = 0, joined = 0;
-    *count = 0;
+    span_list list = {0};
+    size_t joined = 0;
     for (size_t k = 0; k < timeline->count; k++) {
         const gt_timeline_event *event = &timeline->events[k];
-        if (counts(event))
-            *GT_PUSH(spans, *count, capacity) = (gt_scope_span){.party = event->party,
-                                                                .scope = event->scope,
-                                                                .visit = event->scope < 0 ? 0 : event->visit,
-                                                                .start = event->start,
-                                                                .end = event->start + event->duration,
-                                                                .operations = 1};
+        gt_timeline_part whole = {.scope = event->scope, .visit = event->visit, .operations = 1};
+        if (counts(event) && event->part_count)
+            add_path_spans(&list, timeline, event);
+        else if (counts(event))
+            add_span(&list, event, &whole, event->start, event->start + event->duration);
     }
-    if (*count)
-        qsort(spans, *count, sizeof *spans, by_party_and_time);
-    for (size_t k = 0; k < *count; k++) {
+    gt_scope_span *spans = list.spans;
+    if (list.count)
+        qsort(spans, list.count, sizeof *spans, by_party_and_time);
+    for (size_t k = 0; k < list.count; k++) {
         gt_scope_span *last = joined ? &spans[joined - 1] : NULL;
         if (last && last->party == spans[k].party && last->scope == spans[k].scope &&
             last->visit == spans[k].visit) {
             last->end = fmax(last->end, spans[k].end);
-            last->operations++;
+            last->operations += spans[k].operations;
         } else
             spans[joined++] = spans[k];
     }

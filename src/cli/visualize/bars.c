@@ -38,23 +38,16 @@ typedef struct span {
     bool waiting;
 } span;
 
-/* An event makes no bar, or one, or two: a client's wait for an answer, a worker's operation, and before that (`before`) its wait
- * for other workers. */
-static bool bar_of(const gt_picture *picture, const gt_timeline *timeline, const gt_timeline_event *event,
-                   bool before, span *out)
+/* A worker's operation makes one bar, or two: before that (`before`) its wait for other workers. */
+static bool bar_of(const gt_picture *picture, const gt_timeline_event *event, bool before, span *out)
 {
-    *out = (span){.lane = picture->lane_of[event->party], .waiting = before};
-    if (event->event == GT_EVENT_WORKER_RECV) {
-        double ready = event->start + event->wait;
-        out->start = before ? event->start : ready;
-        out->end = before ? ready : event->start + event->duration;
-        return !before || event->wait > 0;
-    }
-    if (event->event != GT_EVENT_SEND || event->partner < 0 || before)
+    double ready = event->start + event->wait;
+    if (event->event != GT_EVENT_WORKER_RECV || (before && event->wait <= 0))
         return false;
-    out->start = timeline->events[event->partner].time;
-    out->end = event->time;
-    out->waiting = true;
+    *out = (span){.lane = picture->lane_of[event->party],
+                  .start = before ? event->start : ready,
+                  .end = before ? ready : event->start + event->duration,
+                  .waiting = before};
     return true;
 }
 
@@ -107,8 +100,7 @@ static int count_ops(const char *list, op_count *ops)
     return different;
 }
 
-/* What is in a path, as far as there is room: "35 ops: 5 matmul, 4 mul…". */
-static void label_path(char *label, size_t size, const gt_timeline_event *event, double width, double font)
+void gt__path_label(const gt_timeline_event *event, double width, double font, char *label, size_t size)
 {
     op_count ops[PATH_OPS];
     int different = count_ops(event->label, ops);
@@ -135,7 +127,7 @@ static void label_bar(gt_box *box, const gt_timeline_event *event, double font)
     if (for_others)
         return; /* the bar behind it has the name */
     if (event->instructions)
-        label_path(box->label, sizeof box->label, event, room, 0.9 * font);
+        gt__path_label(event, room, 0.9 * font, box->label, sizeof box->label);
     else if (gt__text_width(event->label, 0.9 * font) < room)
         snprintf(box->label, sizeof box->label, "%s", event->label);
     gt__text_whole(box->label);
@@ -218,34 +210,58 @@ static void add_to_columns(const gt_picture *picture, const span *bar, unsigned 
     lane[first].count[category]++;
 }
 
+/* The bars of all lanes while they are placed, in two passes: first narrow ones are counted, then they are drawn or added
+ * up. */
+typedef struct placing {
+    gt_picture *picture;
+    const gt_timeline *timeline;
+    sums *columns;
+    size_t count; /* columns of a lane */
+    double width; /* of a column */
+    int pass;
+} placing;
+
+/* for_others: of a worker, which waits for other workers. */
+static void place_bar(placing *p, const gt_timeline_event *event, const span *bar, bool for_others)
+{
+    gt_picture *picture = p->picture;
+    double x = gt__picture_x(picture, bar->start), narrow = 0.3 * picture->font;
+    bool wide = gt__picture_x(picture, bar->end) - x >= narrow;
+    sums *lane = p->columns + (size_t)bar->lane * p->count;
+    sums *at = lane + column_at(picture, x, p->width, p->count);
+    if (p->pass == 0) {
+        double *total = for_others ? &picture->lanes[bar->lane].waited : &picture->lanes[bar->lane].busy;
+        *total += bar->end - bar->start;
+        at->total += !wide && !for_others;
+    } else if (wide || (at->total == 1 && !for_others))
+        add_bar(picture, p->timeline, event, bar);
+    else if (!for_others) /* a short wait looks like any time without work */
+        add_to_columns(picture, bar, event->category, p->width, lane, p->count);
+}
+
 void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
 {
-    double width = 0.2 * picture->font, narrow = 0.3 * picture->font;
-    size_t count;
-    sums *columns = columns_new(picture, width, &count);
+    placing p = {.picture = picture, .timeline = timeline, .width = 0.2 * picture->font};
+    p.columns = columns_new(picture, p.width, &p.count);
     span bar;
-    for (int pass = 0; pass < 2; pass++) /* first count narrow bars, then draw them or add them up */
-        for (size_t k = 0; k < 2 * timeline->count; k++) {
-            const gt_timeline_event *event = &timeline->events[k / 2];
-            if (!bar_of(picture, timeline, event, k % 2 == 0, &bar))
-                continue;
-            double x = gt__picture_x(picture, bar.start);
-            bool wide = gt__picture_x(picture, bar.end) - x >= narrow, for_others = k % 2 == 0;
-            sums *lane = columns + (size_t)bar.lane * count, *at = lane + column_at(picture, x, width, count);
-            if (pass == 0) {
-                double *total = for_others ? &picture->lanes[bar.lane].waited : &picture->lanes[bar.lane].busy;
-                *total += bar.end - bar.start;
-                at->total += !wide && !for_others;
-            } else if (wide || (at->total == 1 && !for_others))
-                add_bar(picture, timeline, event, &bar);
-            else if (!for_others) /* a short wait looks like any time without work */
-                add_to_columns(picture, &bar, event->category, width, lane, count);
+    for (p.pass = 0; p.pass < 2; p.pass++) {
+        for (size_t k = 0; k < 2 * timeline->count; k++)
+            if (bar_of(picture, &timeline->events[k / 2], k % 2 == 0, &bar))
+                place_bar(&p, &timeline->events[k / 2], &bar, k % 2 == 0);
+        for (size_t k = 0; k < timeline->wait_count; k++) {
+            const gt_timeline_wait *wait = &timeline->waits[k];
+            bar = (span){.lane = picture->lane_of[wait->event.party],
+                         .start = wait->start,
+                         .end = wait->end,
+                         .waiting = true};
+            place_bar(&p, &wait->event, &bar, false);
         }
+    }
     for (size_t lane = 0; lane < picture->lane_count; lane++)
-        for (size_t k = 0; k < count; k++)
-            add_column(picture, (int32_t)lane, picture->left + (double)k * width, width,
-                       &columns[lane * count + k]);
-    free(columns);
+        for (size_t k = 0; k < p.count; k++)
+            add_column(picture, (int32_t)lane, picture->left + (double)k * p.width, p.width,
+                       &p.columns[lane * p.count + k]);
+    free(p.columns);
 }
 
 /* ---- markers ------------------------------------------------------------------------------------------------ */

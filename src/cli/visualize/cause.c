@@ -23,6 +23,7 @@ typedef struct stream {
     double done;    /* the end of all work emitted so far */
     int32_t *marks; /* signals since the last line that caused work */
     size_t mark_count, mark_capacity;
+    gt_path_reader paths;
 } stream;
 
 static bool same_piece(gt_piece a, gt_piece b)
@@ -180,7 +181,7 @@ typedef struct execution {
 } execution;
 
 /* Find the cause of each worker's line, and when each client's line was executed. */
-static void find_causes(gt_timeline *timeline, stream *streams, execution *executed)
+static void find_causes(gt_timeline *timeline, stream *streams, execution *executed, gt_path_member *members)
 {
     subjects table = {.size = 64};
     while (table.size < 2 * timeline->count)
@@ -194,6 +195,7 @@ static void find_causes(gt_timeline *timeline, stream *streams, execution *execu
         if (event->event == GT_EVENT_RECV) {
             enter_scope(timeline, &streams[event->party], k);
             learn(event, NULL);
+            gt__path_read(&streams[event->party].paths, event, (int32_t)k, members);
             if (is_work(event) && subject_of(event, &about))
                 *find_line(&table, timeline, &about) = (int32_t)k + 1;
         }
@@ -232,6 +234,20 @@ static void reach_marks(gt_timeline *timeline, stream *s, double next)
     s->mark_count = 0;
 }
 
+/* The lines inside of paths were executed in a part of the path's time. */
+static void execute_members(const gt_timeline *timeline, const gt_path_member *members, execution *executed)
+{
+    for (size_t k = 0; k < timeline->count; k++) {
+        if (timeline->events[k].event != GT_EVENT_RECV || members[k].path < 0)
+            continue;
+        const execution *path = &executed[members[k].path];
+        double took = path->end - path->start;
+        if (took >= 0)
+            executed[k] = (execution){.start = path->start + members[k].from * took,
+                                      .end = path->start + members[k].to * took};
+    }
+}
+
 /* When the workers reached each signal; those whose scope has work are shown as bands. */
 static void place_signals(gt_timeline *timeline, stream *streams, const execution *executed)
 {
@@ -244,8 +260,8 @@ static void place_signals(gt_timeline *timeline, stream *streams, const executio
         stream *s = &streams[event->party];
         if (event->event == GT_EVENT_SIGNAL)
             *GT_PUSH(s->marks, s->mark_count, s->mark_capacity) = (int32_t)k;
-        if (event->event != GT_EVENT_RECV || executed[k].end < executed[k].start)
-            continue;
+        if (event->event != GT_EVENT_RECV || event->part_count || executed[k].end < executed[k].start)
+            continue; /* of a path, its lines follow */
         for (size_t m = 0; m < s->mark_count && event->scope >= 0; m++) {
             gt_timeline_event *mark = &timeline->events[s->marks[m]];
             gt_piece name = gt__detail_text(mark->details, "name");
@@ -384,8 +400,11 @@ void gt__timeline_causes(gt_timeline *timeline)
         streams[k].scope = -1;
     for (size_t k = 0; k < timeline->count; k++)
         executed[k] = (execution){.start = INFINITY, .end = -INFINITY};
+    gt_path_member *members = gt__zeroed(timeline->count + 1, sizeof *members);
     name_clients(timeline);
-    find_causes(timeline, streams, executed);
+    find_causes(timeline, streams, executed, members);
+    gt__timeline_inside(timeline, members);
+    execute_members(timeline, members, executed);
     place_signals(timeline, streams, executed);
     find_peers(timeline);
     find_collectives(timeline);
@@ -393,4 +412,5 @@ void gt__timeline_causes(gt_timeline *timeline)
         free(streams[k].marks);
     free(streams);
     free(executed);
+    free(members);
 }

@@ -37,7 +37,7 @@ typedef struct slice {
     int32_t party, row;
     int64_t start_ns, end_ns;
     slice_kind kind;
-    int32_t event; /* SLICE_SCOPE: of the spans */
+    int32_t event; /* SLICE_SCOPE: of the spans; SLICE_ANSWER: of the waits */
 } slice;
 
 typedef struct trace {
@@ -83,6 +83,15 @@ static void collect(trace *t)
 {
     const gt_timeline *timeline = t->timeline;
     int64_t *last_ns = gt__zeroed(timeline->party_count, sizeof *last_ns);
+    int32_t *wait_of = gt__zeroed(timeline->count + 1, sizeof *wait_of); /* of each request; plus one */
+    for (size_t k = 0; k < timeline->wait_count; k++) {
+        const gt_timeline_wait *wait = &timeline->waits[k];
+        if (wait->request >= 0)
+            wait_of[wait->request] = (int32_t)k + 1;
+        else
+            add_slice(t, wait->event.party, SLICE_ANSWER, nanoseconds(wait->start), nanoseconds(wait->end),
+                      (int32_t)k);
+    }
     for (size_t k = 0; k < timeline->count; k++) {
         const gt_timeline_event *event = &timeline->events[k];
         int32_t index = (int32_t)k, sender = event->event == GT_EVENT_RECV ? event->party : 0;
@@ -92,8 +101,9 @@ static void collect(trace *t)
         case GT_EVENT_RECV:
         case GT_EVENT_WORKER_SEND:
             at = message_time(event, &last_ns[sender]);
-            if (sender && event->partner >= 0) /* the client waits for the answer */
-                add_slice(t, sender, SLICE_ANSWER, at, nanoseconds(timeline->events[event->partner].time), index);
+            if (sender && wait_of[k])
+                add_slice(t, sender, SLICE_ANSWER, at, nanoseconds(timeline->waits[wait_of[k] - 1].end),
+                          wait_of[k] - 1);
             else
                 add_slice(t, sender, SLICE_MESSAGE, at, at, index);
             break;
@@ -112,6 +122,7 @@ static void collect(trace *t)
             add_slice(t, t->spans[k].party, SLICE_SCOPE, nanoseconds(t->spans[k].start),
                       nanoseconds(t->spans[k].end), (int32_t)k);
     free(last_ns);
+    free(wait_of);
 }
 
 /* By party and time; what encloses comes first. */
@@ -173,9 +184,12 @@ static void choose_rows(trace *t)
         t->slices[kept++] = *s;
     }
     t->slice_count = kept;
-    for (size_t k = 0; k < kept; k++)
-        if (t->slices[k].kind != SLICE_SCOPE && t->slices[k].kind != SLICE_WAIT)
-            t->work_of[t->slices[k].event] = (int32_t)k + 1;
+    for (size_t k = 0; k < kept; k++) {
+        const slice *s = &t->slices[k];
+        int32_t event = s->kind == SLICE_ANSWER ? t->timeline->waits[s->event].request : s->event;
+        if (s->kind != SLICE_SCOPE && s->kind != SLICE_WAIT && event >= 0)
+            t->work_of[event] = (int32_t)k + 1;
+    }
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------ */
@@ -266,11 +280,20 @@ static void write_names(const trace *t)
         }
 }
 
+/* What a slice shows; NULL: a scope. */
+static const gt_timeline_event *event_of(const trace *t, const slice *s)
+{
+    const gt_timeline_wait *wait = s->kind == SLICE_ANSWER ? &t->timeline->waits[s->event] : NULL;
+    if (wait)
+        return wait->request >= 0 ? &t->timeline->events[wait->request] : &wait->event;
+    return s->kind == SLICE_SCOPE ? NULL : &t->timeline->events[s->event];
+}
+
 static void write_slice(const trace *t, const slice *s)
 {
     static const char *const categories[] = {
         [SLICE_SCOPE] = "scope", [SLICE_ANSWER] = "wait", [SLICE_WAIT] = "wait", [SLICE_MESSAGE] = "message"};
-    const gt_timeline_event *event = s->kind == SLICE_SCOPE ? NULL : &t->timeline->events[s->event];
+    const gt_timeline_event *event = event_of(t, s);
     char name[128];
     if (!event)
         snprintf(name, sizeof name, "%s", t->timeline->scopes[t->spans[s->event].scope].name);

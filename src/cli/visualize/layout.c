@@ -49,16 +49,42 @@ static void append(char *text, size_t size, const char *before, gt_piece more, i
     gt__text_whole(text);
 }
 
+/* The scope of an operation, or those of a path, each once. */
+static void append_scopes(char *text, size_t size, const gt_timeline *timeline, const gt_timeline_event *event)
+{
+    enum { MOST_NAMED = 4 };
+    int32_t scopes[MOST_NAMED] = {event->scope};
+    int count = event->scope >= 0;
+    for (uint32_t k = 0; k < event->part_count && count < MOST_NAMED; k++) {
+        int32_t scope = timeline->parts[event->first_part + k].scope;
+        bool known = scope < 0;
+        for (int named = 0; named < count; named++)
+            known |= scopes[named] == scope;
+        if (!known)
+            scopes[count++] = scope;
+    }
+    for (int k = 0; k < count; k++) {
+        const char *name = timeline->scopes[scopes[k]].name;
+        append(text, size,
+               k           ? ", "
+               : count > 1 ? ", scopes "
+                           : ", scope ",
+               (gt_piece){.at = name, .length = (int)strlen(name)}, count > 1 ? 24 : 40);
+    }
+}
+
 void gt__event_title(const gt_timeline *timeline, const gt_timeline_event *event, double seconds, char *title,
                      size_t size)
 {
-    char took[32];
-    const char *scope = event->scope >= 0 ? timeline->scopes[event->scope].name : "";
+    char took[32], path[80] = "";
+    if (event->instructions)
+        gt__path_label(event, INFINITY, 1, path, sizeof path);
+    const char *label = *path ? path : event->label;
     title[0] = 0;
-    append(title, size, "", (gt_piece){.at = event->label, .length = (int)strlen(event->label)}, 60);
+    append(title, size, "", (gt_piece){.at = label, .length = (int)strlen(label)}, *path ? (int)sizeof path : 60);
     append(title, size, " ", event->shape, 40);
     append(title, size, ", ", event->place, 60);
-    append(title, size, ", scope ", (gt_piece){.at = scope, .length = (int)strlen(scope)}, 40);
+    append_scopes(title, size, timeline, event);
     size_t used = strlen(title);
     snprintf(title + used, size - used, ", %s, #%llu", gt__duration_text(seconds, took, sizeof took),
              (unsigned long long)event->sequence);
@@ -104,7 +130,8 @@ static void make_lanes(gt_picture *picture, const gt_timeline *timeline)
     size_t count = 0, limit[] = {MAX_CLIENTS, 1, MAX_WORKERS}, made[3] = {0}, folded[3] = {0};
     for (size_t k = 0; k < timeline->party_count; k++) {
         picture->lane_of[k] = -1;
-        if (timeline->parties[k].events || timeline->parties[k].kind == GT_PARTY_DISPATCHER)
+        const gt_party *party = &timeline->parties[k];
+        if (party->events || party->waits || party->kind == GT_PARTY_DISPATCHER)
             order[count++] = (ordered_party){.party = (int32_t)k, .what = &timeline->parties[k]};
     }
     qsort(order, count, sizeof *order, by_lane);
@@ -251,7 +278,8 @@ static void write_title(gt_picture *picture, const gt_timeline *timeline)
 {
     size_t clients = 0, workers = gt__timeline_workers(timeline);
     for (size_t k = 0; k < timeline->party_count; k++)
-        clients += timeline->parties[k].kind == GT_PARTY_CLIENT && timeline->parties[k].events > 0;
+        clients += timeline->parties[k].kind == GT_PARTY_CLIENT &&
+                   timeline->parties[k].events + timeline->parties[k].waits > 0;
     snprintf(picture->title, sizeof picture->title, "%zu event%s, %zu client%s, %zu worker%s, %.3f s",
              timeline->count, timeline->count == 1 ? "" : "s", clients, clients == 1 ? "" : "s", workers,
              workers == 1 ? "" : "s", gt__timeline_end(timeline) - gt__timeline_begin(timeline));

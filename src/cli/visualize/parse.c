@@ -418,6 +418,42 @@ static bool falls_within(gt_timeline_event *event, double from, double to)
     return true;
 }
 
+/* The waits of clients, before the window cuts them. */
+static void find_waits(gt_timeline *timeline)
+{
+    for (size_t k = 0; k < timeline->count; k++) {
+        const gt_timeline_event *event = &timeline->events[k];
+        if (event->event != GT_EVENT_SEND || event->partner < 0)
+            continue;
+        *GT_PUSH(timeline->waits, timeline->wait_count, timeline->wait_capacity) =
+            (gt_timeline_wait){.event = *event,
+                               .start = timeline->events[event->partner].time,
+                               .end = event->time,
+                               .request = event->partner,
+                               .answer = (int32_t)k};
+        timeline->parties[event->party].waits++;
+    }
+}
+
+/* Cut the waits to the window; moved: where events are now. */
+static void keep_waits(gt_timeline *timeline, double from, double to, const int32_t *moved)
+{
+    size_t kept = 0;
+    for (size_t k = 0; k < timeline->wait_count; k++) {
+        gt_timeline_wait wait = timeline->waits[k];
+        if (wait.end < from || wait.start > to) {
+            timeline->parties[wait.event.party].waits--;
+            continue;
+        }
+        wait.start = fmax(wait.start, from);
+        wait.end = fmin(wait.end, to);
+        wait.request = moved[wait.request];
+        wait.answer = moved[wait.answer];
+        timeline->waits[kept++] = wait;
+    }
+    timeline->wait_count = kept;
+}
+
 static int by_event_time(const void *left, const void *right, void *events)
 {
     const gt_timeline_event *all = events;
@@ -449,6 +485,7 @@ static void keep_window(gt_timeline *timeline, double from, double to)
         if (events[k].cause >= 0)
             events[k].cause = moved[events[k].cause];
     }
+    keep_waits(timeline, from, to, moved);
     free(timeline->events);
     timeline->events = events;
     timeline->capacity = timeline->count;
@@ -462,7 +499,12 @@ void gt__timeline_finish(gt_timeline *timeline, double from, double to)
     if (timeline->count)
         qsort(timeline->events, timeline->count, sizeof *timeline->events, by_time);
     find_partners(timeline);
+    for (size_t k = 0; k < timeline->count; k++) {
+        timeline->events[k].whole_start = timeline->events[k].start;
+        timeline->events[k].whole_duration = timeline->events[k].duration;
+    }
     gt__timeline_causes(timeline);
+    find_waits(timeline);
     if (timeline->count && (from > 0 || to < INFINITY))
         keep_window(timeline, from, to);
 }
@@ -473,6 +515,8 @@ double gt__timeline_begin(const gt_timeline *timeline)
     for (size_t k = 0; k < timeline->count; k++)
         if (timeline->events[k].event == GT_EVENT_WORKER_RECV)
             begin = fmin(begin, timeline->events[k].start);
+    for (size_t k = 0; k < timeline->wait_count; k++)
+        begin = fmin(begin, timeline->waits[k].start);
     return begin;
 }
 
@@ -482,6 +526,8 @@ double gt__timeline_end(const gt_timeline *timeline)
     for (size_t k = 0; k < timeline->count; k++)
         if (timeline->events[k].event == GT_EVENT_WORKER_RECV)
             end = fmax(end, timeline->events[k].start + timeline->events[k].duration);
+    for (size_t k = 0; k < timeline->wait_count; k++)
+        end = fmax(end, timeline->waits[k].end);
     return end;
 }
 
@@ -500,6 +546,8 @@ void gt__timeline_free(gt_timeline *timeline)
     free(timeline->texts);
     free(timeline->parties);
     free(timeline->paths);
+    free(timeline->parts);
+    free(timeline->waits);
     free(timeline->scopes);
     free(timeline->party_index);
     free(timeline->events);

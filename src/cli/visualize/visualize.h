@@ -30,7 +30,7 @@ typedef struct gt_party {
     gt_party_kind kind;
     const char *name;    /* as in the log, without CLIENT or WORKER */
     const char *program; /* of a client: "train.py:4711"; NULL: not known */
-    size_t events;
+    size_t events, waits;
 } gt_party;
 
 /* A part of a line's text. */
@@ -56,9 +56,18 @@ typedef struct gt_timeline_event {
     gt_piece place, shape;   /* "train.py:12" and "(32,10)": of the program's line, and of the result */
     uint8_t event, category; /* gt_event, gt_category */
     bool failed;
-    bool is_band;          /* SIGNAL: the work of its scope is shown as bands */
-    uint32_t instructions; /* of a hot path, whose label is their list; 0: it is none, or not known */
+    bool is_band;                       /* SIGNAL: the work of its scope is shown as bands */
+    uint32_t instructions;              /* of a hot path, whose label is their list; 0: it is none, or not known */
+    uint32_t first_part, part_count;    /* of a hot path: which of timeline->parts are its scopes, in order */
+    double whole_start, whole_duration; /* WORKER_RECV: before it was cut to the window */
 } gt_timeline_event;
+
+/* A client waits for an answer. Of one that began before the window or ends behind it, the part inside. */
+typedef struct gt_timeline_wait {
+    gt_timeline_event event; /* the answer */
+    double start, end;
+    int32_t request, answer; /* events; -1: outside of the window */
+} gt_timeline_wait;
 
 /* A hot path that was run: which ops it has, by the client and its number for it. */
 typedef struct gt_timeline_path {
@@ -67,6 +76,14 @@ typedef struct gt_timeline_path {
     uint32_t instructions;
     const char *ops; /* "matmul,add,relu"; a long list ends with "..." */
 } gt_timeline_path;
+
+/* Successive instructions of a hot path in the same scope. */
+typedef struct gt_timeline_part {
+    int32_t scope; /* -1: outside of all scopes */
+    uint32_t visit;
+    double end; /* when it was done, about: a share of the path's time */
+    size_t operations;
+} gt_timeline_part;
 
 /* A signal around instructions: gt.signal.context('forward'), or its gradients. */
 typedef struct gt_timeline_scope {
@@ -86,6 +103,10 @@ typedef struct gt_timeline {
     size_t text_count, text_capacity;
     gt_timeline_path *paths;
     size_t path_count, path_capacity;
+    gt_timeline_part *parts;
+    size_t part_count, part_capacity;
+    gt_timeline_wait *waits; /* sorted by their ends */
+    size_t wait_count, wait_capacity;
     size_t malformed; /* lines that could not be read */
 } gt_timeline;
 
@@ -97,6 +118,24 @@ void gt__timeline_free(gt_timeline *timeline);
 /* Part of it, cause.c: which line of a client caused what workers did, in which scope; when the workers reached a signal; who
  * waited for whom. After the partners are known. */
 void gt__timeline_causes(gt_timeline *timeline);
+
+/* Part of that, inside.c: which lines of a client are inside of a hot path's run. */
+typedef struct gt_path_reader { /* of each client, while its lines are read in their order */
+    int32_t path, last;         /* events: the run, and the line of it that was read last */
+    uint32_t left;              /* lines of the run that follow */
+} gt_path_reader;
+
+/* For each event. */
+typedef struct gt_path_member {
+    int32_t path, next; /* the run's line, -1: none; of a run and its lines, the following line, 0: none */
+    double from, to;    /* when it was executed, about: shares of the run's time */
+} gt_path_member;
+
+/* The next line of a client, an instruction or the run of a path. */
+void gt__path_read(gt_path_reader *reader, const gt_timeline_event *event, int32_t index, gt_path_member *members);
+/* After causes and scopes are known: the parts and the places of paths. */
+void gt__timeline_inside(gt_timeline *timeline, gt_path_member *members);
+
 /* What a worker executed of one scope, one after another; scope -1: outside of all scopes. */
 typedef struct gt_scope_span {
     int32_t party, scope;
@@ -268,7 +307,10 @@ double gt__dispatcher_y(const gt_picture *picture, bool worker_side);
 
 /* "1.52 ms" */
 const char *gt__duration_text(double seconds, char *text, size_t size);
-/* What a line says of an operation: "matmul (64,10), train.py:12, scope forward, 1.52 ms, #17". */
+/* What is in a path, as far as there is room: "35 ops: 5 matmul, 4 mul…"; unchanged if there is none. */
+void gt__path_label(const gt_timeline_event *event, double width, double font, char *label, size_t size);
+/* What a line says of an operation: "matmul (64,10), train.py:12, scope forward, 1.52 ms, #17", and of a hot path: "35 ops: 5
+ * matmul…, train.py:12-20, scopes forward, update, 9.1 ms, #40". */
 void gt__event_title(const gt_timeline *timeline, const gt_timeline_event *event, double seconds, char *title,
                      size_t size);
 /* Scopes have colours in turn. */

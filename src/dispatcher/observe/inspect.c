@@ -6,7 +6,7 @@
  *   name, user, tensors, bytes                as in the statistics (stats.c)
  *   largest[]  id, dtype, shape[], bytes,     its largest tensors, the largest first. place: as Tensor.placement says it.
  *              place, line, scope             line: the line of the program that made it; "": not known. scope: its signal
- *   lines[]    line, path, seconds, count,    the lines that workers spent time on for it (path: a hot path begins there, and
+ *   lines[]    line, path, seconds, count,    the lines that workers spent time on for it (path: a hot path, "train.py:41-58", and
  *              tensors, bytes                 count is its runs), and that made its tensors, in the order of seconds and bytes.
  *                                             Seconds are measured or sampled by the workers, as far as their links have a
  *                                             page (core/report.h)
@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/observe/path_place.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -163,8 +164,15 @@ static void write_lines(FILE *json, inspection *seen)
     for (const line_sums *line = seen->line; line < seen->line + used; line++) {
         if (!line->listed)
             continue;
+        gt_path_place place;
+        int32_t path = line->path ? gt__paths_from(seen->session, line->site) : -1;
         fputs(separator, json);
-        write_line(json, seen->session, line->site);
+        if (path >= 0 && gt__path_place(seen->session, (uint32_t)path, &place)) {
+            fputs("\"line\": \"", json);
+            gt__stats_name(json, place.lines);
+            fputc('"', json);
+        } else
+            write_line(json, seen->session, line->site);
         fprintf(json, ", \"path\": %s, \"seconds\": %.6f, \"count\": %llu, \"tensors\": %llu, \"bytes\": %llu}",
                 line->path ? "true" : "false", (double)line->ns * 1e-9, (unsigned long long)line->count,
                 (unsigned long long)line->tensors, (unsigned long long)line->bytes);
@@ -235,7 +243,16 @@ static size_t write_worker(const gt_session *session, const gt_dispatch_worker *
     const char *op = reported->doing == GT_OP_repeat ? "a hot path" : gt__op_table[reported->doing].name;
     const char *line = gt__session_site(session, site);
     double seconds = (double)reported->doing_ns * 1e-9;
-    if (reported->line >> 32 == (uint32_t)session->number && reported->doing)
+    bool ours = reported->line >> 32 == (uint32_t)session->number && reported->doing;
+    int32_t number = ours && reported->scope && (uint32_t)reported->line & GT_LINE_PATH
+                         ? gt__paths_on(session, worker, reported->scope - 1)
+                         : -1;
+    gt_path_place path;
+    if (number >= 0 && gt__path_place(session, (uint32_t)number, &path))
+        return (size_t)snprintf(text, size, ", %s: path %d for %.1f s: %s, %u instructions%s%s", worker->name,
+                                number, seconds, path.lines, path.instructions, *path.scopes ? " in " : "",
+                                path.scopes);
+    if (ours)
         return (size_t)snprintf(text, size, ", %s: %s for %.1f s%s%s", worker->name, op, seconds,
                                 line ? " at " : "", line ? line : "");
     if (worker != session->home)
@@ -257,10 +274,9 @@ char *gt__inspect_progress(const gt_dispatcher *dispatcher, const gt_peer *viewe
         snprintf(line, size, "no worker is there");
         return line;
     }
-    uint64_t left = session->account.queued;
-    bool more = gt__output_waits(&session->output); /* and what the client's link still has */
-    size_t used = (size_t)snprintf(line, size, "%s%llu instruction%s left", more ? "more than " : "",
-                                   (unsigned long long)left, left == 1 ? "" : "s");
+    uint64_t left = session->account.queued + session->link->ops->unread(session->link);
+    size_t used =
+        (size_t)snprintf(line, size, "%llu instruction%s left", (unsigned long long)left, left == 1 ? "" : "s");
     for (int32_t index = 0; index < dispatcher->worker_count && used < size; index++)
         if (dispatcher->workers[index]->peer)
             used += write_worker(session, dispatcher->workers[index], line + used, size - used);

@@ -25,6 +25,7 @@ struct gt_monitor {
     uint64_t stats_due_ns, lines_due_ns;
     uint64_t stats_again_ns;                 /* not before that, whatever it asks for */
     uint64_t asks_again_ns;                  /* nor are workers asked for it */
+    bool asked;                              /* workers were, for what it gets next */
     uint64_t client;                         /* the one that GT_TOPIC_CLIENT tells of; 0: none */
     uint64_t client_due_ns, client_again_ns; /* as for statistics */
     uint64_t lost;                           /* lines */
@@ -105,9 +106,32 @@ static void send_client(gt_monitor *monitor, uint64_t now)
         send_text(monitor, GT_TOPIC_PROGRESS,
                   gt__inspect_progress(dispatcher, monitor->peer, monitor->client, line, sizeof line));
     }
+    monitor->asked = false;
     uint64_t rest_ns = REST * (gt__now_ns() - now), least_ns = LEAST_INTERVAL_MS * 1000000ull;
     monitor->client_again_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
     monitor->client_due_ns = now + (rest_ns > monitor->interval_ns ? rest_ns : monitor->interval_ns);
+}
+
+/* When a monitor gets what tells of workers; UINT64_MAX: never. */
+static uint64_t tells_of_workers_ns(const gt_monitor *monitor)
+{
+    uint64_t stats = monitor->topics & GT_TOPIC_STATS ? monitor->stats_due_ns : UINT64_MAX;
+    uint64_t client = monitor->client ? monitor->client_due_ns : UINT64_MAX;
+    return stats < client ? stats : client;
+}
+
+/* Workers that have to be asked are asked a little before: their answers are fresh then. */
+static void ask_ahead(gt_dispatcher *dispatcher, uint64_t now)
+{
+    bool ask = false;
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
+        uint64_t due_ns = tells_of_workers_ns(monitor);
+        if (monitor->asked || due_ns == UINT64_MAX || now + GT_REPORT_PROMPT_NS < due_ns)
+            continue;
+        ask = monitor->asked = true;
+    }
+    if (ask)
+        gt__reports_ask(dispatcher);
 }
 
 void gt__monitors_turn(gt_dispatcher *dispatcher)
@@ -117,6 +141,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
     bool ask = false;
     for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
         ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
+    ask_ahead(dispatcher, now);
     if (ask)
         gt__reports_refresh(dispatcher);
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
@@ -133,14 +158,13 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
                 free(text);
             monitor->stats_due_ns = now + monitor->interval_ns;
             monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
+            monitor->asked = false;
         }
         if (monitor->client && now >= monitor->client_due_ns)
             send_client(monitor, now);
         gt__link_flush(monitor->peer->link);
     }
     free(json);
-    if (ask)
-        gt__reports_ask(dispatcher); /* for the next one */
 }
 
 int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher)
@@ -153,6 +177,9 @@ int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher)
             due = monitor->stats_due_ns;
         if (monitor->client && monitor->client_due_ns < due)
             due = monitor->client_due_ns;
+        uint64_t workers_ns = tells_of_workers_ns(monitor);
+        if (!monitor->asked && workers_ns != UINT64_MAX && workers_ns - GT_REPORT_PROMPT_NS < due)
+            due = workers_ns - GT_REPORT_PROMPT_NS;
     }
     return due == UINT64_MAX ? -1 : gt__remaining_ms(due);
 }
@@ -191,11 +218,13 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
                             "only the server's own user, and holders of a worker's key, may trace "
                             "the instructions of all clients");
         monitor->stats_due_ns = monitor->stats_again_ns;
-        if (monitor->topics & GT_TOPIC_STATS && gt__now_ns() >= monitor->asks_again_ns &&
-            gt__reports_ask(monitor->peer->dispatcher)) {
+        if (monitor->topics & (GT_TOPIC_STATS | GT_TOPIC_CLIENT | GT_TOPIC_PROGRESS) &&
+            gt__now_ns() >= monitor->asks_again_ns && gt__reports_ask(monitor->peer->dispatcher)) {
+            monitor->asked = true;
             monitor->asks_again_ns = gt__now_ns() + LEAST_INTERVAL_MS * 1000000ull;
             uint64_t reported_ns = gt__now_ns() + GT_REPORT_PROMPT_NS + 1000000;
             monitor->stats_due_ns = reported_ns > monitor->stats_due_ns ? reported_ns : monitor->stats_due_ns;
+            monitor->client_due_ns = reported_ns > monitor->client_due_ns ? reported_ns : monitor->client_due_ns;
         }
         decide_trace(monitor->peer->dispatcher);
         *progress = true;

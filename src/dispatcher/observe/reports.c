@@ -4,8 +4,9 @@
  * A report is for a client that waits: the question is a record in the worker's stream, behind the client's earlier records, so
  * the report counts all of them. A worker whose link has no room is not asked: its last report is used again.
  *
- * All others get what is known now, without waiting for any worker: the statement in the worker's page. A worker whose link
- * has no page (ZeroMQ) is asked for a report now and then. While it owes one, it is busy: the question is behind its work.
+ * All others get what is known now, without waiting for any worker: the statement in the worker's page. That of a worker behind
+ * ZeroMQ is a copy, which it is asked for: another thread of it answers at once, and the next monitor sees the answer. A worker whose page
+ * has not come yet is asked for a report. While it owes one, it is busy: the question is behind its work.
  */
 #include "dispatcher/observe/reports.h"
 
@@ -37,10 +38,10 @@ static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
     return true;
 }
 
-static const gt_statement *statement_of(const gt_dispatch_worker *worker)
+static const gt_statement *statement_of(const gt_dispatch_worker *worker, gt_page_time *time)
 {
     const gt_link_ops *ops = worker->link->ops;
-    const gt_statement *statement = ops->peer_page ? ops->peer_page(worker->link) : NULL;
+    const gt_statement *statement = ops->peer_page ? ops->peer_page(worker->link, time) : NULL;
     return statement && statement->joined_ns ? statement : NULL;
 }
 
@@ -49,9 +50,16 @@ bool gt__reports_ask(gt_dispatcher *dispatcher)
     bool due = false;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!worker->peer || statement_of(worker))
+        gt_page_time time;
+        if (!worker->peer)
             continue;
-        due |= worker->reported.due || ask(worker, NULL);
+        const gt_link_ops *ops = worker->link->ops;
+        bool asked = ops->ask_page && ops->ask_page(worker->link);
+        if (asked)
+            worker->reported.sent = worker->records;
+        due |= asked;
+        if (!asked && !statement_of(worker, &time))
+            due |= worker->reported.due || ask(worker, NULL);
     }
     return due;
 }
@@ -147,11 +155,12 @@ static void take_rows(gt_reported *reported, const gt_statement *statement)
     }
 }
 
-static void take_statement(gt_dispatch_worker *worker, const gt_statement *statement)
+/* `time`: of the statement; its times are on the worker's clock, too. */
+static void take_statement(gt_dispatch_worker *worker, const gt_statement *statement, const gt_page_time *time)
 {
     gt_reported *reported = &worker->reported;
     uint64_t doing = statement->doing, since_ns = gt__doing_since_ns(doing), idle = statement->idle;
-    uint64_t joined_ns = statement->joined_ns, now = gt__now_ns(); /* the host's clock: a page is in its memory */
+    uint64_t joined_ns = statement->joined_ns, now = time->at_ns;
     unsigned op = gt__doing_op(doing);
     uint64_t line = statement->line, scope = statement->scope;
     reported->line = line;
@@ -172,14 +181,21 @@ static void take_statement(gt_dispatch_worker *worker, const gt_statement *state
                                    .path_programs = statement->path_programs,
                                    .path_compile_ns = statement->path_compile_ns};
     gt__report_card(statement, &reported->report);
-    uint64_t executed = reported->report.records;
-    reported->queue = worker->records > executed ? worker->records - executed : 0;
+    if (time->error_ns && (!reported->clock_error_ns || time->error_ns < reported->clock_error_ns)) {
+        reported->clock_error_ns = time->error_ns;
+        worker->watched.clock_offset_ns = time->offset_ns;
+    }
+    reported->silent_ns = 0;
+    uint64_t executed = reported->report.records,
+             sent = worker->link->ops->ask_page ? reported->sent : worker->records;
+    reported->queue = sent > executed ? sent - executed : 0;
     take_rows(reported, statement);
 }
 
 unsigned gt__reports_lines(const gt_dispatch_worker *worker, gt_line *lines)
 {
-    const gt_statement *statement = statement_of(worker);
+    gt_page_time time;
+    const gt_statement *statement = statement_of(worker, &time);
     unsigned count = 0;
     for (unsigned k = 0; k < GT_LINES && statement; k++) {
         const struct gt_statement_line *from = &statement->lines[k];
@@ -198,9 +214,10 @@ void gt__reports_refresh(gt_dispatcher *dispatcher)
         gt_dispatch_worker *worker = dispatcher->workers[index];
         if (!worker->peer)
             continue;
-        const gt_statement *statement = statement_of(worker);
+        gt_page_time time;
+        const gt_statement *statement = statement_of(worker, &time);
         if (statement) {
-            take_statement(worker, statement);
+            take_statement(worker, statement, &time);
             continue;
         }
         uint64_t silent_ns = worker->reported.due ? gt__now_ns() - worker->reported.asked_ns : 0;

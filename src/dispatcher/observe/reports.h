@@ -17,8 +17,10 @@ typedef struct gt_reported {
     gt_report_row rows[GT_OP_COUNT];
     unsigned row_count;
     uint64_t queue;          /* records that it had been sent and not executed */
+    uint64_t sent;           /* records that it had been sent when its page was asked for */
+    uint64_t waiting;        /* records that its clients have emitted and the dispatcher has not taken */
     uint64_t line;           /* gt__line_key of what it executes, or executed last; 0: not known */
-    uint32_t scope;          /* and the scope */
+    uint32_t scope;          /* and the scope; of a hot path (GT_LINE_PATH), its number on the worker plus one */
     unsigned doing;          /* gt_opcode that it executes; 0: none, or not known */
     uint64_t doing_ns;       /* for so long; 0: it began just now */
     unsigned due;            /* reports asked for and not there yet */

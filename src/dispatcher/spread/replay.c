@@ -36,6 +36,19 @@ void gt__placed_free(gt_placed *placed)
     free(placed->place);
 }
 
+bool gt__replays_have(const gt_replays *replays, int32_t worker, uint32_t number)
+{
+    for (unsigned k = 0; k < GT_REPLAYS; k++) {
+        const gt_replay *replay = replays->replay[k];
+        for (uint32_t s = 0; replay && replay->recorded && s < replay->streams; s++)
+            for (uint32_t told = 0; replay->stream[s].worker == worker && told < replay->stream[s].told_count;
+                 told++)
+                if (replay->stream[s].told[told].number == number)
+                    return true;
+    }
+    return false;
+}
+
 static void stream_free(gt_session *session, gt_stream *stream)
 {
     gt_dispatch_worker *worker = gt__spread_worker(session, stream->worker);

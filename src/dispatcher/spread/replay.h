@@ -92,6 +92,8 @@ typedef struct gt_replay_scratch {
 /* A run, checked against its path, of a session with spread tensors that is not observed. */
 gt_err gt__replay_place(gt_session *session, gt_replays *replays, gt_replay_scratch *scratch, const gt_path *path,
                         const gt_slot *run);
+/* Whether the worker's path of this number is a part of one of these. */
+bool gt__replays_have(const gt_replays *replays, int32_t worker, uint32_t number);
 void gt__replays_free(gt_session *session, gt_replays *replays);
 /* The session is back at the end of this epoch, with the workers that it had or their replacements: forget what was recorded
  * later, and have the replacements know the paths of the rest. So the runs that follow are sent as they were before. */

@@ -222,6 +222,9 @@ function deviceText(device) {
   return parts.join(", ");
 }
 
+// What a worker executes: an op, or a hot path with its lines.
+const doingName = doing => doing.path ? `path ${doing.path.number} ${doing.line}` : doing.op;
+
 const workers = new Table("workers", [
   {className: "", show: (cell, worker) => {
     if (!cell.firstChild) cell.append(element("span"), element("small"));
@@ -233,7 +236,7 @@ const workers = new Table("workers", [
   }},
   {className: "", show: showActivity},
   column(worker => percent(worker.busy), "n"),
-  titled(worker => worker.doing ? `${worker.doing.op} ${time(worker.doing.seconds)}` : "–", "mono now"),
+  titled(worker => worker.doing ? `${doingName(worker.doing)} ${time(worker.doing.seconds)}` : "–", "mono now"),
   column(worker => count(worker.ops_per_second), "n wide"),
   column(worker => bytes(worker.bytes_per_second), "n wide"),
   {className: "", show: showMemory},
@@ -263,6 +266,9 @@ function showLegend(list) {
 
 let chosen = null;   // the number of the client that is shown in detail
 
+// "train.py:12", or "path 3: train.py:12-20, 37 instructions".
+const placeOf = client => client.path ? `path ${client.path.number}: ${client.line}, ${client.path.instructions} instructions` : client.line;
+
 const clients = new Table("clients", [
   column(client => String(client.number), "n"),
   titled(client => client.name || "?"),
@@ -274,7 +280,7 @@ const clients = new Table("clients", [
   column(client => bytes(client.bytes), "n"),
   column(client => count(client.tensors), "n wide"),
   column(client => count(client.instructions_per_second), "n wide"),
-  titled(client => client.line || "–", "mono"),
+  titled(client => placeOf(client) || "–", "mono"),
   titled(client => client.scope || "–", "wide"),
   buttonColumn(() => "Disconnect", true, client =>
     order(`api/clients/${client.number}/disconnect`, `Disconnect ${client.name}? Its tensors are lost.`)),
