@@ -235,7 +235,19 @@ typedef struct body {
     unsigned steps;
 } body;
 
-static void run_step(const body *it, unsigned k, gt_tensor **t, double number)
+/* a + the sum of so many ones */
+static gt_err add_sum(gt_tensor *a, int64_t rows, gt_tensor **out)
+{
+    gt_tensor *ones, *sum;
+    CHECK_EQ(gt_full(a->client, GT_FLOAT32, 1, &rows, 1, &ones), GT_OK);
+    CHECK_EQ(gt_sum(ones, 0, false, &sum), GT_OK);
+    gt_tensor_release(ones);
+    gt_err err = gt_add(a, sum, out);
+    gt_tensor_release(sum);
+    return err;
+}
+
+static void run_step(const body *it, unsigned k, gt_tensor **t, double number, int64_t rows)
 {
     unsigned a = it->step[k].a, b = it->step[k].b, to = it->step[k].to;
     gt_tensor *out = NULL;
@@ -253,6 +265,9 @@ static void run_step(const body *it, unsigned k, gt_tensor **t, double number)
     case 3:
         err = gt_sub(t[a], t[a], &out);
         break;
+    case 4:
+        err = add_sum(t[a], rows, &out);
+        break;
     default:
         err = gt_mul(t[b], t[a], &out);
         break;
@@ -266,7 +281,7 @@ static body any_body(numbers *n)
 {
     body b = {.steps = 2 + (unsigned)numbers_below(n, MOST_BODY - 2)};
     for (unsigned k = 0; k < b.steps; k++) {
-        b.step[k].op = (unsigned)numbers_below(n, 5);
+        b.step[k].op = (unsigned)numbers_below(n, 6);
         b.step[k].a = (unsigned)numbers_below(n, TENSORS);
         b.step[k].b = (unsigned)numbers_below(n, TENSORS);
         b.step[k].to = (unsigned)numbers_below(n, TENSORS);
@@ -274,7 +289,7 @@ static body any_body(numbers *n)
     return b;
 }
 
-/* Loops, some of which leave early, exchange tensors, or are interrupted by a flush. regions: the program marks them. */
+/* Loops, some of which leave early, exchange tensors, have another shape, or are interrupted by a flush. regions: the program marks them. */
 static void run_program(gt_client *client, uint64_t seed, unsigned loops, bool regions)
 {
     numbers n = {seed};
@@ -293,7 +308,7 @@ static void run_program(gt_client *client, uint64_t seed, unsigned loops, bool r
             if (regions && detour != 3)
                 gt__hotpath_enter(client, which);
             for (unsigned k = 0; k < steps; k++) {
-                run_step(b, k, t, (double)turns);
+                run_step(b, k, t, (double)turns, detour == 6 ? 3 : 8);
                 if (detour == 4 && k == steps / 2)
                     gt__client_flush(client);
             }

@@ -1,6 +1,11 @@
 """Clients that run the same program share what their worker has planned and compiled."""
 
+import pytest
+
+from support import REPOSITORY
 from test_hotpath import HOT
+
+PLUGINS = REPOSITORY / "build" / "tests" / "plugins"
 
 CLIENT = """
     import sys
@@ -27,9 +32,11 @@ def results(process):
     return values, hotpath
 
 
-def test_a_later_client_uses_the_plans_of_an_earlier_one(programs):
-    """Also if its lines are others; it can still show what runs as one."""
-    server = programs.cluster()
+@pytest.mark.parametrize("backend", ["cpu", "late"])
+def test_a_later_client_uses_the_plans_of_an_earlier_one(programs, monkeypatch, backend):
+    """Also if its lines are others; it can still show what runs as one. late: an engine that finishes later."""
+    monkeypatch.setenv("GT_ENGINE_PATH", str(PLUGINS))
+    server = programs.cluster(worker_options=("--backend", backend))
 
     def client(text, number, **settings):
         return results(programs.python(text, f"localhost:{server.port}", number, 4000, **settings))
