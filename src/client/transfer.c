@@ -270,8 +270,8 @@ static void handle_other(gt_client *client, const gt_slot *record)
         char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)];
         memcpy(reason, record + 1, sizeof reason);
         reason[sizeof reason - 1] = 0;
-        client->link->reason[0] =
-            0; /* it says more than the end of the connection, which may have been noticed before */
+        /* It says more than the end of the connection, which may have been noticed before. */
+        client->link->reason[0] = 0;
         gt__link_kill(client->link, "the server closed the connection: %s", reason);
     } else if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
         client->stats_ticket = record->ins.result == client->stats_ticket ? 0 : client->stats_ticket;

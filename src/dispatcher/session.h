@@ -64,9 +64,8 @@ struct gt_session {
     gt_texts reasons; /* why tensors are lost, by handle->slot; 0: `lost` */
     char lost[160];   /* why tensors without a worker are lost */
     bool ended;       /* for that reason it ends: its client is told when it is served next */
-    char *
-        left_out; /* tensors that are not in `handles` were refused, for this reason (quota.h); NULL: there are none */
-    gt_texts sites; /* places in the client's code, by number */
+    char *left_out;   /* why tensors were refused that have no handle (quota.h); NULL: there are none */
+    gt_texts sites;   /* places in the client's code, by number */
     gt_relays relays;
     gt_download *downloads; /* in the order asked for; the first gets its parts */
     gt_slot_queue unread;   /* answers the client has not made room for yet: answers.h */

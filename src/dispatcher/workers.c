@@ -14,7 +14,10 @@
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
+#include "link/address.h"
 #include "link/hello.h"
+
+enum { SWEEP_MS = 1000 }; /* a process that ends closes its sockets one after the other */
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
@@ -232,6 +235,16 @@ static void make_unique(const gt_dispatcher *dispatcher, const gt_dispatch_worke
         snprintf(name, size, "%s_%d", first, number);
 }
 
+/* When its process has ended. */
+static void sweep(gt_dispatch_worker *worker)
+{
+    const char *colon = strrchr(worker->listens, ':');
+    int port = colon ? atoi(colon + 1) : 0;
+    worker->sweep_ns = 0;
+    if (port > 0)
+        gt__address_sweep_port(port);
+}
+
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
@@ -257,6 +270,8 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     memset(&worker->traffic, 0, sizeof worker->traffic);
     memcpy(worker->name, name, sizeof name);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
+    if (worker->sweep_ns)
+        sweep(worker);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
     worker->memory = hello->ins.operand[1];
     worker->group = hello->ins.operand[2];
@@ -325,6 +340,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are lost", worker->name, reason);
     gt__peer_log(worker->peer, GT_LOG_STATUS, "is gone (%s); its tensors are lost", reason);
     gt__observe_worker(worker, reason);
+    worker->sweep_ns = gt__deadline_ns(SWEEP_MS);
     dispatcher->worker_changes++;
     gt__share_leave(worker);
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
@@ -353,6 +369,8 @@ void gt__workers_look(gt_dispatcher *dispatcher)
 {
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_link *link = dispatcher->workers[index]->link;
+        if (dispatcher->workers[index]->sweep_ns && !gt__remaining_ms(dispatcher->workers[index]->sweep_ns))
+            sweep(dispatcher->workers[index]);
         if (!link || !link->watched)
             continue;
         link->ops->look(link);

@@ -104,16 +104,37 @@ static bool is_locked(const char *path)
     return locked;
 }
 
+/* Whether the process that made this file, with a suffix of ours, is dead. */
+static bool is_stale(const char *path, const char *suffix)
+{
+    int type = !strcmp(suffix, ".memory") ? SOCK_SEQPACKET : !strcmp(suffix, ".ipc") ? SOCK_STREAM : 0;
+    return type ? probe(path, type) == ECONNREFUSED : !strcmp(suffix, ".keys") && !is_locked(path);
+}
+
+void gt__address_sweep_port(int port)
+{
+    static const char *const suffixes[] = {".memory", ".ipc", ".keys"};
+    char directory[GT_ADDRESS_MAX - 16], path[GT_ADDRESS_MAX];
+    bool usable = private_directory(directory, sizeof directory) == GT_OK;
+    int lock = usable ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    bool locked = lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB);
+    for (size_t k = 0; locked && k < sizeof suffixes / sizeof *suffixes; k++) {
+        snprintf(path, sizeof path, "%s/%d%s", directory, port & 0xffff, suffixes[k]);
+        if (is_stale(path, suffixes[k]))
+            unlink(path);
+    }
+    if (lock >= 0)
+        close(lock);
+}
+
 void gt__address_sweep(void)
 {
     char directory[GT_ADDRESS_MAX - 16], path[GT_ADDRESS_MAX + 256];
     DIR *files = private_directory(directory, sizeof directory) == GT_OK ? opendir(directory) : NULL;
     for (const struct dirent *file; files && (file = readdir(files));) {
         const char *suffix = file->d_name + strspn(file->d_name, "0123456789");
-        int type = !strcmp(suffix, ".memory") ? SOCK_SEQPACKET : !strcmp(suffix, ".ipc") ? SOCK_STREAM : 0;
         snprintf(path, sizeof path, "%s/%s", directory, file->d_name);
-        if (suffix > file->d_name &&
-            (type ? probe(path, type) == ECONNREFUSED : !strcmp(suffix, ".keys") && !is_locked(path)))
+        if (suffix > file->d_name && is_stale(path, suffix))
             unlink(path);
     }
     if (files)

@@ -28,6 +28,8 @@ gt_err gt__address_clear(const char *path, int socket_type, int port);
 
 /* With the lock: remove the sockets and secrets of servers that were killed. */
 void gt__address_sweep(void);
+/* Those of a server or worker at this port, if it was killed. Without the lock, which must be free; never blocks. */
+void gt__address_sweep_port(int port);
 
 /* Turn a path into the abstract name with the same text; returns the length of sun_path. */
 unsigned gt__address_hide(char path[GT_ADDRESS_MAX]);

@@ -82,8 +82,14 @@ gt_err gt__address_connect_with(const char *text, const gt_keys *keys, int timeo
 {
     server_address address;
     GT_TRY(parse_address(text, &address));
-    GT_TRY(connect_once(&address, keys, gt__connect_timeout_ms(timeout_ms), link));
-    (*link)->port = gt__address_is_local(address.host) ? address.port : 0;
+    bool local = gt__address_is_local(address.host);
+    gt_err err = connect_once(&address, keys, gt__connect_timeout_ms(timeout_ms), link);
+    if (err != GT_OK) {
+        if (local)
+            gt__address_sweep_port(address.port); /* of a server that was killed, perhaps */
+        return err;
+    }
+    (*link)->port = local ? address.port : 0;
     gt__log(GT_LOG_STATUS, "connected to %s:%d by %s", address.host, address.port, (*link)->transport->name);
     return GT_OK;
 }

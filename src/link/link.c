@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "link/address.h"
 #include "link/liveness.h"
 
 uint64_t gt__now_ns(void)
@@ -63,6 +64,15 @@ void gt__link_kill(gt_link *link, const char *format, ...)
     va_end(args);
     link->dead = true;
     link->read_next = link->read_end;
+}
+
+/* A server that was killed left its files. */
+void gt__link_close(gt_link *link)
+{
+    int port = link->gone ? link->port : 0;
+    link->ops->close(link);
+    if (port)
+        gt__address_sweep_port(port);
 }
 
 void gt__link_same_user(gt_link *link)

@@ -171,10 +171,7 @@ static inline gt_err gt__link_wait(gt_link *link, gt_wait what, int timeout_ms)
     return link->ops->wait(link, what, timeout_ms);
 }
 
-static inline void gt__link_close(gt_link *link)
-{
-    link->ops->close(link);
-}
+void gt__link_close(gt_link *link);
 
 /* In a forked child: free our copy of a link without touching the parent's connection. Frees `link`. */
 static inline void gt__link_abandon(gt_link *link)

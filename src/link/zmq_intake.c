@@ -67,12 +67,13 @@ void gt__intake_watch(int listener)
         int size = limit.rlim_max < MOST_ENTRIES ? (int)limit.rlim_max : MOST_ENTRIES;
         atomic_store(&table, calloc((size_t)size, sizeof(entry)));
         atomic_store(&table_size, atomic_load(&table) ? size : 0);
-        spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
     pthread_mutex_unlock(&mutex);
     entry *e = find(listener);
-    if (e)
-        atomic_store(&e->state, LISTENER);
+    if (!e)
+        return;
+    e->cookie = cookie_of(listener);
+    atomic_store(&e->state, LISTENER);
 }
 
 void gt__intake_delivered(int connection, bool known)
@@ -88,17 +89,32 @@ void gt__intake_delivered(int connection, bool known)
 
 /* ---- descriptors -------------------------------------------------------------------------------------------- */
 
+static void keep_spare(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (spare < 0)
+        spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    pthread_mutex_unlock(&mutex);
+}
+
 /* There is no descriptor for the next connection. Left in the queue it would wake libzmq's thread again and again. */
 static void refuse_one(gt_accept_function *system_accept, int listener)
 {
     pthread_mutex_lock(&mutex);
     if (spare >= 0)
         close(spare);
+    spare = -1;
     int fd = system_accept(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
         close(fd);
-    spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     pthread_mutex_unlock(&mutex);
+    keep_spare();
+}
+
+static bool is_watched(int listener)
+{
+    const entry *e = find(listener);
+    return state_of(e) == LISTENER && cookie_of(listener) == e->cookie;
 }
 
 static bool is_reserved(int fd)
@@ -111,7 +127,9 @@ static bool is_reserved(int fd)
 int gt__intake_accept(gt_accept_function *system_accept, int listener, struct sockaddr *address, socklen_t *length,
                       int flags)
 {
-    bool watched = state_of(find(listener)) == LISTENER;
+    bool watched = is_watched(listener);
+    if (watched)
+        keep_spare();
     int fd = system_accept(listener, address, length, flags);
     if (watched && fd < 0 && (errno == EMFILE || errno == ENFILE)) {
         refuse_one(system_accept, listener);

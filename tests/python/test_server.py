@@ -113,6 +113,50 @@ def test_sockets_of_killed_servers_are_swept(programs):
         assert programs.run(WORK, f"ipc://localhost:{server.port}") == "right\n"
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_a_killed_server_leaves_is_removed_by_its_peers(programs, transport):
+    """By the worker alone, and by the client alone."""
+    server = programs.server()
+    worker = programs.worker(server.port, "--timeout", 1, host=f"{transport}://localhost")
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    server.kill()
+    assert worker.wait() != 0
+    assert programs.runtime_entries() == []
+    server = programs.cluster()
+    ready, dead = programs.directory / "ready", programs.directory / "dead"
+    client = programs.python("""
+        import pathlib, sys, gt
+        gt.connect(sys.argv[1])
+        a = gt.ones(3)
+        a.sum().item()
+        pathlib.Path(sys.argv[2]).touch()
+        try:
+            while True:
+                (a + 1).sum().item()
+        except ConnectionError:
+            while not pathlib.Path(sys.argv[3]).exists():
+                pass
+        """, f"{transport}://localhost:{server.port}", ready, dead)
+    until(ready.exists, "the client")
+    server.workers[0].signal(signal.SIGSTOP)  # so that it is the client that removes them
+    server.kill()
+    dead.touch()
+    assert client.wait() == 0, client.text()
+    left = [entry for entry in programs.runtime_entries() if f"/{server.port}." in entry]
+    server.workers[0].kill()
+    assert left == []
+
+
+def test_what_a_killed_worker_leaves_is_removed_by_the_server(programs):
+    server = programs.cluster(workers=2)
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    until(lambda: len(programs.runtime_entries()) == 5, "the sockets of server and workers")
+    server.workers[0].kill()
+    until(lambda: len(programs.runtime_entries()) == 4, "the server to remove the worker's socket")
+    server.workers[1].kill()
+    until(lambda: len(programs.runtime_entries()) == 3, "the server to remove the other socket")
+
+
 HOLDS = """
     import pathlib, sys, time
     import gt

@@ -8,9 +8,8 @@ enum {
     MOST_OF_ALL = 2048, /* of all sessions: each takes a descriptor */
     MOST_RECENT = 64,   /* that the journal names: the client would have used these segments again */
     MOST_LASTING = 64,  /* that only snapshots have: each takes a descriptor here and in the client */
-    LARGE =
-        16
-        << 20, /* bytes that take too long to copy within a turn: --recover-memory alone bounds how many there are */
+    /* Bytes that take too long to copy within a turn. --recover-memory alone bounds how many such uploads are held. */
+    LARGE = 16 << 20,
 };
 
 bool gt__holds_take(gt_holds *holds, gt_segment *segment, const gt_slot *upload)

@@ -405,9 +405,7 @@ void gt__recover_weigh(gt_session *session)
         gt__output_waits(&session->output))
         return;
     if (recovery->hopeless) {
-        give_up(
-            session,
-            "it has defined too many signals and paths, passed its limit of tensors by far, or memory is short");
+        give_up(session, "it has too many signals, paths or refused tensors, or memory is short");
         return;
     }
     charge(session);

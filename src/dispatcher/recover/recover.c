@@ -282,8 +282,8 @@ static bool ask_for_stand_ins(const gt_session *session)
 
 void gt__recover_look(gt_dispatcher *dispatcher)
 {
-    for (gt_peer *peer = dispatcher->active_first; peer;
-         peer = peer->active_next) { /* those that wait are blocked */
+    /* Sessions that wait are blocked, and blocked peers stay active. */
+    for (gt_peer *peer = dispatcher->active_first; peer; peer = peer->active_next) {
         gt_session *session = peer->session;
         if (!session || !gt__recover_waits(session) || gt__recover_ready(session))
             continue;
