@@ -325,6 +325,7 @@ static const gt_link_ops router_link_ops = {
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .peer_page = router_peer_page,
     .ask_page = router_ask_page,

@@ -159,6 +159,15 @@ def test_metrics_by_prometheus_own_parser(site):
     assert {(sample.labels["link"], sample.labels["role"]): sample.value for sample in found["gt_link_peers"].samples} == {
         (link, role): (1 if role == "client" else 2) if link == "memory" else 0
         for link in ("memory", "ipc", "tcp") for role in ("client", "worker")}
+    for what in ("bytes", "records"):  # as many over the links of one kind as over those of its peers
+        for way in ("sent", "received"):
+            by_link = {(sample.labels["link"], sample.labels["role"]): sample.value for sample in found[f"gt_link_{way}_{what}"].samples}
+            for role in ("client", "worker"):
+                each = [sample.value for sample in found[f"gt_{role}_link_{way}_{what}"].samples]
+                assert by_link["memory", role] == sum(each) > 0, (what, way, role)
+                assert by_link["tcp", role] == by_link["ipc", role] == 0
+    bytes_in, records_in = (found[f"gt_client_link_received_{what}"].samples[0].value for what in ("bytes", "records"))
+    assert bytes_in >= 64 * records_in and bytes_in % 64 == 0, "a record is a slot of 64 bytes, or several"
     products = [sample.value for sample in found["gt_op_executions"].samples if sample.labels["family"] == "MatMul"]
     assert products == [1]
     assert found["gt_server_uptime_seconds"].samples[0].value <= said["seconds"] + 0.001
