@@ -416,6 +416,12 @@ def test_the_page_in_chromium(site):
         browser.until("document.querySelectorAll('#clients tbody tr').length === 2", "the second client")
         assert browser.value("document.querySelectorAll('#clients img').length") == 0
         assert browser.value("document.querySelector('#clients tbody').textContent").count("<img src=x onerror=alert(1)>") == 1
+        # A wrong token is told as such, and is not used for anything else.
+        browser.value("document.getElementById('administer').click()")
+        browser.value(f"document.getElementById('token').value = '{TOKEN}x'; document.getElementById('token-form').requestSubmit()")
+        browser.until("document.getElementById('token-says').textContent.includes('wrong token')", "the refusal")
+        assert browser.value("document.getElementById('token-says').checkVisibility() && !document.body.classList.contains('administrator')")
+        assert browser.value("token.get()") is None and not browser.said.clear()
         # With the token there are buttons, and they work.
         browser.value(f"document.getElementById('token').value = '{TOKEN}'; document.getElementById('token-form').requestSubmit()")
         browser.until("document.body.classList.contains('administrator')", "the token is taken")
