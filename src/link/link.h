@@ -50,6 +50,7 @@ typedef struct gt_page_time {
     uint64_t at_ns;    /* on the peer's clock */
     int64_t offset_ns; /* the peer's clock minus ours, */
     uint64_t error_ns; /* give or take; 0: the clock is the same */
+    bool awaited;      /* a newer one was asked for */
 } gt_page_time;
 
 /* What a transport implements for one end of a connection. */

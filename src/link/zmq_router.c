@@ -303,6 +303,7 @@ static const void *router_peer_page(gt_link *link, gt_page_time *time)
 {
     const router_link *peer = (router_link *)link;
     *time = peer->page.time;
+    time->awaited = peer->page.asked_ns != 0;
     return peer->page.copy;
 }
 
