@@ -26,6 +26,7 @@ bool gt__answers_flush(gt_session *session)
             break;
         memcpy(out, record, length * sizeof *out);
         gt__link_commit(session->link, length);
+        session->link->records_sent++;
         gt__slot_queue_pop(&session->unread);
         progress = true;
     }
@@ -42,6 +43,7 @@ void gt__answer_send(gt_session *session, const gt_slot *record)
     if (out) {
         memcpy(out, record, length * sizeof *out);
         gt__link_commit(session->link, length);
+        session->link->records_sent++;
     } else if (!session->link->dead && !gt__slot_queue_append(&session->unread, record))
         gt__link_kill(session->link, "the client does not read its answers");
     gt__peer_wake(session->peer);

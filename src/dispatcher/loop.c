@@ -146,6 +146,7 @@ void gt__peer_end(gt_peer *peer, const char *reason)
     gt__peer_log(peer, GT_LOG_DISPATCHER, "ends: %s", reason);
     peer->link->arrived = NULL; /* its last records may find that the link is lost */
     no_longer_silent(peer);
+    gt__link_traffic_keep(dispatcher, peer);
     if (peer->worker)
         gt__worker_leave(peer->worker, reason);
     if (peer->session)

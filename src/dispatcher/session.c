@@ -177,6 +177,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         }
         GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
+        session->link->records_received += done ? done : 1;
         if (!done) {
             statistics = slots->ins.op == GT_OP_stats;
             GT_TRY(serve_record(session, slots, available, &done));

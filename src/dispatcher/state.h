@@ -7,6 +7,7 @@
 #include "core/config.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/observe/failures.h"
+#include "dispatcher/observe/link_traffic.h"
 #include "dispatcher/orders.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/quota.h"
@@ -50,9 +51,10 @@ struct gt_dispatcher {
     uint64_t next_session, next_segment;
     uint64_t turn; /* the number of the session whose records are written; 0: of none (runs.h) */
     unsigned session_count;
-    uint64_t past_instructions;       /* of sessions that have left */
-    gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
-    gt_slot scratch[1 + GT_MAX_TAIL]; /* where records are written that have no worker */
+    uint64_t past_instructions;                     /* of sessions that have left */
+    gt_link_traffic past_traffic[GT_TRANSPORTS][2]; /* of peers that have left, by transport and role */
+    gt_slot record[1 + GT_MAX_TAIL];                /* the one being handled, copied out of its link */
+    gt_slot scratch[1 + GT_MAX_TAIL];               /* where records are written that have no worker */
 
     /* spread/ */
     gt_config config;  /* of the server; sessions have their own besides */

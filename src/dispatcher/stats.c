@@ -19,6 +19,8 @@
  *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known. path{}: number and
  *              instructions of the hot path that it was; null: none. Of a path, line is its lines, and scope all its scopes
+ *              traffic{}, also of workers: sent and received bytes and records, over its link; sent: to it
+ *   links[]    link, role, and the same: of all clients and workers that are and were there
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
 #include "dispatcher/stats.h"
@@ -29,6 +31,7 @@
 #include <time.h>
 
 #include "dispatcher/observe/failures.h"
+#include "dispatcher/observe/link_traffic.h"
 #include "dispatcher/observe/path_place.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
@@ -194,6 +197,8 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
             (unsigned long long)worker->traffic.moves, (unsigned long long)worker->traffic.collectives,
             (unsigned long long)worker->traffic.gathers, (unsigned long long)worker->traffic.bytes,
             gt__link_name(worker->link), worker->draining ? "true" : "false");
+    gt__link_traffic_write(worker->peer, json);
+    fputs(", ", json);
     write_doing(json, worker, viewer);
     write_report(json, worker);
     write_device(json, &worker->reported.report);
@@ -256,6 +261,8 @@ static void write_client(FILE *json, gt_session *session)
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
             (unsigned long long)bytes_of(session), gt__link_name(session->link));
     write_place(json, session, &session->seen);
+    fputs(", ", json);
+    gt__link_traffic_write(session->peer, json);
     fputs(", \"modifiers\": ", json);
     gt__chain_stats(session->chain, json);
     fputs(", \"paths\": ", json);
@@ -340,7 +347,9 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewe
             write_client(json, peer->session);
             separator = ", ";
         }
-    fputs("], \"errors\": ", json);
+    fputs("], ", json);
+    gt__link_traffic_write_all(dispatcher, json);
+    fputs(", \"errors\": ", json);
     gt__failures_write(dispatcher, viewer, json);
     fputc('}', json);
     if (fclose(json)) { /* out of memory: the text is not complete */

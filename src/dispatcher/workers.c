@@ -137,6 +137,7 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
             return gt__fail(GT_ERR_CONNECTION, "it shut down");
         memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
         gt__link_consume(worker->link, length);
+        worker->link->records_received++;
         GT_TRY(pass_answer(worker, record));
         *progress = true;
         budget -= length < budget ? length : budget;

@@ -40,11 +40,17 @@ typedef enum gt_trust {
 
 typedef enum gt_wait { GT_WAIT_READ = 1, GT_WAIT_WRITE = 2 } gt_wait;
 
+/* All that has gone over a link, in slots. */
+typedef struct gt_link_slots {
+    uint64_t sent, received; /* committed; consumed */
+} gt_link_slots;
+
 /* When a peer's page was as it is here. */
 typedef struct gt_page_time {
     uint64_t at_ns;    /* on the peer's clock */
     int64_t offset_ns; /* the peer's clock minus ours, */
     uint64_t error_ns; /* give or take; 0: the clock is the same */
+    bool awaited;      /* a newer one was asked for */
 } gt_page_time;
 
 /* What a transport implements for one end of a connection. */
@@ -71,6 +77,7 @@ typedef struct gt_link_ops {
      * gone. `urged` takes the peer's next word; false: none. Neither blocks. */
     void (*urge)(gt_link *link, uint64_t word);
     bool (*urged)(gt_link *link, uint64_t *word);
+    void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
      * those beyond. Takes microseconds. */
     uint64_t (*unread)(gt_link *link);
@@ -114,6 +121,7 @@ struct gt_link {
     char reason[256]; /* why it is dead */
     char peer[64];    /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
     void *owner;      /* for the event loop */
+    uint64_t records_sent, records_received; /* counted by the owner, as far as it wants to know */
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
      * lost. NULL: not called. */
     void (*arrived)(gt_link *link);

@@ -573,6 +573,13 @@ static bool memory_urged(gt_link *link, uint64_t *word)
     return true;
 }
 
+static void memory_slots(gt_link *link, gt_link_slots *slots)
+{
+    const memory_link *m = (memory_link *)link;
+    slots->sent = m->out_tail + link->unflushed;
+    slots->received = m->in_end - (uint64_t)(link->read_end - link->read_next);
+}
+
 static uint64_t memory_unread(gt_link *link)
 {
     memory_link *m = (memory_link *)link;
@@ -639,6 +646,7 @@ static const gt_link_ops memory_ops = {
     .forget = memory_forget,
     .urge = memory_urge,
     .urged = memory_urged,
+    .slots = memory_slots,
     .unread = memory_unread,
     .page = memory_page,
     .peer_page = memory_peer_page,

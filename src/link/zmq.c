@@ -161,6 +161,7 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
         gt__link_kill(&link->base, "protocol error: %s sent more than it had credit for", link->base.peer);
     } else if (slots) {
         link->received += (unsigned)slots;
+        link->arrived += slots;
         queue_push(link, frame);
     }
     zmq_msg_close(frame);
@@ -239,6 +240,16 @@ bool gt__zmq_urged(gt_link *base, uint64_t *word)
     link->urgent_first = (link->urgent_first + 1) % GT_LINK_URGENT;
     link->urgent_count--;
     return true;
+}
+
+void gt__zmq_slots(gt_link *base, gt_link_slots *slots)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    slots->sent = link->sent + base->unflushed;
+    slots->received = link->arrived - (uint64_t)(base->read_end - base->read_next);
+    for (unsigned k = 0; k < link->queue_count; k++)
+        slots->received -=
+            zmq_msg_size(&link->queue[(link->queue_first + k) & (link->queue_size - 1)]) / sizeof(gt_slot);
 }
 
 uint64_t gt__zmq_unread(gt_link *base)

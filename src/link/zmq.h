@@ -68,6 +68,7 @@ struct gt_zmq_link {
     } receipts[GT_ZMQ_RECEIPTS]; /* that the peer has not confirmed yet, in order */
     unsigned receipt_count;
     uint32_t got;      /* the sum of the receipts that we got */
+    uint64_t arrived;  /* slots: all that came */
     unsigned received; /* slots received for which the peer has no credit back yet */
     unsigned consumed; /* of those, slots that we have read */
     zmq_msg_t *queue;  /* frames to read: a ring, queue_size is a power of two */
@@ -99,6 +100,7 @@ bool gt__zmq_refill(gt_link *link);
 void gt__zmq_urge(gt_link *link, uint64_t word);
 bool gt__zmq_urged(gt_link *link, uint64_t *word);
 uint64_t gt__zmq_unread(gt_link *link);
+void gt__zmq_slots(gt_link *link, gt_link_slots *slots);
 /* Checks what was pumped; does not pump itself. */
 bool gt__zmq_has(gt_link *link, gt_wait what);
 gt_wait gt__zmq_interest(const gt_link *link);

@@ -227,6 +227,7 @@ static const gt_link_ops dealer_ops = {
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .page = dealer_page,
     .wait = dealer_wait,

@@ -304,6 +304,7 @@ static const void *router_peer_page(gt_link *link, gt_page_time *time)
 {
     const router_link *peer = (router_link *)link;
     *time = peer->page.time;
+    time->awaited = peer->page.asked_ns != 0;
     return peer->page.copy;
 }
 
@@ -326,6 +327,7 @@ static const gt_link_ops router_link_ops = {
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .peer_page = router_peer_page,
     .ask_page = router_ask_page,

@@ -159,6 +159,15 @@ def test_metrics_by_prometheus_own_parser(site):
     assert {(sample.labels["link"], sample.labels["role"]): sample.value for sample in found["gt_link_peers"].samples} == {
         (link, role): (1 if role == "client" else 2) if link == "memory" else 0
         for link in ("memory", "ipc", "tcp") for role in ("client", "worker")}
+    for what in ("bytes", "records"):  # as many over the links of one kind as over those of its peers
+        for way in ("sent", "received"):
+            by_link = {(sample.labels["link"], sample.labels["role"]): sample.value for sample in found[f"gt_link_{way}_{what}"].samples}
+            for role in ("client", "worker"):
+                each = [sample.value for sample in found[f"gt_{role}_link_{way}_{what}"].samples]
+                assert by_link["memory", role] == sum(each) > 0, (what, way, role)
+                assert by_link["tcp", role] == by_link["ipc", role] == 0
+    bytes_in, records_in = (found[f"gt_client_link_received_{what}"].samples[0].value for what in ("bytes", "records"))
+    assert bytes_in >= 64 * records_in and bytes_in % 64 == 0, "a record is a slot of 64 bytes, or several"
     products = [sample.value for sample in found["gt_op_executions"].samples if sample.labels["family"] == "MatMul"]
     assert products == [1]
     assert found["gt_server_uptime_seconds"].samples[0].value <= said["seconds"] + 0.001
@@ -407,6 +416,12 @@ def test_the_page_in_chromium(site):
         browser.until("document.querySelectorAll('#clients tbody tr').length === 2", "the second client")
         assert browser.value("document.querySelectorAll('#clients img').length") == 0
         assert browser.value("document.querySelector('#clients tbody').textContent").count("<img src=x onerror=alert(1)>") == 1
+        # A wrong token is told as such, and is not used for anything else.
+        browser.value("document.getElementById('administer').click()")
+        browser.value(f"document.getElementById('token').value = '{TOKEN}x'; document.getElementById('token-form').requestSubmit()")
+        browser.until("document.getElementById('token-says').textContent.includes('wrong token')", "the refusal")
+        assert browser.value("document.getElementById('token-says').checkVisibility() && !document.body.classList.contains('administrator')")
+        assert browser.value("token.get()") is None and not browser.said.clear()
         # With the token there are buttons, and they work.
         browser.value(f"document.getElementById('token').value = '{TOKEN}'; document.getElementById('token-form').requestSubmit()")
         browser.until("document.body.classList.contains('administrator')", "the token is taken")

@@ -168,6 +168,9 @@ static right right_of(const gt_dashboard *dashboard, struct MHD_Connection *conn
 
 static enum MHD_Result refuse(const gt_dashboard *dashboard, struct MHD_Connection *connection, bool orders)
 {
+    if (*dashboard->access.token && MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"))
+        return answer_line(connection, MHD_HTTP_UNAUTHORIZED,
+                           "wrong token: it is the line in the server's --http-token-file\n");
     if (*dashboard->access.token)
         return answer_line(
             connection, MHD_HTTP_UNAUTHORIZED,

@@ -40,7 +40,14 @@ static const metric worker_metrics[] = {
     COUNTER("gt_worker_idle_seconds_total", "idle_seconds", "Time in which the worker waited for instructions."),
     COUNTER("gt_worker_instructions_total", "total_instructions", "Instructions that the worker executed."),
     COUNTER("gt_worker_result_bytes_total", "bytes", "Bytes of the results of its instructions."),
-    GAUGE("gt_worker_queue_instructions", "queue", "Instructions sent to the worker and not executed yet."),
+    GAUGE("gt_worker_queue_instructions", "queue", "Instructions for the worker that are not executed yet."),
+    COUNTER("gt_worker_link_sent_bytes_total", "traffic/sent_bytes",
+            "Bytes that the dispatcher sent over the worker's link. Bulk data in shared memory is not counted."),
+    COUNTER("gt_worker_link_received_bytes_total", "traffic/received_bytes",
+            "Bytes that the dispatcher received over the worker's link."),
+    COUNTER("gt_worker_link_sent_records_total", "traffic/sent_records", "Records sent over the worker's link."),
+    COUNTER("gt_worker_link_received_records_total", "traffic/received_records",
+            "Records received over the worker's link."),
     GAUGE("gt_worker_sessions", "sessions", "Clients whose tensors live on the worker."),
     GAUGE("gt_worker_tensors", "memory/tensors", "Tensors on the worker."),
     GAUGE("gt_worker_memory_used_bytes", "memory/used", "Memory of tensors."),
@@ -74,8 +81,24 @@ static const metric client_metrics[] = {
     GAUGE("gt_client_queued_instructions", "queued",
           "Its instructions that the dispatcher has taken and that are not executed yet."),
     GAUGE("gt_client_waiting_instructions", "waiting", "Its instructions that the dispatcher has not taken yet."),
+    COUNTER("gt_client_link_sent_bytes_total", "traffic/sent_bytes",
+            "Bytes that the dispatcher sent over the client's link. Bulk data in shared memory is not counted."),
+    COUNTER("gt_client_link_received_bytes_total", "traffic/received_bytes",
+            "Bytes that the dispatcher received over the client's link."),
+    COUNTER("gt_client_link_sent_records_total", "traffic/sent_records", "Records sent over the client's link."),
+    COUNTER("gt_client_link_received_records_total", "traffic/received_records",
+            "Records received over the client's link."),
     GAUGE("gt_client_tensors", "tensors", "Tensors of the client."),
     GAUGE("gt_client_memory_bytes", "bytes", "Bytes of its tensors."),
+    {0},
+};
+
+static const metric link_metrics[] = {
+    COUNTER("gt_link_sent_bytes_total", "sent_bytes",
+            "Bytes that the dispatcher sent to clients and workers, by transport, also to those that have left."),
+    COUNTER("gt_link_received_bytes_total", "received_bytes", "Bytes that it received from them."),
+    COUNTER("gt_link_sent_records_total", "sent_records", "Records that it sent to them."),
+    COUNTER("gt_link_received_records_total", "received_records", "Records that it received from them."),
     {0},
 };
 
@@ -201,6 +224,12 @@ static void write_links(const gt_json *stats, FILE *out)
                 count += !strcmp(gt__json_text(item, "link"), links[link]);
             fprintf(out, "gt_link_peers{link=\"%s\",role=\"%s\"} %u\n", links[link], roles[role], count);
         }
+    for (const metric *row = link_metrics; row->name; row++) {
+        write_head(row->name, row->help, row->counter, out);
+        for (const gt_json *sums = first_of(stats, "links"); sums; sums = sums->next)
+            fprintf(out, "%s{link=\"%s\",role=\"%s\"} %.15g\n", row->name, gt__json_text(sums, "link"),
+                    gt__json_text(sums, "role"), gt__json_number(sums, row->member));
+    }
     write_head("gt_worker_info", "1: the worker is there; its engine and its link.", false, out);
     for (const gt_json *worker = first_of(stats, "workers"); worker; worker = worker->next) {
         fputs("gt_worker_info", out);

@@ -174,8 +174,8 @@ void gt__sample_write(const gt_json *stats, const gt_top *before, uint64_t seque
         double busy = idle > 1 ? 0 : idle < 0 ? 1 : 1 - idle;
         fprintf(out, "%s{\"index\": %.0f, \"name\": ", separator, worker->index);
         gt__json_string(out, worker->name);
-        fprintf(out, ", \"busy\": %.3f, \"queue\": %.0f, \"memory\": %.0f, \"ops\": {", busy,
-                gt__json_number(from, "queue"), gt__json_number(gt__json_member(from, "memory"), "used"));
+        fprintf(out, ", \"span\": %.3f, \"busy\": %.3f, \"queue\": %.0f, \"memory\": %.0f, \"ops\": {", elapsed,
+                busy, gt__json_number(from, "queue"), gt__json_number(gt__json_member(from, "memory"), "used"));
         write_shares(from, worker, busy, out);
         fputs("}}", out);
         separator = ", ";

@@ -13,6 +13,8 @@
 enum {
     LEAST_INTERVAL_MS = 20,
     TOGETHER_MS = LEAST_INTERVAL_MS / 2, /* monitors whose statistics are due so soon get those of another */
+    POSTPONED_MS = 5,                    /* what a monitor gets waits for workers' answers, */
+    POSTPONED = 4,                       /* so often: it comes within 50 ms */
     LINES_MS = 50,                       /* a line waits at most this long for more lines */
     REST = 20,   /* so many times as long as a client's tensors took, they are not looked at */
     A_TURN = 16, /* records that a monitor may send in a turn of the loop */
@@ -26,6 +28,7 @@ struct gt_monitor {
     uint64_t stats_again_ns;                 /* not before that, whatever it asks for */
     uint64_t asks_again_ns;                  /* nor are workers asked for it */
     bool asked;                              /* workers were, for what it gets next */
+    unsigned postponed;                      /* how often that was, because answers are late */
     uint64_t client;                         /* the one that GT_TOPIC_CLIENT tells of; 0: none */
     uint64_t client_due_ns, client_again_ns; /* as for statistics */
     uint64_t lost;                           /* lines */
@@ -134,14 +137,27 @@ static void ask_ahead(gt_dispatcher *dispatcher, uint64_t now)
         gt__reports_ask(dispatcher);
 }
 
+/* Answers of workers are late: have the statistics that are due wait a little. */
+static void postpone(gt_dispatcher *dispatcher, uint64_t now)
+{
+    if (!gt__reports_awaited(dispatcher))
+        return;
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next)
+        if (monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns && monitor->postponed < POSTPONED) {
+            monitor->postponed++;
+            monitor->stats_due_ns = now + POSTPONED_MS * 1000000ull;
+        }
+}
+
 void gt__monitors_turn(gt_dispatcher *dispatcher)
 {
     uint64_t now = gt__now_ns(), due = now + TOGETHER_MS * 1000000ull;
     char *json = NULL;
     bool ask = false;
+    ask_ahead(dispatcher, now);
+    postpone(dispatcher, now);
     for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
         ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
-    ask_ahead(dispatcher, now);
     if (ask)
         gt__reports_refresh(dispatcher);
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
@@ -159,6 +175,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
             monitor->stats_due_ns = now + monitor->interval_ns;
             monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
             monitor->asked = false;
+            monitor->postponed = 0;
         }
         if (monitor->client && now >= monitor->client_due_ns)
             send_client(monitor, now);

@@ -64,6 +64,17 @@ bool gt__reports_ask(gt_dispatcher *dispatcher)
     return due;
 }
 
+bool gt__reports_awaited(const gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt_page_time time = {0};
+        if (worker->peer && worker->link->ops->ask_page && statement_of(worker, &time) && time.awaited)
+            return true;
+    }
+    return false;
+}
+
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
 {
     gt_dispatcher *dispatcher = session->dispatcher;

@@ -35,6 +35,8 @@ void gt__reports_refresh(gt_dispatcher *dispatcher);
 unsigned gt__reports_lines(const gt_dispatch_worker *worker, gt_line *lines);
 /* Ask every worker without a statement that does not owe a report for one. Whether some are due now. */
 bool gt__reports_ask(gt_dispatcher *dispatcher);
+/* Whether a worker has not answered yet that has a statement: it does so soon. */
+bool gt__reports_awaited(const gt_dispatcher *dispatcher);
 /* Answer a client's `stats` once the workers have reported. */
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket);
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record);

@@ -36,8 +36,8 @@ const token = {
   set: value => value ? sessionStorage.setItem("gt-token", value) : sessionStorage.removeItem("gt-token"),
 };
 
-async function ask(path, method = "GET") {
-  const headers = token.get() ? {Authorization: `Bearer ${token.get()}`} : {};
+async function ask(path, method = "GET", shown = token.get()) {
+  const headers = shown ? {Authorization: `Bearer ${shown}`} : {};
   const response = await fetch(path, {method, headers, cache: "no-store"});
   if (!response.ok) throw Object.assign(new Error((await response.text()).trim()), {status: response.status});
   return response;
@@ -147,10 +147,10 @@ class Table {
 
 const column = (show, className = "") => ({className, show: (cell, item) => setText(cell, show(item))});
 
-// A text that may be cut off shows all of it in a tooltip.
-const titled = (show, className = "") => ({className, show: (cell, item) => {
+// A text that may be cut off shows all of it in a tooltip, or more.
+const titled = (show, className = "", more = show) => ({className, show: (cell, item) => {
   setText(cell, show(item));
-  cell.title = show(item);
+  cell.title = more(item);
 }});
 
 function shareColumn(value) {
@@ -222,8 +222,12 @@ function deviceText(device) {
   return parts.join(", ");
 }
 
-// What a worker executes: an op, or a hot path with its lines.
-const doingName = doing => doing.path ? `path ${doing.path.number} ${doing.line}` : doing.op;
+// "path 3: train.py:12-20, 37 instructions"; else the line.
+const placeOf = item => item.path ? `path ${item.path.number}: ${item.line}, ${item.path.instructions} instructions` : item.line;
+// What a worker executes: an op, or a hot path; and where that is in the program.
+const doing = worker => !worker.doing ? "–" :
+  `${worker.doing.path ? `path ${worker.doing.path.number}` : worker.doing.op} ${time(worker.doing.seconds)}`;
+const doingWhere = worker => `${doing(worker)}${worker.doing && worker.doing.line ? ` at ${placeOf(worker.doing)}` : ""}`;
 
 const workers = new Table("workers", [
   {className: "", show: (cell, worker) => {
@@ -236,7 +240,7 @@ const workers = new Table("workers", [
   }},
   {className: "", show: showActivity},
   column(worker => percent(worker.busy), "n"),
-  titled(worker => worker.doing ? `${doingName(worker.doing)} ${time(worker.doing.seconds)}` : "–", "mono now"),
+  titled(doing, "mono now", doingWhere),
   column(worker => count(worker.ops_per_second), "n wide"),
   column(worker => bytes(worker.bytes_per_second), "n wide"),
   {className: "", show: showMemory},
@@ -266,9 +270,6 @@ function showLegend(list) {
 
 let chosen = null;   // the number of the client that is shown in detail
 
-// "train.py:12", or "path 3: train.py:12-20, 37 instructions".
-const placeOf = client => client.path ? `path ${client.path.number}: ${client.line}, ${client.path.instructions} instructions` : client.line;
-
 const clients = new Table("clients", [
   column(client => String(client.number), "n"),
   titled(client => client.name || "?"),
@@ -280,7 +281,7 @@ const clients = new Table("clients", [
   column(client => bytes(client.bytes), "n"),
   column(client => count(client.tensors), "n wide"),
   column(client => count(client.instructions_per_second), "n wide"),
-  titled(client => placeOf(client) || "–", "mono"),
+  titled(client => client.line || "–", "mono", client => placeOf(client) || "–"),
   titled(client => client.scope || "–", "wide"),
   buttonColumn(() => "Disconnect", true, client =>
     order(`api/clients/${client.number}/disconnect`, `Disconnect ${client.name}? Its tensors are lost.`)),
@@ -447,17 +448,20 @@ async function turn() {
 
 // ---- the administrator -------------------------------------------------------------------------
 
-async function checkToken() {
-  let right = false;
-  if (token.get())
+// A token that the server does not know is not kept: the page would be refused with it, but for its own user not without it.
+async function checkToken(shown = token.get()) {
+  let right = false, says = "";
+  if (shown)
     try {
-      await ask("api/token");
+      await ask("api/token", "GET", shown);
       right = true;
-      setText($("token-says"), "You may disconnect clients and drain workers.");
+      says = "You may disconnect clients and drain workers.";
     } catch (error) {
-      setText($("token-says"), error.message);
-      token.set("");
+      says = error.status ? `Not taken: ${error.message}` : "The server does not answer.";
     }
+  token.set(right ? shown : "");
+  setText($("token-says"), says);
+  $("token-says").className = right || !says ? "" : "failed";
   document.body.classList.toggle("administrator", right);
   $("administer").setAttribute("aria-pressed", String(right));
   return right;
@@ -469,14 +473,12 @@ $("administer").addEventListener("click", () => {
 });
 $("token-form").addEventListener("submit", async event => {
   event.preventDefault();
-  token.set($("token").value.trim());
+  const shown = $("token").value.trim();
+  if (await checkToken(shown)) $("token-form").hidden = true;
   $("token").value = "";
-  if (await checkToken()) $("token-form").hidden = true;
 });
 $("token-forget").addEventListener("click", () => {
-  token.set("");
-  setText($("token-says"), "");
-  checkToken();
+  checkToken("");
 });
 $("filter").addEventListener("input", () => last.clients && showClients(last.clients));
 $("detail-close").addEventListener("click", () => choose({number: chosen, name: ""}));

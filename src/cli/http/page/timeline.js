@@ -100,7 +100,11 @@ const timeline = {
       before = sample.seconds;
       if (sample.seconds < from || began > end) continue;
       const left = Math.max(LABEL, x(began)), right = Math.min(width, x(sample.seconds));
-      for (const worker of sample.workers) this.drawSecond(pen, worker, left, right, place.get(worker.index) * LANE);
+      for (const worker of sample.workers) {
+        // A worker that answered late was measured for longer.
+        const first = worker.span > 1.5 && worker.span < 10 ? Math.max(LABEL, x(sample.seconds - worker.span)) : left;
+        this.drawSecond(pen, worker, Math.min(first, left), right, place.get(worker.index) * LANE);
+      }
     }
     setText(document.getElementById("window"), `${Math.round(this.span)} s${this.end === null ? "" : `, until ${duration(end)}`}`);
   },
