@@ -11,7 +11,7 @@ import socket
 import subprocess
 
 import pytest
-from support import GT_BINARY, PATIENCE_S, clean_environment, free_port, until
+from support import GT_BINARY, PATIENCE_S, REPOSITORY, clean_environment, free_port, until
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
@@ -238,6 +238,18 @@ def test_errors_are_one_line_and_leave_nothing(programs, hosts):
     file = hosts.write({**server, "address": "127.0.0.2"}, [hosts.node("node1", options=["--timeout", "0.5"])])
     one_error(hosts.gt("up", file, "--timeout", "3", status=1), "node1", "worker_0 has not joined within 3 s")
     assert hosts.pids() == []
+
+
+def test_the_example_of_the_documentation(tmp_path):
+    example = (REPOSITORY / "examples" / "cluster" / "hosts.yaml").read_text()
+    assert example.partition("\n")[2] in (REPOSITORY / "docs" / "cluster.md").read_text()
+    path = tmp_path / "hosts.yaml"
+    path.write_text(example + "ssh: {program: 'false'}\n")
+    ended = subprocess.run([GT_BINARY, "up", "--status", path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert [line.split() for line in ended.stdout.splitlines()] == [
+        [part, host, "not", "running"]
+        for part, host in zip(["server", "worker_0", "worker_1", "worker_2", "worker_3"], ["node0", "node1", "node1", "node2", "node2"])]
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 3, "each host fails"
 
 
 @pytest.mark.parametrize(
