@@ -154,7 +154,7 @@ static void server_arguments(FILE *out, const gt_cluster *cluster)
         fputs(" --key-file server.key --allow-keys allowed", out);
 }
 
-/* Workers of the server's host need no keys. With several hosts, workers reach each other by ports of their own. */
+/* Workers of the server's host need no keys, and no port: of two workers on different hosts one must listen, and those of other hosts do. */
 static void worker_arguments(FILE *out, const gt_cluster *cluster, const gt_up_part *part, int port)
 {
     const gt_up_entry *entry = part->entry;
@@ -167,7 +167,7 @@ static void worker_arguments(FILE *out, const gt_cluster *cluster, const gt_up_p
         option(out, "backend", entry->backend);
     if (entry->threads)
         fprintf(out, " --threads %d", entry->threads);
-    const char *listen = entry->listen ? entry->listen : cluster->secure ? "auto" : "none";
+    const char *listen = entry->listen ? entry->listen : beside ? "none" : "auto";
     if (strcmp(listen, "none") != 0)
         option(out, "listen", listen);
 }
