@@ -106,7 +106,12 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .least = 0.001,
          .most = 1e6,
          .value = "S",
-         .help = "seconds to wait for the server (default GT_CONNECT_TIMEOUT, else 10)"},
+         .help =
+             "seconds to wait for the server, also for one that is restarted (default GT_CONNECT_TIMEOUT, else "
+             "10)"},
+        {.name = "wait",
+         .target = &arguments->worker.wait,
+         .help = "wait for the server without an end; after --timeout a line says so"},
         {0},
     };
     const gt_usage usage = {

@@ -245,6 +245,17 @@ static gt_err open_engine(const gt_worker_options *options, gt_cancel *cancel, g
     return ops->open(&engine_options, engine);
 }
 
+/* Whether to try again after a failure, for which there must be `needed_ms`. With --wait always: a line says so, once. */
+static bool may_wait(const gt_worker_options *options, uint64_t deadline, int needed_ms, bool *told)
+{
+    if (gt__remaining_ms(deadline) > needed_ms)
+        return true;
+    if (options->wait && !*told)
+        gt__log_warning("worker: waiting for the server at %s: %s", options->address, gt_error_text());
+    *told = true;
+    return options->wait;
+}
+
 static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
@@ -264,16 +275,19 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     GT_TRY(gt__hello_send_worker(worker->link, &hello));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
+    bool again, told = false;
     do {
         int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
         err = gt__hello_wait(worker->link,
                              look_ms > 0 && left > look_ms ? look_ms
                              : left > 0                    ? left
+                             : options->wait               ? ATTEMPT_MS
                                                            : 1,
                              &welcome);
         if (err != GT_OK && stopping(options))
             return GT_OK;
-    } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
+        again = err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && may_wait(options, deadline, 0, &told));
+    } while (again);
     GT_TRY(err);
     gt__canceller_limit(worker, welcome.max_op_seconds);
     gt__timing_init(worker);
@@ -294,15 +308,17 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 static gt_err connect_patiently(const gt_worker_options *options, gt_link **link)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
+    bool told = false;
     for (int pause_ms = RETRY_MS;; pause_ms = pause_ms < MOST_RETRY_MS ? 2 * pause_ms : pause_ms) {
         int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
         gt_err err = gt__address_connect(options->address, options->key_file,
                                          look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS
                                          : left > 0                       ? left
+                                         : options->wait                  ? ATTEMPT_MS
                                                                           : 1,
                                          link);
         bool again = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
-        if (!again || stopping(options) || gt__remaining_ms(deadline) <= pause_ms)
+        if (!again || stopping(options) || !may_wait(options, deadline, pause_ms, &told))
             return err; /* a last attempt without time for it would not say why the others failed */
         poll(NULL, 0, pause_ms);
     }
@@ -397,7 +413,8 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
     gt_err err;
     while ((err = run_once(options, link, &joined)) == GT_ERR_CONNECTION && joined && !ours && !stopping(options))
         gt__log_warning(
-            "worker: the server at %s is gone: %s; its tensors are lost. Waiting %.3g s for it to come back",
-            options->address, gt_error_text(), gt__connect_timeout_ms(options->timeout_ms) / 1e3);
+            "worker: the server at %s is gone: %s; its tensors are lost. Waiting %.3g s%s for it to come back",
+            options->address, gt_error_text(), gt__connect_timeout_ms(options->timeout_ms) / 1e3,
+            options->wait ? " and longer" : "");
     return err;
 }

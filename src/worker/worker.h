@@ -25,6 +25,7 @@ typedef struct gt_worker_options {
     const char *key_file;  /* of keys (link/keys.h); NULL: GT_KEY_FILE, else none */
     const char *listen;    /* host at which workers of other hosts reach it, or "auto"; NULL: it has no tcp port */
     int timeout_ms;        /* for the server to appear; 0: the default */
+    bool wait;             /* after that, say so and wait on */
     int threads;           /* 0: let the engine decide */
     double max_op_seconds; /* an operation that runs longer is cancelled; 0: GT_MAX_OP_SECONDS. The server may have
                             * a lower limit */
@@ -40,7 +41,7 @@ typedef struct gt_worker_options {
 
 /*
  * Run a worker until the dispatcher leaves, or *stop. `link` is taken; NULL: connect to options->address, and again if the
- * server vanishes, for as long as at the start: it may be restarted.
+ * server vanishes, for as long as at the start: it may be restarted. A server that refuses us ends it in any case.
  * GT_OK after an orderly end, an error when the server could not be reached, refused us, or vanished.
  */
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);

@@ -269,6 +269,20 @@ def test_an_administrator_disconnects_and_drains(site):
     assert third.wait() == 0, third.text()
 
 
+def test_a_drained_worker_leaves_and_disturbs_no_client(site):
+    [client] = site.state()["clients"]
+    [away] = [worker for worker in site.state()["workers"] if worker["name"] != client["worker"].rstrip("+")]
+    assert site.ask(f"/api/workers/{away['index']}/drain", "POST", token=TOKEN)[0] == 202
+    until(lambda: any(each["draining"] for each in site.state()["workers"]), "the worker is drained")
+    leaving = site.workers[("one", "two").index(away["name"])]
+    leaving.popen.terminate()
+    assert leaving.wait() == 0, leaving.text()
+    until(lambda: len(site.state()["workers"]) == 1, "the worker is gone")
+    site.client("second")
+    site.flag.touch()
+    assert site.program.wait() == 0, site.program.text()
+
+
 def test_without_a_token_there_is_no_administrator(programs):
     site = Site(programs)
     until(lambda: site.ask("/api/state")[0] == 200, "statistics")
