@@ -614,6 +614,7 @@ static gt_err bind_tcp(router *r, const char *host, int port, const gt_guard *gu
             return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
         return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
     }
+    take_events(r); /* it listens: connections are watched from now on */
     zmq_getsockopt(r->socket, ZMQ_LAST_ENDPOINT, actual, &size);
     const char *colon = strrchr(actual, ':');
     *bound = colon ? atoi(colon + 1) : port;
@@ -630,8 +631,10 @@ static gt_err bind_ipc(router *r, int port)
     gt_err err = gt__address_clear(endpoint + strlen("ipc://"), SOCK_STREAM, port);
     if (err == GT_OK && zmq_bind(r->socket, endpoint))
         err = gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
-    if (err == GT_OK)
+    if (err == GT_OK) {
+        take_events(r); /* as above */
         gt__address_own(&r->file, endpoint + strlen("ipc://"));
+    }
     close(lock);
     return err;
 }

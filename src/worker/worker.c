@@ -308,18 +308,21 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 static gt_err connect_patiently(const gt_worker_options *options, gt_link **link)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
+    char why[256] = ""; /* the last attempt failed that had time enough */
     bool told = false;
     for (int pause_ms = RETRY_MS;; pause_ms = pause_ms < MOST_RETRY_MS ? 2 * pause_ms : pause_ms) {
         int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
-        gt_err err = gt__address_connect(options->address, options->key_file,
-                                         look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS
-                                         : left > 0                       ? left
-                                         : options->wait                  ? ATTEMPT_MS
-                                                                          : 1,
-                                         link);
+        int attempt_ms = look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS
+                         : left > 0                       ? left
+                         : options->wait                  ? ATTEMPT_MS
+                                                          : 1;
+        gt_err err = gt__address_connect(options->address, options->key_file, attempt_ms, link);
         bool again = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
+        if (err == GT_ERR_TIMEOUT && attempt_ms < ATTEMPT_MS && *why)
+            err = gt__fail(GT_ERR_CONNECTION, "%s", why);
         if (!again || stopping(options) || !may_wait(options, deadline, pause_ms, &told))
-            return err; /* a last attempt without time for it would not say why the others failed */
+            return err;
+        snprintf(why, sizeof why, "%s", gt_error_text());
         poll(NULL, 0, pause_ms);
     }
 }
