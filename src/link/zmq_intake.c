@@ -14,7 +14,7 @@
 enum {
     /* Bytes since the last whole message. An honest peer sends no more than its credit, in messages. */
     MOST_BYTES = 4 * GT_ZMQ_WINDOW * (int)sizeof(gt_slot),
-    IDLE_BYTES = 1024,  /* a second that do not count: heartbeats of an idle peer */
+    IDLE_BYTES = 64,    /* a second that do not count: heartbeats of an idle peer */
     SILENT_MS = 5000,   /* from the connection to its first message; */
     OVERDUE_MS = 10000, /* and how much longer, in case it was us who did not run */
     RESERVE = 32,       /* descriptors that are kept for all else */
@@ -31,9 +31,10 @@ typedef enum watch_state {
 
 typedef struct entry {
     _Atomic int state;
-    _Atomic uint64_t received, delivered; /* bytes, and how many there were when the last message was delivered */
+    _Atomic uint64_t received, delivered; /* bytes, and how many there were when the last message was delivered; */
+    _Atomic uint64_t delivered_ns;        /* when that was, or the connection was made */
     uint64_t cookie;                      /* the socket's: the descriptor may be another's by now */
-    uint64_t accepted_ns, hello_by;
+    uint64_t hello_by;
 } entry;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards making the table, and the spare descriptor */
@@ -83,6 +84,7 @@ void gt__intake_delivered(int connection, bool known)
         return;
     atomic_store_explicit(&e->delivered, atomic_load_explicit(&e->received, memory_order_relaxed),
                           memory_order_relaxed);
+    atomic_store_explicit(&e->delivered_ns, gt__now_ns(), memory_order_relaxed);
     if (known)
         atomic_store_explicit(&e->state, HEARD, memory_order_relaxed);
 }
@@ -144,7 +146,7 @@ int gt__intake_accept(gt_accept_function *system_accept, int listener, struct so
     if (!e)
         return fd;
     e->cookie = cookie_of(fd);
-    e->accepted_ns = gt__now_ns();
+    atomic_store(&e->delivered_ns, gt__now_ns());
     e->hello_by = gt__deadline_ns(SILENT_MS);
     atomic_store(&e->received, 0);
     atomic_store(&e->delivered, 0);
@@ -168,8 +170,12 @@ static bool is_silent(entry *e)
 
 static bool is_endless(const entry *e)
 {
-    uint64_t unread = atomic_load(&e->received) - atomic_load(&e->delivered);
-    return unread > MOST_BYTES && unread > MOST_BYTES + (gt__now_ns() - e->accepted_ns) / 1000000000u * IDLE_BYTES;
+    uint64_t received = atomic_load(&e->received), delivered = atomic_load(&e->delivered);
+    if (received <
+        delivered + MOST_BYTES) /* or what was delivered is of the connection that had the descriptor before */
+        return false;
+    uint64_t idle_s = (gt__now_ns() - atomic_load(&e->delivered_ns)) / 1000000000u;
+    return received - delivered > MOST_BYTES + idle_s * IDLE_BYTES;
 }
 
 ssize_t gt__intake_receive(gt_receive_function *system_receive, int connection, void *to, size_t bytes, int flags)

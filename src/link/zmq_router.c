@@ -258,7 +258,7 @@ static void router_link_close(gt_link *link)
 /* ---- pages -------------------------------------------------------------------------------------------------- */
 
 /* A connection shows the number of a peer's page: it has it from now on. */
-static void page_open(router *r, const uint8_t *identity, uint64_t token)
+static void page_open(router *r, const uint8_t *identity, uint64_t token, int connection)
 {
     router_link *peer = NULL;
     for (unsigned k = 0; k < BUCKETS && !peer && token; k++)
@@ -266,6 +266,7 @@ static void page_open(router *r, const uint8_t *identity, uint64_t token)
             peer = peer->next;
     if (!peer)
         return;
+    gt__intake_delivered(connection, true);
     page_remove(peer);
     memcpy(peer->page.identity, identity, IDENTITY_BYTES);
     router_link **bucket = &r->pages[bucket_number(identity)];
@@ -318,7 +319,9 @@ static bool router_ask_page(gt_link *link)
     if (peer->page.asked_ns && now - peer->page.asked_ns < PAGE_LOST_MS * 1000000ull)
         return true;
     peer->page.asked_ns = now;
-    return page_send(peer, GT_ZMQ_PAGE_ASK, now);
+    if (!page_send(peer, GT_ZMQ_PAGE_ASK, now))
+        page_remove(peer); /* the connection is lost; its end makes another */
+    return peer->page.is_open;
 }
 
 static const gt_link_ops router_link_ops = {
@@ -394,7 +397,7 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     if (is_control && control.kind == GT_ZMQ_OPEN && control.value == GT_ZMQ_VERSION && !page_of)
         peer_new(r, id, frame);
     else if (is_control && control.kind == GT_ZMQ_PAGE_OPEN && !page_of)
-        page_open(r, id, control.value);
+        page_open(r, id, control.value, zmq_msg_get(frame, ZMQ_SRCFD));
     else if (!is_control && page_of)
         page_received(page_of, frame);
     zmq_msg_close(frame);

@@ -10,9 +10,9 @@ enum { VARIANTS = 64, KEPT = 64 };
 
 /* ---- structure ---------------------------------------------------------------------------------------------- */
 
-/* The path's records without what may differ between paths of the same structure: parameters, and lines of the program unless
- * `places`. The caller's to free. NULL: out of memory. */
-static gt_slot *essence(const gt_path *path, bool places)
+/* The path's records without what may differ between paths of the same structure: parameters, and lines of the program. The
+ * caller's to free. NULL: out of memory. */
+static gt_slot *essence(const gt_path *path)
 {
     gt_slot *records = malloc(path->slots * sizeof *records);
     if (!records)
@@ -20,7 +20,7 @@ static gt_slot *essence(const gt_path *path, bool places)
     memcpy(records, path->records, path->slots * sizeof *records);
     for (uint32_t k = 0; k < path->parameters; k++)
         records[path->parameter[k].slot].u64[path->parameter[k].word] = 0;
-    for (uint32_t at = 0; at < path->slots && !places; at += 1u + records[at].ins.tail)
+    for (uint32_t at = 0; at < path->slots; at += 1u + records[at].ins.tail)
         records[at].u64[GT_WORD_PLACE] = 0;
     return records;
 }
@@ -28,22 +28,20 @@ static gt_slot *essence(const gt_path *path, bool places)
 static uint64_t hash_structure(const gt_path *path)
 {
     uint64_t hash = path->slots ^ (uint64_t)path->parameters << 32;
-    gt_slot *records = essence(path, false);
+    gt_slot *records = essence(path);
     for (size_t k = 0; records && k < 8 * (size_t)path->slots; k++)
         hash = (hash ^ hash >> 29 ^ records->u64[k]) * 0x9E3779B97F4A7C15u;
     free(records);
     return hash;
 }
 
-static bool same_structure(const gt_path *a, const gt_path *b, bool places)
+static bool same_structure(const gt_path *a, const gt_path *b)
 {
     if (a->slots != b->slots || a->count != b->count || a->inputs != b->inputs || a->outputs != b->outputs ||
         a->parameters != b->parameters || a->marked != b->marked ||
         memcmp(a->parameter, b->parameter, a->parameters * sizeof *a->parameter) != 0)
         return false;
-    if (places && memcmp(a->offset, b->offset, a->count * sizeof *a->offset) != 0)
-        return false;
-    gt_slot *ours = essence(a, places), *theirs = essence(b, places);
+    gt_slot *ours = essence(a), *theirs = essence(b);
     bool same = ours && theirs && memcmp(ours, theirs, a->slots * sizeof *ours) == 0;
     free(ours);
     free(theirs);
@@ -61,7 +59,7 @@ static void plans_free(gt_worker *worker, gt_path_plans *plans)
     free(plans);
 }
 
-/* Plans without users serve a path with other lines of the program: failures name these from now on. */
+/* Kept plans serve a path with other lines of the program: failures name these from now on. */
 static void adopt(gt_path_plans *plans, gt_path *path)
 {
     for (unsigned k = 0; k < plans->count; k++)
@@ -72,20 +70,16 @@ static void adopt(gt_path_plans *plans, gt_path *path)
     plans->path = path;
 }
 
-gt_path_plans *gt__path_plans_take(gt_worker *worker, gt_path_cache *cache, gt_path *path)
+gt_path_plans *gt__path_plans_take(gt_path_cache *cache, gt_path *path)
 {
-    (void)worker;
     uint64_t structure = hash_structure(path);
     gt_path_plans **where = &cache->first, *plans;
-    while (*where && ((*where)->structure != structure || !same_structure((*where)->path, path, (*where)->users)))
+    while (*where && ((*where)->used || (*where)->structure != structure || !same_structure((*where)->path, path)))
         where = &(*where)->next;
     plans = *where;
     if (plans) {
         *where = plans->next;
-        if (plans->users)
-            gt__path_free(&path);
-        else
-            adopt(plans, path);
+        adopt(plans, path);
     } else if ((plans = calloc(1, sizeof *plans))) {
         plans->path = path;
         plans->structure = structure;
@@ -93,7 +87,7 @@ gt_path_plans *gt__path_plans_take(gt_worker *worker, gt_path_cache *cache, gt_p
         gt__path_free(&path);
         return NULL;
     }
-    plans->users++;
+    plans->used = true;
     plans->next = cache->first;
     cache->first = plans;
     return plans;
@@ -102,8 +96,6 @@ gt_path_plans *gt__path_plans_take(gt_worker *worker, gt_path_cache *cache, gt_p
 void gt__path_plans_leave(gt_worker *worker, gt_path_cache *cache, gt_path_plans *plans)
 {
     gt_path_plans **where = &cache->first;
-    if (--plans->users)
-        return;
     for (unsigned k = 0; k < plans->count; k++)
         gt__sequence_rest(worker, plans->variants[k].sequence);
     while (*where != plans)
@@ -113,6 +105,7 @@ void gt__path_plans_leave(gt_worker *worker, gt_path_cache *cache, gt_path_plans
         plans_free(worker, plans);
         return;
     }
+    plans->used = plans->moves = false;
     plans->next = cache->first;
     cache->first = plans;
     gt__path_plans_trim(worker, cache, KEPT);
@@ -123,8 +116,8 @@ void gt__path_plans_trim(gt_worker *worker, gt_path_cache *cache, unsigned kept)
     gt_path_plans **where = &cache->first;
     while (*where) {
         gt_path_plans *plans = *where;
-        if (plans->users || kept) {
-            kept -= !plans->users;
+        if (plans->used || kept) {
+            kept -= !plans->used;
             where = &plans->next;
         } else {
             *where = plans->next;
@@ -133,26 +126,15 @@ void gt__path_plans_trim(gt_worker *worker, gt_path_cache *cache, unsigned kept)
     }
 }
 
-/* The variant to be replaced: a client that is paused in one goes on with it. VARIANTS: there is none. */
-static unsigned find_oldest(gt_path_plans *plans)
-{
-    for (unsigned k = 0; k < plans->count; k++) {
-        unsigned number = plans->oldest++ % VARIANTS;
-        if (!gt__sequence_paused(plans->variants[number].sequence))
-            return number;
-    }
-    return VARIANTS;
-}
-
 bool gt__path_plans_add(gt_worker *worker, gt_path_plans *plans, gt_sequence *sequence, uint64_t key)
 {
     if (!plans->variants)
         plans->variants = calloc(VARIANTS, sizeof *plans->variants);
-    unsigned number = plans->variants && plans->count < VARIANTS ? plans->count++ : find_oldest(plans);
-    if (!plans->variants || number == VARIANTS) {
+    if (!plans->variants) {
         gt__sequence_free(worker, &sequence);
         return false;
     }
+    unsigned number = plans->count < VARIANTS ? plans->count++ : plans->oldest++ % VARIANTS;
     gt__sequence_free(worker, &plans->variants[number].sequence);
     plans->variants[number] = (gt_path_variant){.sequence = sequence, .key = key};
     plans->last = number;

@@ -81,7 +81,7 @@ void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
     if (!path)
         return;
     forget(worker, known);
-    known->plans = gt__path_plans_take(worker, &worker->paths->cache, path);
+    known->plans = gt__path_plans_take(&worker->paths->cache, path);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
@@ -130,12 +130,10 @@ static void count_bytes(gt_worker *worker, const gt_sequence *sequence)
         gt__statement_add(&worker->timing.statement->row[bytes[k].op].bytes, bytes[k].bytes);
 }
 
-/* GT_ERR_VALUE: it was planned for other inputs, or a run of another client is paused in it. */
+/* GT_ERR_VALUE: it was planned for other inputs. */
 static gt_err run_variant(gt_worker *worker, worker_path *known, gt_sequence *sequence, const uint64_t *words)
 {
     const gt_path *path = known->plans->path;
-    if (gt__sequence_paused(sequence))
-        return GT_ERR_VALUE;
     set_parameters(sequence, path, words + path->inputs + path->outputs);
     gt_err err = gt__sequence_run(worker, sequence, words, words + path->inputs);
     known->paused = gt__sequence_paused(sequence) ? sequence : NULL;
@@ -273,10 +271,9 @@ static gt_err run_planned(gt_worker *worker, worker_path *known, uint64_t key, c
     gt_path_plans *plans = known->plans;
     gt_err err = GT_ERR_VALUE;
     for (unsigned k = 0; k < plans->count && err == GT_ERR_VALUE; k++) {
-        gt_sequence *sequence = plans->variants[k].sequence;
-        if (plans->variants[k].key != key || gt__sequence_paused(sequence))
+        if (plans->variants[k].key != key)
             continue;
-        err = run_variant(worker, known, sequence, words);
+        err = run_variant(worker, known, plans->variants[k].sequence, words);
         plans->moves |= err == GT_ERR_VALUE;
         plans->last = k;
     }
@@ -321,11 +318,13 @@ static void fail(gt_worker *worker, const gt_path *path, const uint64_t *words, 
     gt__poison_release(poison);
 }
 
-/* Tell the dispatcher how a path is run that was just planned, or that has the plans of another client. */
+/* Tell the dispatcher how a path is run that was just planned, or whose plans were kept: how long those took is not told. */
 static void report_plan(gt_worker *worker, uint64_t number, const gt_sequence *sequence)
 {
     uint64_t compile_ns;
     const gt_plan *plan = gt__sequence_plan(sequence, &compile_ns);
+    if (worker->path_counts.newest != sequence)
+        compile_ns = compile_ns != 0;
     size_t bytes = sizeof(gt_path_news) + plan->step_count * sizeof(uint16_t);
     unsigned tail = gt__slots_for(bytes);
     gt_slot *out = tail <= GT_PATH_PIECE ? gt__worker_reserve_answer(worker, 1 + tail) : NULL;

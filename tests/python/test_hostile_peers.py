@@ -140,9 +140,25 @@ def test_a_message_without_end(server, transport):
         assert resident(server.process.pid) - before < 100 << 20
 
 
+def tcp_connections(pid):
+    """The numbers of a process's sockets that are connected."""
+    own = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            own.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    connected = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
+            connected |= {f"socket:[{line.split()[9]}]" for line in file if line.split()[3] == "01"}
+    return connected & own
+
+
 def test_a_peer_that_says_nothing_after_the_handshake(programs):
-    """It answers heartbeats, with which ZeroMQ is content."""
+    """It answers heartbeats, with which ZeroMQ is content. A worker that has nothing to say but joined keeps its connections."""
     server = Targets(programs, GT_TIMEOUT="8")
+    worker = programs.worker(server.port, host="tcp://localhost", GT_TIMEOUT="8")
+    until(lambda: len(tcp_connections(worker.pid)) == 2, "the worker's connections, for records and for statistics")
+    joined = tcp_connections(worker.pid)
     with server.connect("ipc") as peer:
         peer.sendall(b"".join(data for data, _ in server.steps("ipc")))
         end = time.monotonic() + 3 * PATIENCE_S
@@ -151,6 +167,7 @@ def test_a_peer_that_says_nothing_after_the_handshake(programs):
                 assert time.monotonic() < end, "a silent connection is kept"
                 for _ in range(data.count(b"\x04PING")):
                     peer.sendall(command(b"PONG"))
+    assert worker.alive and tcp_connections(worker.pid) == joined
 
 
 # ---- frames of a real session --------------------------------------------------------------------------------------

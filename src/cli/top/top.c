@@ -13,7 +13,11 @@
 #include "cli/options.h"
 #include "cli/watcher.h"
 
-enum { KEYS_MS = 50, RETRY_MS = 500 }; /* between polls of the keyboard; between attempts to connect */
+enum {
+    KEYS_MS = 50,   /* between polls of the keyboard */
+    RETRY_MS = 500, /* between attempts to connect */
+    LATE_MS = 1000, /* more than an interval that a worker may take to be measured; then the others are printed */
+};
 
 /* Seconds between two statistics, if none are given; also between the two that --once needs for rates. */
 static const double INTERVAL = 0.5;
@@ -150,14 +154,16 @@ static gt_err run_printing(viewer *session)
     GT_TRY(attach(session));
     if (arguments->client)
         return print_client(session);
+    uint64_t patience = gt__deadline_ns((int)(1000 * arguments->interval) + LATE_MS);
     while (!atomic_load(&stop_requested)) {
         uint64_t topic;
         gt_err err = gt__watcher_next(&session->watcher, -1, &topic);
         if (err == GT_ERR_INTERRUPTED)
             continue;
         GT_TRY(err);
-        if (topic != GT_TOPIC_STATS || !gt__top_update(&session->top, session->watcher.text) ||
-            !gt__top_measured(&session->top))
+        if (topic != GT_TOPIC_STATS || !gt__top_update(&session->top, session->watcher.text))
+            continue;
+        if (!gt__top_measured(&session->top) && (session->top.samples < 2 || gt__remaining_ms(patience)))
             continue;
         gt__top_sort(&session->top, GT_TOP_BY_NAME, false);
         (arguments->json ? gt__top_print_json : gt__top_print)(&session->top, &session->view, stdout);
