@@ -258,6 +258,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     memcpy(worker->name, name, sizeof name);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
+    worker->exchange = gt__exchange_names[(hello->ins.operand[0] & GT_HELLO_EXCHANGE) >> GT_HELLO_EXCHANGE_SHIFT];
     worker->memory = hello->ins.operand[1];
     worker->group = hello->ins.operand[2];
     worker->sharers = 1; /* what it assumes by itself */

@@ -65,6 +65,7 @@ void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
     gt__json_string(out, worker->name);
     write_text("engine", worker->engine, out);
     write_text("link", worker->link, out);
+    write_text("exchange", worker->exchange, out);
     fprintf(out,
             ", \"index\": %.0f, \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
             "%.1f, "

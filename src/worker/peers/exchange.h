@@ -68,6 +68,7 @@ typedef struct gt_exchange_ops {
 
 struct gt_exchange {
     const gt_exchange_ops *ops;
+    const char *way; /* how data goes, for people: ops->name, or a lane's (lane.h) */
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
     gt_origin failed;        /* the origin of a failure of the current instruction */

@@ -269,15 +269,16 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
 
 /* ---- the thread -------------------------------------------------------------------------------------------- */
 
-static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
+static gt_mesh_link *add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
 {
     gt_mesh_link *end = calloc(1, sizeof *end);
     if (!end) {
         gt__link_close(link);
-        return;
+        return NULL;
     }
     *end = (gt_mesh_link){.link = link, .worker = worker, .life = life, .next = mesh->links};
     mesh->links = end;
+    return end;
 }
 
 static void say_hello(const gt_mesh *mesh, gt_link *link)
@@ -302,8 +303,10 @@ static void look_after_peers(gt_mesh *mesh)
         gt_mesh_peer *peer = mesh->peers[worker];
         if (peer->fresh) {
             say_hello(mesh, peer->fresh);
-            add_link(mesh, peer->fresh, worker, peer->life);
+            gt_mesh_link *end = add_link(mesh, peer->fresh, worker, peer->life);
             peer->fresh = NULL;
+            if (end)
+                gt__mesh_lane_offer(mesh, end);
         }
         bool linked = false;
         for (const gt_mesh_link *end = mesh->links; end; end = end->next)
@@ -345,9 +348,10 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
 /* True: progress was made. */
 static bool serve_links(gt_mesh *mesh)
 {
-    bool progress = false;
+    bool progress = mesh->lane && mesh->lane_ops->progress(mesh->lane);
     for (gt_mesh_link **where = &mesh->links; *where;) {
         gt_mesh_link *end = *where;
+        progress |= gt__mesh_lane_serve(mesh, end);
         progress |= gt__mesh_read(mesh, end);
         progress |= gt__mesh_write(mesh, end);
         gt__link_flush(end->link);
@@ -355,6 +359,7 @@ static bool serve_links(gt_mesh *mesh)
             where = &end->next;
             continue;
         }
+        gt__mesh_lane_drain(mesh, end);
         *where = end->next;
         link_died(mesh, end);
         gt__mesh_link_free(mesh, end);
@@ -373,7 +378,12 @@ static void sleep_until_rung(gt_mesh *mesh)
         quiet &= mesh->acceptors[k]->ops->arm(mesh->acceptors[k]);
         fds[count++] = (struct pollfd){.fd = mesh->acceptors[k]->fd, .events = POLLIN};
     }
+    if (mesh->lane) {
+        quiet &= mesh->lane_ops->arm(mesh->lane);
+        fds[count++] = (struct pollfd){.fd = mesh->lane_ops->fd(mesh->lane), .events = POLLIN};
+    }
     for (gt_mesh_link *end = mesh->links; end; end = end->next) {
+        attempts |= end->lane_failed != 0;
         if (end->link->watched)
             end->link->ops->look(end->link);
         quiet &= end->link->ops->arm(end->link);
@@ -497,6 +507,7 @@ static void leave(gt_exchange *exchange)
     while (mesh->attempts)
         pthread_cond_wait(&mesh->changed, &mesh->mutex);
     pthread_mutex_unlock(&mesh->mutex);
+    gt__mesh_lane_close(mesh);
     while (mesh->links) {
         gt_mesh_link *next = mesh->links->next;
         gt__mesh_link_free(mesh, mesh->links);
@@ -562,6 +573,7 @@ static gt_err open_mesh(gt_mesh *mesh, const char *server, const char *listen)
     if (named && snprintf(own, sizeof own, "%s", listen) >= (int)sizeof own)
         return gt__fail(GT_ERR_VALUE, "'%.40s...' is too long for a host", listen);
     GT_TRY(listen_for_peers(mesh, own, listen && !strcmp(listen, "auto") ? own : listen));
+    GT_TRY(gt__mesh_lane_open(mesh, own, listen != NULL));
     if (pthread_create(&mesh->thread, NULL, mesh_main, mesh))
         return gt__fail(GT_ERR_INTERNAL, "no thread could be started");
     mesh->running = true;
