@@ -116,6 +116,17 @@ static void done(gt_exchange *exchange, gt_message *message)
     free(message);
 }
 
+/* Not what lies in a segment of the sender, who waits for it. */
+static gt_segment *keep(gt_exchange *exchange, gt_message *message)
+{
+    (void)exchange;
+    gt_segment *segment = message->owner;
+    if (!segment || segment->adopted)
+        return NULL;
+    free(message);
+    return segment;
+}
+
 static void *reclaim(gt_exchange *exchange)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
@@ -395,7 +406,10 @@ static void sleep_until_rung(gt_mesh *mesh)
         attempts |= mesh->peers[worker]->deadline != 0;
     pthread_mutex_unlock(&mesh->mutex);
     uint64_t rung;
-    if (poll(fds, count, quiet ? attempts ? AGAIN_MS : IDLE_MS : 0) > 0 && fds[0].revents)
+    int ready = poll(fds, count, quiet ? attempts ? AGAIN_MS : IDLE_MS : 0);
+    if (!ready && quiet)
+        gt__mesh_lane_idle(mesh);
+    if (ready > 0 && fds[0].revents)
         while (read(mesh->bell, &rung, sizeof rung) == (ssize_t)sizeof rung)
             ;
 }
@@ -548,6 +562,7 @@ static const gt_exchange_ops mesh_ops = {
     .put = put,
     .expect = expect,
     .done = done,
+    .keep = keep,
     .reclaim = reclaim,
     .introduce = introduce,
     .address = address,

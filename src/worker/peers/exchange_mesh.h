@@ -63,7 +63,8 @@ typedef struct gt_mesh {
     gt_keys keys;        /* of our tcp port, and by which we connect to those of others */
     gt_mesh_link *links; /* the thread's, like the lane */
     const gt_lane_ops *lane_ops;
-    gt_lane *lane;          /* NULL: messages go by links alone */
+    gt_lane *lane;    /* NULL: messages go by links alone */
+    size_t lane_from; /* bytes: where a link has shared memory, smaller messages go by that, which is as fast */
     gt_mesh_segment *rooms; /* for what arrives by the lane */
     atomic_ullong by_lane;  /* messages that were sent by it */
     pthread_mutex_t mutex;  /* guards all below */
@@ -110,6 +111,9 @@ void gt__mesh_lane_close(gt_mesh *mesh);
 void gt__mesh_lane_offer(gt_mesh *mesh, gt_mesh_link *end);
 /* An offer came. Returns what is wrong with it. */
 const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *record);
+bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message);
+/* Nothing has come for a while: free the memory that waits for it. */
+void gt__mesh_lane_idle(gt_mesh *mesh);
 /* End the link if its lane has failed. True: progress. */
 bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end);
 /* Before a link that is lost is freed: take what arrived. */

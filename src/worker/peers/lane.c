@@ -10,14 +10,14 @@
 #include "engines/loader.h"
 
 /* UCX reads these once, as it is loaded. It would replace handlers of signals, patch functions of libc to see memory go (for
- * networks that need memory registered, which we keep), start a thread, and write to standard output. Shared memory must be able
- * to fail: an endpoint that cannot is not closed while its other end is stopped. */
+ * networks that need memory registered, which we keep), start a thread, and write to standard output. Ways inside the host must
+ * be able to fail, so that the endpoint of a stopped process can be closed. */
 static void tame_ucx(void)
 {
-    static const char *const variables[][2] = {{"UCX_ERROR_SIGNALS", ""},        {"UCX_MEM_EVENTS", "n"},
-                                               {"UCX_VFS_ENABLE", "n"},          {"UCX_LOG_FILE", "stderr"},
-                                               {"UCX_LOG_LEVEL", "fatal"},       {"UCX_SYSV_ERROR_HANDLING", "y"},
-                                               {"UCX_WARN_UNUSED_ENV_VARS", "n"}};
+    static const char *const variables[][2] = {
+        {"UCX_ERROR_SIGNALS", ""},          {"UCX_MEM_EVENTS", "n"},          {"UCX_VFS_ENABLE", "n"},
+        {"UCX_LOG_FILE", "stderr"},         {"UCX_LOG_LEVEL", "fatal"},       {"UCX_SYSV_ERROR_HANDLING", "y"},
+        {"UCX_CMA_MEMORY_INVALIDATE", "y"}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}};
     for (size_t k = 0; k < sizeof variables / sizeof variables[0]; k++)
         setenv(variables[k][0], variables[k][1], 0);
 }

@@ -23,6 +23,23 @@ enum {
 
 /* ---- events ------------------------------------------------------------------------------------------------ */
 
+static void free_room(gt_mesh_segment **where)
+{
+    gt_mesh_segment *unused = *where;
+    *where = unused->next;
+    gt__segment_release(unused->segment);
+    free(unused);
+}
+
+void gt__mesh_lane_idle(gt_mesh *mesh)
+{
+    for (gt_mesh_segment **s = &mesh->rooms; *s;)
+        if (gt__segment_busy((*s)->segment))
+            s = &(*s)->next;
+        else
+            free_room(s);
+}
+
 /* A segment of ours with room for so many bytes, marked as in use; NULL: none. */
 static gt_segment *find_room(gt_mesh *mesh, size_t bytes)
 {
@@ -37,11 +54,8 @@ static gt_segment *find_room(gt_mesh *mesh, size_t bytes)
         }
         idle = s;
     }
-    if (idle) { /* of another size: the sizes have changed */
-        gt_mesh_segment *unused = *idle;
-        *idle = unused->next;
-        gt__segment_release(unused->segment);
-        free(unused);
+    if (idle) { /* the sizes have changed */
+        free_room(idle);
         count--;
     }
     gt_mesh_segment *fresh = count < MOST_ROOMS ? calloc(1, sizeof *fresh) : NULL;
@@ -146,6 +160,11 @@ const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slo
     return NULL;
 }
 
+bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message)
+{
+    return end->lane_open && !end->lane_failed && (!end->link->ops->share || message->bytes >= mesh->lane_from);
+}
+
 bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end)
 {
     if (!end->lane_failed || end->link->gone || gt__remaining_ms(end->lane_failed))
@@ -193,6 +212,7 @@ gt_err gt__mesh_lane_open(gt_mesh *mesh, const char *host, bool listens)
     bool network = listens && interface_of(host, interface);
     if (mesh->lane_ops->open(&events, mesh, network ? interface : NULL, why, &mesh->lane) != GT_OK)
         return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE=%s cannot be used: %s", mesh->lane_ops->name, why);
+    mesh->lane_from = SEGMENT_FROM;
     mesh->base.way = mesh->lane_ops->name;
     gt__log(GT_LOG_STATUS, "workers exchange by %s where both have it, %s%s", mesh->lane_ops->name,
             network ? "on this host and on the interface " : "on this host", network ? interface : "");
@@ -204,10 +224,6 @@ void gt__mesh_lane_close(gt_mesh *mesh)
     if (mesh->lane)
         mesh->lane_ops->close(mesh->lane);
     mesh->lane = NULL;
-    while (mesh->rooms) {
-        gt_mesh_segment *next = mesh->rooms->next;
-        gt__segment_release(mesh->rooms->segment);
-        free(mesh->rooms);
-        mesh->rooms = next;
-    }
+    while (mesh->rooms)
+        free_room(&mesh->rooms);
 }

@@ -110,7 +110,7 @@ bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
             gt_message *message = next_message(mesh, end);
             if (!message)
                 return progress;
-            if (end->lane_open && !end->lane_failed) {
+            if (gt__mesh_lane_takes(mesh, end, message)) {
                 atomic_fetch_add_explicit(&mesh->by_lane, 1, memory_order_relaxed);
                 mesh->lane_ops->send(end->lane, message);
                 progress = true;

@@ -360,10 +360,10 @@ static void close_lane(gt_lane *lane)
 
 static ucs_status_t configure(ucp_config_t *config, const char *interface)
 {
-    if (!interface) /* what only this user can open */
-        return ucp_config_modify(config, "TLS", "sysv,cma,self");
-    ucs_status_t status = UCS_OK;
-    if (!getenv("UCX_TLS"))
+    ucs_status_t status = ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy"); /* nobody writes to our memory */
+    if (!interface)                                                              /* what only this user can open */
+        return status == UCS_OK ? ucp_config_modify(config, "TLS", "sysv,cma,self") : status;
+    if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^posix"); /* its files are readable for others when made */
     if (status == UCS_OK && !getenv("UCX_NET_DEVICES"))
         status = ucp_config_modify(config, "NET_DEVICES", interface);
