@@ -243,6 +243,96 @@ static void test_death(const void *argument)
     }
 }
 
+/* ---- a lane by itself ---------------------------------------------------------------------------------------- */
+
+enum { OTHERS_TAG = 6 };
+
+typedef struct seen {
+    int arrived[8]; /* by tag */
+    int sent;
+} seen;
+
+static gt_message *seen_room(void *mesh, void *link, const gt_message *content, void **data)
+{
+    (void)mesh;
+    (void)link;
+    gt_message *message = malloc(sizeof *message + content->bytes);
+    *message = *content;
+    *data = message + 1;
+    return message;
+}
+
+static void seen_arrived(void *mesh, gt_message *message)
+{
+    ((seen *)mesh)->arrived[message->key.tag & 7]++;
+    free(message);
+}
+
+static void seen_lost(void *mesh, gt_message *message)
+{
+    (void)mesh;
+    free(message);
+}
+
+static void seen_sent(void *mesh, gt_message *message)
+{
+    (void)message;
+    ((seen *)mesh)->sent++;
+}
+
+static void seen_failed(void *mesh, void *link, const char *why)
+{
+    (void)mesh;
+    (void)link;
+    CHECK(!*why);
+}
+
+/* Who knows the address but not the token, which goes over an authenticated link, is not heard. */
+static void test_token(const void *argument)
+{
+    (void)argument;
+    enum { BYTES = 3 << 20 };
+    static const gt_lane_events events = {
+        .room = seen_room, .arrived = seen_arrived, .lost = seen_lost, .sent = seen_sent, .failed = seen_failed};
+    const gt_lane_ops *ops;
+    seen to_us = {0}, to_them = {0};
+    gt_lane *ours, *theirs;
+    char why[GT_LANE_WHY];
+    uint8_t offer[GT_LANE_OFFER], wrong[GT_LANE_OFFER], answer[GT_LANE_OFFER];
+    size_t bytes = sizeof offer, answer_bytes = sizeof answer;
+    if (!CHECK_EQ(gt__lane_find(&ops), GT_OK) || !ops)
+        return;
+    if (!CHECK_EQ(ops->open(&events, &to_us, NULL, why, &ours), GT_OK) ||
+        !CHECK_EQ(ops->open(&events, &to_them, NULL, why, &theirs), GT_OK))
+        return;
+    gt_lane_end *end = ops->offer(ours, &to_us, offer, &bytes);
+    gt_lane_end *knows = ops->offer(theirs, &to_them, answer, &answer_bytes), *guesses = NULL;
+    CHECK(ops->connect(end, answer, answer_bytes));
+    CHECK(ops->connect(knows, offer, bytes));
+    answer_bytes = sizeof answer;
+    guesses = ops->offer(theirs, &to_them, answer, &answer_bytes);
+    memcpy(wrong, offer, bytes);
+    wrong[3] ^= 1;
+    CHECK(ops->connect(guesses, wrong, bytes));
+    uint8_t *data = bytes_new(BYTES, 0);
+    gt_message large = {.key.tag = OTHERS_TAG, .data = data, .bytes = BYTES}, small = large, last = large;
+    small.bytes = 10;
+    last.key.tag = TAG;
+    ops->send(guesses, &large);
+    ops->send(guesses, &small);
+    ops->send(knows, &last);
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while ((to_them.sent < 3 || !to_us.arrived[TAG]) && CHECK(gt__remaining_ms(deadline))) {
+        ops->progress(ours);
+        ops->progress(theirs);
+    }
+    CHECK_EQ(to_us.arrived[TAG], 1);
+    CHECK_EQ(to_us.arrived[OTHERS_TAG], 0);
+    ops->close(theirs);
+    ops->close(ours);
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -251,5 +341,6 @@ int main(int argc, char **argv)
     check_run("many messages", test_many, NULL);
     check_run("memory that is lent", test_lent, NULL);
     check_run("a worker that leaves", test_leaves, NULL);
+    check_run("a sender without the token", test_token, NULL);
     return check_end();
 }

@@ -3,11 +3,15 @@
 import json
 import pathlib
 import shutil
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
 from support import GT_BINARY, PATIENCE_S, until
-from test_sharded_processes import PROGRAM
+from test_security import listening_ports
+from test_sharded_processes import PROGRAM, namespaces  # noqa: F401, a fixture
 
 PLUGIN = pathlib.Path(GT_BINARY).resolve().parent / "gt-exchange-ucx.so"
 needs_ucx = pytest.mark.skipif(not PLUGIN.exists(), reason="gt is built without libucx")
@@ -68,6 +72,7 @@ def test_what_spread_tensors_do(programs):
     workers = [programs.worker(server.port, "--threads", 1, GT_EXCHANGE="ucx", GT_VERBOSE=1) for _ in range(3)]
     assert "agreed" in programs.run(PROGRAM, f"localhost:{server.port}", 3)
     for worker in workers:
+        assert not listening_ports(worker.pid)
         assert "workers exchange by ucx where both have it, on this host\n" in worker.text()
         assert " exchange by ucx\n" in worker.text()
 
@@ -75,8 +80,8 @@ def test_what_spread_tensors_do(programs):
 @needs_ucx
 def test_a_worker_that_is_killed(programs):
     server = programs.server()
-    programs.worker(server.port, "--name", "first", GT_EXCHANGE="ucx")
-    second = programs.worker(server.port, "--name", "second", GT_EXCHANGE="ucx")
+    programs.worker(server.port, "--name", "first", "--index", 0, GT_EXCHANGE="ucx")
+    second = programs.worker(server.port, "--name", "second", "--index", 1, GT_EXCHANGE="ucx")
     program = programs.python("""
         import sys
         import gt
@@ -100,6 +105,39 @@ def test_a_worker_that_is_killed(programs):
     assert program.wait(PATIENCE_S) == 0, program.text()
     lines = program.text().splitlines()
     assert "worker second is gone" in lines[1] and lines[2] == "1048576.0", lines
+
+
+@needs_ucx
+def test_two_hosts(programs, namespaces):  # noqa: F811
+    """By tcp, the one way that two network namespaces have in any case. UCX listens only on the interface towards the server."""
+    near, far = (["ip", "netns", "exec", name] for name in namespaces)
+    port_file, server_key, key, allowed = (programs.directory / name for name in ("port", "server.key", "key", "allowed"))
+
+    def keygen(*arguments):
+        return subprocess.run([GT_BINARY, "keygen", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    for number, name in enumerate(namespaces):                  # a new interface takes a second; UCX leaves out one that is not up
+        until(lambda: b"state UP" in subprocess.run(["ip", "-n", name, "link", "show", f"gt{number}"], capture_output=True).stdout,
+              "the interface")
+    public = keygen(server_key)
+    pair = keygen(key, "--server", public)
+    allowed.write_text(f"worker {pair} workers\nclient {pair} clients\n")
+    programs.start([*near, GT_BINARY, "server", "-p", 0, "--host", "10.77.0.1", "--key-file", server_key,
+                    "--allow-keys", allowed, "--port-file", port_file], "server")
+    port = until(lambda: port_file.exists() and port_file.read_text().strip(), "the server's port")
+    workers = [programs.start([*place, GT_BINARY, "worker", "--host", "10.77.0.1", "-p", port, "--threads", 1, "--key-file", key,
+                               "--listen", "auto"], "worker", GT_EXCHANGE="ucx", UCX_TLS="tcp", GT_VERBOSE=1)
+               for place in (near, far)]
+    path = programs.directory / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM))
+    client = programs.start([*near, sys.executable, path, f"10.77.0.1:{port}", "2"], "client", GT_KEY_FILE=key)
+    assert client.wait(2 * PATIENCE_S) == 0, client.text()
+    for worker, interface in zip(workers, ("gt0", "gt1")):
+        assert f"workers exchange by ucx where both have it, on this host and on the interface {interface}\n" in worker.text()
+        assert " exchange by ucx\n" in worker.text()
+    sockets = subprocess.run([*far, "cat", "/proc/net/tcp"], capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+    listening = {line.split()[1].split(":")[0] for line in sockets if line.split()[3] == "0A"}
+    assert listening == {"02004D0A"}                             # 10.77.0.2
 
 
 def test_an_exchange_that_is_not_there(programs, tmp_path):
