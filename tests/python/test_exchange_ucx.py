@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from support import GT_BINARY, PATIENCE_S, until
+from support import GT_BINARY, PATIENCE_S, clean_environment, until
 from test_security import listening_ports
 from test_sharded_processes import PROGRAM, namespaces  # noqa: F401, a fixture
 
@@ -71,6 +71,9 @@ def test_what_spread_tensors_do(programs):
     server = programs.server()
     workers = [programs.worker(server.port, "--threads", 1, GT_EXCHANGE="ucx", GT_VERBOSE=1) for _ in range(3)]
     assert "agreed" in programs.run(PROGRAM, f"localhost:{server.port}", 3)
+    top = subprocess.run([GT_BINARY, "top", "--once", "-p", str(server.port)], capture_output=True, text=True, check=True,
+                         env=clean_environment(programs.runtime)).stdout
+    assert top.count(" cpu+ucx ") == 3, top
     for worker in workers:
         assert not listening_ports(worker.pid)
         assert "workers exchange by ucx where both have it, on this host\n" in worker.text()
