@@ -27,7 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "build" / "gt"
 LARGE = 64 << 20
 # What the exchange uses on one host (src/worker/peers/ucx/lane_ucx.c).
-UCX_ON_HOST = {"UCX_TLS": "sysv,cma,self", "UCX_SYSV_ERROR_HANDLING": "y"}
+UCX_ON_HOST = {"UCX_TLS": "sysv,cma,self", "UCX_SYSV_ERROR_HANDLING": "y", "UCX_CMA_MEMORY_INVALIDATE": "y",
+               "UCX_RNDV_SCHEME": "get_zcopy"}
 
 CLIENT = """
     import json, sys, time

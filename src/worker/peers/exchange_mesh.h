@@ -66,6 +66,7 @@ typedef struct gt_mesh {
     gt_lane *lane;    /* NULL: messages go by links alone */
     size_t lane_from; /* bytes: where a link has shared memory, smaller messages go by that, which is as fast */
     gt_mesh_segment *rooms; /* for what arrives by the lane */
+    uint64_t rooms_until;   /* a deadline: then those that are not in use are freed */
     atomic_ullong by_lane;  /* messages that were sent by it */
     pthread_mutex_t mutex;  /* guards all below */
     pthread_cond_t changed;

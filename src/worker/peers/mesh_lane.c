@@ -18,6 +18,7 @@
 enum {
     SEGMENT_FROM = 64 << 10, /* bytes; smaller messages have their bytes behind them */
     MOST_ROOMS = 64,
+    ROOMS_MS = 5000, /* rooms are kept so long after the last was used, as a worker keeps memory */
     GRACE_MS = 1000, /* a lane ended: the link ends too, unless it does so by itself within this time */
 };
 
@@ -33,6 +34,8 @@ static void free_room(gt_mesh_segment **where)
 
 void gt__mesh_lane_idle(gt_mesh *mesh)
 {
+    if (!mesh->rooms || gt__remaining_ms(mesh->rooms_until))
+        return;
     for (gt_mesh_segment **s = &mesh->rooms; *s;)
         if (gt__segment_busy((*s)->segment))
             s = &(*s)->next;
@@ -45,6 +48,7 @@ static gt_segment *find_room(gt_mesh *mesh, size_t bytes)
 {
     unsigned count = 0;
     gt_mesh_segment **idle = NULL;
+    mesh->rooms_until = gt__deadline_ns(ROOMS_MS);
     for (gt_mesh_segment **s = &mesh->rooms; *s; s = &(*s)->next, count++) {
         if (gt__segment_busy((*s)->segment))
             continue;
