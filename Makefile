@@ -12,6 +12,7 @@
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
+#   make bench-cluster  data between two workers, by each exchange, beside ucx_perftest
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make fuzz           strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
@@ -25,7 +26,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-cuda test-long docs docs-operations bench bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
+.PHONY: build run test test-engines test-cuda test-long docs docs-operations bench bench-cluster bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -104,6 +105,9 @@ bench: setup-test build
 bench-cuda: setup-test build
 	@$(python) benchmarks/cuda.py
 
+bench-cluster: setup-test build
+	@$(python) benchmarks/cluster.py
+
 bench-sweep: setup-test build
 	@$(python) benchmarks/sweep.py
 
@@ -163,9 +167,10 @@ build/build.ninja: .venv/pyvenv.cfg
 	$(call configure,-Dinterpreter="$(CURDIR)/$(python)")
 build-asan/build.ninja: .venv/pyvenv.cfg
 	$(call sanitize,address$(comma)undefined)
+# The thread sanitizer does not see how UCX synchronises.
 build-tsan/build.ninja: .venv/pyvenv.cfg
-	$(call sanitize,thread)
+	$(call sanitize,thread,-Ducx=disabled)
 build-fuzz/build.ninja: export CC = clang
 build-fuzz/build.ninja: export CXX = clang++
 build-fuzz/build.ninja: .venv/pyvenv.cfg
-	$(call sanitize,address$(comma)undefined,-Dfuzz=true -Dtests=false -Dcuda=false -Dhttp=disabled -Dc_args=-fsanitize=fuzzer-no-link)
+	$(call sanitize,address$(comma)undefined,-Dfuzz=true -Dtests=false -Dcuda=false -Dhttp=disabled -Ducx=disabled -Dc_args=-fsanitize=fuzzer-no-link)

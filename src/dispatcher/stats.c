@@ -3,6 +3,7 @@
  *
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
  *   workers[]  name, engine, index, link, draining          the worker; draining: it gets no new clients
+ *              exchange                                     how it passes data to other workers: local, mesh or ucx
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
  *                                                           in the links of clients whose home it is
@@ -190,13 +191,14 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
     fprintf(json,
             "\", \"index\": %d, \"instructions\": %llu, \"records\": %llu, \"sessions\": %llu, \"tensors\": %u, "
             "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
-            "\"bytes_moved\": %llu, \"link\": \"%s\", \"draining\": %s, ",
+            "\"bytes_moved\": %llu, \"link\": \"%s\", \"exchange\": \"%s\", \"draining\": %s, ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
             (unsigned long long)worker->sessions, gt__slot_numbers_used(&worker->slots), worker->pendings.count,
             (unsigned long long)(worker->reported.queue + worker->reported.waiting),
             (unsigned long long)worker->traffic.moves, (unsigned long long)worker->traffic.collectives,
             (unsigned long long)worker->traffic.gathers, (unsigned long long)worker->traffic.bytes,
-            gt__link_name(worker->link), worker->draining ? "true" : "false");
+            gt__link_name(worker->link), worker->exchange ? worker->exchange : "",
+            worker->draining ? "true" : "false");
     gt__link_traffic_write(worker->peer, json);
     fputs(", ", json);
     write_doing(json, worker, viewer);

@@ -274,6 +274,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     if (worker->sweep_ns)
         sweep(worker);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
+    worker->exchange = gt__exchange_names[(hello->ins.operand[0] & GT_HELLO_EXCHANGE) >> GT_HELLO_EXCHANGE_SHIFT];
     worker->memory = hello->ins.operand[1];
     worker->group = hello->ins.operand[2];
     worker->sharers = 1; /* what it assumes by itself */

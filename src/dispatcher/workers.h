@@ -59,10 +59,11 @@ struct gt_dispatch_worker {
     bool cannot_host; /* a stand-in that it was asked for did not come */
     uint64_t life;    /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
-    uint64_t sweep_ns; /* when to remove the socket that it left, if it was killed; 0: never */
-    uint64_t memory;   /* which memory it draws on */
-    uint64_t group;    /* of its engine's collectives; 0: none */
-    unsigned sharers;  /* how many workers do: it was told so */
+    const char *exchange; /* by which it passes data to others, one of gt__exchange_names */
+    uint64_t sweep_ns;    /* when to remove the socket that it left, if it was killed; 0: never */
+    uint64_t memory;      /* which memory it draws on */
+    uint64_t group;       /* of its engine's collectives; 0: none */
+    unsigned sharers;     /* how many workers do: it was told so */
     gt_traffic traffic;
     gt_watched watched;
     gt_reported reported;

@@ -143,15 +143,24 @@ static bool each_folder(visit_folder visit, void *context)
 }
 
 typedef struct search {
-    const char *name;
+    const char *file;
     char path[PATH_MAX];
 } search;
 
 static bool look_for(const char *folder, void *context)
 {
     search *s = context;
-    int length = snprintf(s->path, sizeof s->path, "%s/" FILE_PREFIX "%s" FILE_SUFFIX, folder, s->name);
+    int length = snprintf(s->path, sizeof s->path, "%s/%s", folder, s->file);
     return length < (int)sizeof s->path && access(s->path, F_OK) == 0;
+}
+
+bool gt__plugin_file(const char *file, char path[PATH_MAX])
+{
+    search s = {.file = file};
+    if (!each_folder(look_for, &s))
+        return false;
+    memcpy(path, s.path, sizeof s.path);
+    return true;
 }
 
 bool gt__plugin_name_valid(const char *name)
@@ -355,8 +364,9 @@ static gt_err find_or_load(const char *name, const gt_engine_ops **ops)
             *ops = i->ops;
             return GT_OK;
         }
-    search s = {.name = name};
-    return each_folder(look_for, &s) ? load(name, s.path, ops) : GT_OK;
+    char file[sizeof FILE_PREFIX + MAX_NAME + sizeof FILE_SUFFIX], path[PATH_MAX];
+    snprintf(file, sizeof file, FILE_PREFIX "%s" FILE_SUFFIX, name);
+    return gt__plugin_file(file, path) ? load(name, path, ops) : GT_OK;
 }
 
 gt_err gt__plugin_find(const char *name, const gt_engine_ops **ops)

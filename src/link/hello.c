@@ -116,6 +116,17 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
+const char *const gt__exchange_names[GT_EXCHANGE_NAMES] = {"", "local", "mesh", "ucx"};
+
+static uint64_t exchange_bits(const char *name)
+{
+    uint64_t index = 0;
+    for (uint64_t k = 1; name && k < GT_EXCHANGE_NAMES; k++)
+        if (strcmp(gt__exchange_names[k], name) == 0)
+            index = k;
+    return index << GT_HELLO_EXCHANGE_SHIFT;
+}
+
 static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *self)
 {
     gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
@@ -127,7 +138,7 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
     hello->ins.flags = (uint8_t)role;
     hello->ins.result = (uint64_t)getpid();
     hello->ins.operand[0] = (uint64_t)(self->number + 1) | (self->named ? GT_HELLO_NAMED : 0) |
-                            (self->stand_in ? GT_HELLO_STAND_IN : 0);
+                            (self->stand_in ? GT_HELLO_STAND_IN : 0) | exchange_bits(self->exchange);
     hello->ins.operand[1] = self->memory;
     hello->ins.operand[2] = self->group;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;

@@ -22,17 +22,24 @@ typedef struct gt_welcome {
 #define GT_HELLO_NAMED ((uint64_t)1 << 63)
 /* The same: it stands in for a dead worker, until a replacement comes. */
 #define GT_HELLO_STAND_IN ((uint64_t)1 << 62)
-#define GT_HELLO_BITS (GT_HELLO_NAMED | GT_HELLO_STAND_IN)
+/* The same, two bits: by which exchange it passes data to other workers, an index of gt__exchange_names. */
+#define GT_HELLO_EXCHANGE_SHIFT 60
+#define GT_HELLO_EXCHANGE ((uint64_t)3 << GT_HELLO_EXCHANGE_SHIFT)
+#define GT_HELLO_BITS (GT_HELLO_NAMED | GT_HELLO_STAND_IN | GT_HELLO_EXCHANGE)
+
+enum { GT_EXCHANGE_NAMES = 4 };
+extern const char *const gt__exchange_names[GT_EXCHANGE_NAMES];
 
 /* What a worker says of itself. */
 typedef struct gt_worker_hello {
     const char *name, *engine;
-    bool named;          /* the user chose the name: a worker that has it now is replaced */
-    bool stand_in;       /* it stands in for the worker of that number */
-    const char *listens; /* where other workers reach it, "host:port"; NULL: they cannot */
-    int number;          /* the worker number it asks for; -1: any */
-    uint64_t memory;     /* which memory it draws on */
-    uint64_t group;      /* with whose engines its own holds collectives (engine.h) */
+    bool named;           /* the user chose the name: a worker that has it now is replaced */
+    bool stand_in;        /* it stands in for the worker of that number */
+    const char *exchange; /* one of gt__exchange_names */
+    const char *listens;  /* where other workers reach it, "host:port"; NULL: they cannot */
+    int number;           /* the worker number it asks for; -1: any */
+    uint64_t memory;      /* which memory it draws on */
+    uint64_t group;       /* with whose engines its own holds collectives (engine.h) */
 } gt_worker_hello;
 
 /* timeout_ms if positive, else GT_CONNECT_TIMEOUT. */

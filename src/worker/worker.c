@@ -266,6 +266,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
         .name = worker->name,
         .engine = engine->name,
         .named = options->named,
+        .exchange = worker->exchange->way,
         .listens = listens,
         .number = options->number - 1,
         .stand_in = options->stand_in,

@@ -96,6 +96,7 @@ static void take_worker(gt_top *top, const gt_json *from)
     const gt_json *memory = gt__json_member(from, "memory");
     copy_text(worker->engine, sizeof worker->engine, gt__json_text(from, "engine"));
     copy_text(worker->link, sizeof worker->link, gt__json_text(from, "link"));
+    copy_text(worker->exchange, sizeof worker->exchange, gt__json_text(from, "exchange"));
     worker->present = true;
     worker->memory = gt__json_number(memory, "used");
     worker->limit = gt__json_number(memory, "limit");

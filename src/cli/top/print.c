@@ -18,10 +18,12 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
             "MEMORY", "LIMIT", "QUEUE", "ACTIVITY");
     for (size_t k = 0; k < top->worker_count; k++) {
         const gt_top_worker *worker = &top->workers[k];
-        fprintf(out, "%-20.20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ", worker->name, worker->engine,
-                100 * worker->idle, gt__short_number(worker->ops, false, a),
-                gt__short_number(worker->bytes, true, b), gt__short_number(worker->memory, true, c),
-                gt__short_number(worker->limit, true, d), worker->queue);
+        char engine[sizeof worker->engine + sizeof worker->exchange];
+        snprintf(engine, sizeof engine, "%s%s", worker->engine, strcmp(worker->exchange, "ucx") ? "" : "+ucx");
+        fprintf(out, "%-20.20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ", worker->name, engine, 100 * worker->idle,
+                gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b),
+                gt__short_number(worker->memory, true, c), gt__short_number(worker->limit, true, d),
+                worker->queue);
         for (int category = 0; category < GT_CATEGORY_COUNT; category++)
             if (worker->share[category] >= 0.005)
                 fprintf(out, " %s %.0f%%", gt__category_table[category].name, 100 * worker->share[category]);
@@ -65,6 +67,7 @@ void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
     gt__json_string(out, worker->name);
     write_text("engine", worker->engine, out);
     write_text("link", worker->link, out);
+    write_text("exchange", worker->exchange, out);
     fprintf(out,
             ", \"index\": %.0f, \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
             "%.1f, "

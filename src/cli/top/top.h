@@ -46,7 +46,7 @@ typedef struct gt_top_path {
 } gt_top_path;
 
 typedef struct gt_top_worker {
-    char name[64], engine[32], link[16];
+    char name[64], engine[32], link[16], exchange[16];
     double index;
     bool present, measured;          /* present: in the last statistics; measured: in two reports */
     double share[GT_CATEGORY_COUNT]; /* of its time, by category; smoothed. The rest is idle */

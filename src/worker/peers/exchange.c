@@ -22,7 +22,7 @@ enum {
 
 gt_err gt__exchange_init(gt_exchange *exchange, const gt_exchange_ops *ops, const atomic_bool *stop)
 {
-    *exchange = (gt_exchange){.ops = ops, .self = -1, .stop = stop};
+    *exchange = (gt_exchange){.ops = ops, .way = ops->name, .self = -1, .stop = stop};
     exchange->stock = calloc(STOCK, sizeof *exchange->stock);
     if (!exchange->stock)
         return gt__fail(GT_ERR_MEMORY, "out of memory");

@@ -52,6 +52,9 @@ typedef struct gt_exchange_ops {
     gt_err (*expect)(gt_exchange *exchange, int32_t from);
     /* The receiver is done with a message that it took. */
     void (*done)(gt_exchange *exchange, gt_message *message);
+    /* Instead of done: the segment that has the bytes, for the receiver to keep; it gives it back by gt__segment_done and release.
+     * NULL: they are not in one that may be kept. May be NULL. */
+    struct gt_segment *(*keep)(gt_exchange *exchange, gt_message *message);
     /* Something lent that its receiver is done with; NULL if none. Never waits. */
     void *(*reclaim)(gt_exchange *exchange);
     /* The address of another worker. The same worker may be introduced again. */
@@ -68,6 +71,7 @@ typedef struct gt_exchange_ops {
 
 struct gt_exchange {
     const gt_exchange_ops *ops;
+    const char *way; /* how data goes, for people: ops->name, or a lane's (lane.h) */
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
     gt_origin failed;        /* the origin of a failure of the current instruction */

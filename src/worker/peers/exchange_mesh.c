@@ -116,6 +116,17 @@ static void done(gt_exchange *exchange, gt_message *message)
     free(message);
 }
 
+/* Not what lies in a segment of the sender, who waits for it. */
+static gt_segment *keep(gt_exchange *exchange, gt_message *message)
+{
+    (void)exchange;
+    gt_segment *segment = message->owner;
+    if (!segment || segment->adopted)
+        return NULL;
+    free(message);
+    return segment;
+}
+
 static void *reclaim(gt_exchange *exchange)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
@@ -269,15 +280,16 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
 
 /* ---- the thread -------------------------------------------------------------------------------------------- */
 
-static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
+static gt_mesh_link *add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
 {
     gt_mesh_link *end = calloc(1, sizeof *end);
     if (!end) {
         gt__link_close(link);
-        return;
+        return NULL;
     }
     *end = (gt_mesh_link){.link = link, .worker = worker, .life = life, .next = mesh->links};
     mesh->links = end;
+    return end;
 }
 
 static void say_hello(const gt_mesh *mesh, gt_link *link)
@@ -302,8 +314,10 @@ static void look_after_peers(gt_mesh *mesh)
         gt_mesh_peer *peer = mesh->peers[worker];
         if (peer->fresh) {
             say_hello(mesh, peer->fresh);
-            add_link(mesh, peer->fresh, worker, peer->life);
+            gt_mesh_link *end = add_link(mesh, peer->fresh, worker, peer->life);
             peer->fresh = NULL;
+            if (end)
+                gt__mesh_lane_offer(mesh, end);
         }
         bool linked = false;
         for (const gt_mesh_link *end = mesh->links; end; end = end->next)
@@ -345,9 +359,10 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
 /* True: progress was made. */
 static bool serve_links(gt_mesh *mesh)
 {
-    bool progress = false;
+    bool progress = mesh->lane && mesh->lane_ops->progress(mesh->lane);
     for (gt_mesh_link **where = &mesh->links; *where;) {
         gt_mesh_link *end = *where;
+        progress |= gt__mesh_lane_serve(mesh, end);
         progress |= gt__mesh_read(mesh, end);
         progress |= gt__mesh_write(mesh, end);
         gt__link_flush(end->link);
@@ -355,6 +370,7 @@ static bool serve_links(gt_mesh *mesh)
             where = &end->next;
             continue;
         }
+        gt__mesh_lane_drain(mesh, end);
         *where = end->next;
         link_died(mesh, end);
         gt__mesh_link_free(mesh, end);
@@ -373,7 +389,12 @@ static void sleep_until_rung(gt_mesh *mesh)
         quiet &= mesh->acceptors[k]->ops->arm(mesh->acceptors[k]);
         fds[count++] = (struct pollfd){.fd = mesh->acceptors[k]->fd, .events = POLLIN};
     }
+    if (mesh->lane) {
+        quiet &= mesh->lane_ops->arm(mesh->lane);
+        fds[count++] = (struct pollfd){.fd = mesh->lane_ops->fd(mesh->lane), .events = POLLIN};
+    }
     for (gt_mesh_link *end = mesh->links; end; end = end->next) {
+        attempts |= end->lane_failed != 0;
         if (end->link->watched)
             end->link->ops->look(end->link);
         quiet &= end->link->ops->arm(end->link);
@@ -385,7 +406,10 @@ static void sleep_until_rung(gt_mesh *mesh)
         attempts |= mesh->peers[worker]->deadline != 0;
     pthread_mutex_unlock(&mesh->mutex);
     uint64_t rung;
-    if (poll(fds, count, quiet ? attempts ? AGAIN_MS : IDLE_MS : 0) > 0 && fds[0].revents)
+    int ready = poll(fds, count, quiet ? attempts ? AGAIN_MS : IDLE_MS : 0);
+    if (!ready && quiet)
+        gt__mesh_lane_idle(mesh);
+    if (ready > 0 && fds[0].revents)
         while (read(mesh->bell, &rung, sizeof rung) == (ssize_t)sizeof rung)
             ;
 }
@@ -497,6 +521,7 @@ static void leave(gt_exchange *exchange)
     while (mesh->attempts)
         pthread_cond_wait(&mesh->changed, &mesh->mutex);
     pthread_mutex_unlock(&mesh->mutex);
+    gt__mesh_lane_close(mesh);
     while (mesh->links) {
         gt_mesh_link *next = mesh->links->next;
         gt__mesh_link_free(mesh, mesh->links);
@@ -537,6 +562,7 @@ static const gt_exchange_ops mesh_ops = {
     .put = put,
     .expect = expect,
     .done = done,
+    .keep = keep,
     .reclaim = reclaim,
     .introduce = introduce,
     .address = address,
@@ -562,6 +588,7 @@ static gt_err open_mesh(gt_mesh *mesh, const char *server, const char *listen)
     if (named && snprintf(own, sizeof own, "%s", listen) >= (int)sizeof own)
         return gt__fail(GT_ERR_VALUE, "'%.40s...' is too long for a host", listen);
     GT_TRY(listen_for_peers(mesh, own, listen && !strcmp(listen, "auto") ? own : listen));
+    GT_TRY(gt__mesh_lane_open(mesh, own, listen != NULL));
     if (pthread_create(&mesh->thread, NULL, mesh_main, mesh))
         return gt__fail(GT_ERR_INTERNAL, "no thread could be started");
     mesh->running = true;

@@ -1,11 +1,12 @@
-/* exchange_mesh.h: shared by the two files of the mesh: exchange_mesh.c connects workers, mesh_link.c moves
- * messages on a link. */
+/* exchange_mesh.h: shared by the three files of the mesh: exchange_mesh.c connects workers, mesh_link.c moves messages on a
+ * link, mesh_lane.c has another way for them. */
 #ifndef GT_WORKER_PEERS_EXCHANGE_MESH_H
 #define GT_WORKER_PEERS_EXCHANGE_MESH_H
 
 #include <pthread.h>
 
 #include "worker/peers/exchange.h"
+#include "worker/peers/lane.h"
 #include "link/keys.h"
 #include "link/link.h"
 
@@ -27,6 +28,10 @@ typedef struct gt_mesh_link {
     size_t arrived, expected; /* bytes of it in the stream */
     bool dropping;            /* discard them: out of memory */
     gt_mesh_segment *segments;
+    gt_lane_end *lane;    /* which we have offered; NULL: not */
+    bool lane_open;       /* the other has too: messages go there */
+    uint64_t lane_failed; /* a deadline: the link ends then; 0: it has not failed */
+    char lane_why[GT_LANE_WHY];
 } gt_mesh_link;
 
 /* Another worker, with the mutex. */
@@ -55,9 +60,15 @@ typedef struct gt_mesh {
     char place[80];    /* where we listen, "host:port" */
     char address[128]; /* the same, with the key of the tcp port if there is one */
     char server_host[128];
-    gt_keys keys;          /* of our tcp port, and by which we connect to those of others */
-    gt_mesh_link *links;   /* the thread's */
-    pthread_mutex_t mutex; /* guards all below */
+    gt_keys keys;        /* of our tcp port, and by which we connect to those of others */
+    gt_mesh_link *links; /* the thread's, like the lane */
+    const gt_lane_ops *lane_ops;
+    gt_lane *lane;    /* NULL: messages go by links alone */
+    size_t lane_from; /* bytes: where a link has shared memory, smaller messages go by that, which is as fast */
+    gt_mesh_segment *rooms; /* for what arrives by the lane */
+    uint64_t rooms_until;   /* a deadline: then those that are not in use are freed */
+    atomic_ullong by_lane;  /* messages that were sent by it */
+    pthread_mutex_t mutex;  /* guards all below */
     pthread_cond_t changed;
     bool joined;
     gt_life life;
@@ -92,5 +103,23 @@ gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker);
 bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end);
 bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end);
 void gt__mesh_link_free(gt_mesh *mesh, gt_mesh_link *end);
+void gt__mesh_arrived(gt_mesh *mesh, gt_message *message);
+
+/* mesh_lane.c. `host`: our address; `listens`: others may reach us there. */
+gt_err gt__mesh_lane_open(gt_mesh *mesh, const char *host, bool listens);
+void gt__mesh_lane_close(gt_mesh *mesh);
+/* On a new link, when it is known who the other is. */
+void gt__mesh_lane_offer(gt_mesh *mesh, gt_mesh_link *end);
+/* An offer came. Returns what is wrong with it. */
+const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *record);
+bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message);
+/* Nothing has come for a while: free the memory that waits for it. */
+void gt__mesh_lane_idle(gt_mesh *mesh);
+/* End the link if its lane has failed. True: progress. */
+bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end);
+/* Before a link that is lost is freed: take what arrived. */
+void gt__mesh_lane_drain(gt_mesh *mesh, const gt_mesh_link *end);
+
+enum { GT_MESH_OFFER = 1 }; /* operand[0] of a data record */
 
 #endif

@@ -110,6 +110,12 @@ bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
             gt_message *message = next_message(mesh, end);
             if (!message)
                 return progress;
+            if (gt__mesh_lane_takes(mesh, end, message)) {
+                atomic_fetch_add_explicit(&mesh->by_lane, 1, memory_order_relaxed);
+                mesh->lane_ops->send(end->lane, message);
+                progress = true;
+                continue;
+            }
             end->sending = message;
             end->sent = SIZE_MAX; /* its header is not written yet */
         }
@@ -129,10 +135,8 @@ bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
 
 /* ---- reading ----------------------------------------------------------------------------------------------- */
 
-static void message_arrived(gt_mesh *mesh, gt_mesh_link *end)
+void gt__mesh_arrived(gt_mesh *mesh, gt_message *message)
 {
-    gt_message *message = end->arriving;
-    end->arriving = NULL;
     pthread_mutex_lock(&mesh->mutex);
     message->next = mesh->arrived;
     mesh->arrived = message;
@@ -233,17 +237,25 @@ static const char *read_bytes(gt_mesh_link *end, const gt_slot *record)
 static const char *read_record(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *record)
 {
     const char *wrong;
-    if (end->worker < 0)
-        return read_hello(mesh, end, &record->ins);
+    if (end->worker < 0) {
+        if (!(wrong = read_hello(mesh, end, &record->ins)))
+            gt__mesh_lane_offer(mesh, end);
+        return wrong;
+    }
     if (record->ins.op == GT_OP_hello)
         return NULL; /* of a worker that connected at the same time */
+    if (record->ins.op == GT_OP_data && record->ins.operand[0] == GT_MESH_OFFER)
+        return gt__mesh_lane_offered(mesh, end, record);
     if (record->ins.op == GT_OP_send)
         wrong = read_header(end, &record->ins);
     else
         wrong =
             record->ins.op == GT_OP_data ? read_bytes(end, record) : "a record that has no place between workers";
-    if (!wrong && end->arriving && end->arrived == end->expected)
-        message_arrived(mesh, end);
+    if (!wrong && end->arriving && end->arrived == end->expected) {
+        gt_message *message = end->arriving;
+        end->arriving = NULL;
+        gt__mesh_arrived(mesh, message);
+    }
     return wrong;
 }
 
@@ -283,6 +295,8 @@ void gt__mesh_link_free(gt_mesh *mesh, gt_mesh_link *end)
             gt__segment_release(end->arriving->owner);
         free(end->arriving);
     }
+    if (end->lane && mesh->lane)
+        mesh->lane_ops->disconnect(end->lane);
     gt__link_close(end->link);
     while (end->segments) {
         gt_mesh_segment *next = end->segments->next;

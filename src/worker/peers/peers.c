@@ -175,6 +175,32 @@ static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_messag
     return GT_OK;
 }
 
+/* Large bytes that came in a segment of our own become the tensor's memory, if the engine works on the host's. */
+static gt_segment *segment_to_keep(gt_worker *worker, gt_message *message)
+{
+    enum { KEEP_BYTES = 1 << 20 };
+    gt_exchange *exchange = worker->exchange;
+    const gt_engine_ops *engine = worker->engine->ops;
+    if (!exchange->ops->keep || message->bytes < KEEP_BYTES || !engine->host_memory || engine->asynchronous)
+        return NULL;
+    return exchange->ops->keep(exchange, message);
+}
+
+static gt_err keep_bytes(gt_worker *worker, gt_segment *segment, gt_entry *entry)
+{
+    gt_err err = gt__store_wrap_segment(worker->store, segment, &entry->buffer);
+    if (err != GT_OK)
+        gt__segment_done(segment);
+    gt__segment_release(segment);
+    if (err != GT_OK)
+        return err;
+    entry->view.data = entry->buffer->memory;
+    gt__view_set_contiguous(&entry->view);
+    entry->flight = NULL;
+    entry->state = GT_ENTRY_TENSOR;
+    return GT_OK;
+}
+
 static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
     gt_exchange *exchange = worker->exchange;
@@ -187,6 +213,9 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
         err = gt__fail(GT_ERR_PROTOCOL, "recv: %zu bytes came for a tensor of %zu", message->bytes,
                        gt__meta_bytes(&view->meta));
+    gt_segment *segment = err == GT_OK ? segment_to_keep(worker, message) : NULL;
+    if (segment)
+        return keep_bytes(worker, segment, entry);
     if (err == GT_OK)
         err = take_bytes(worker, ins, message, entry);
     if (err != GT_OK)
