@@ -29,13 +29,14 @@ typedef struct variant {
 typedef struct known_path {
     gt_path *path;
     variant variants[VARIANTS];
-    unsigned last, next; /* variants: the one that served last, the one to be replaced next */
-    uint64_t life;       /* of the worker that knows it; 0: none does */
-    int32_t worker;      /* its index */
-    uint32_t number;     /* there */
-    gt_path_news *news;  /* of that worker; NULL: none came */
-    gt_replays replays;  /* of runs on spread tensors */
-    uint64_t epoch;      /* of the session, when it was defined */
+    unsigned last, next;         /* variants: the one that served last, the one to be replaced next */
+    uint64_t life;               /* of the worker that knows it; 0: none does */
+    int32_t worker;              /* its index */
+    uint32_t number;             /* there */
+    gt_path_news *news;          /* of that worker; NULL: none came */
+    gt_replays replays;          /* of runs on spread tensors */
+    uint64_t epoch;              /* of the session, when it was defined */
+    struct gt_path_place *place; /* for monitors; NULL: none asked for it */
 } known_path;
 
 struct gt_paths {
@@ -107,6 +108,7 @@ static void forget(gt_session *session, unsigned number)
         gt__worker_forget_path(worker, known->number);
     gt__replays_free(session, &known->replays);
     free(known->news);
+    free(known->place);
     gt__path_free(&known->path);
     for (unsigned k = 0; k < VARIANTS; k++)
         free(known->variants[k].inputs);
@@ -185,6 +187,12 @@ const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run)
 {
     const known_path *known = find_path(session, run->ins.result);
     return known ? known->path : NULL;
+}
+
+struct gt_path_place **gt__paths_shown(const gt_session *session, uint32_t number)
+{
+    known_path *known = find_path(session, number);
+    return known ? &known->place : NULL;
 }
 
 int32_t gt__paths_on(const gt_session *session, const gt_dispatch_worker *worker, uint32_t number)

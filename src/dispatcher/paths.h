@@ -51,5 +51,7 @@ int32_t gt__paths_on(const gt_session *session, const gt_dispatch_worker *worker
 int32_t gt__paths_from(const gt_session *session, uint32_t site);
 /* The path of a run; NULL: it is not defined. */
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);
+/* Where the place of a path in the program is kept (observe/path_place.h), as long as the path is defined; NULL: it is not. */
+struct gt_path_place **gt__paths_shown(const gt_session *session, uint32_t number);
 
 #endif

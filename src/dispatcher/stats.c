@@ -152,14 +152,13 @@ static void write_place(FILE *json, const gt_session *session, const gt_seen *se
 {
     const char *line = gt__session_site(session, seen->site & ~(uint32_t)GT_LINE_PATH);
     const char *name = gt__spread_scope_name(session, seen->scope);
-    gt_path_place path;
-    bool is_path = seen->path && gt__path_place(session, seen->path - 1, &path);
+    const gt_path_place *path = seen->path ? gt__path_place(session, seen->path - 1) : NULL;
     fputs("\"line\": \"", json);
-    gt__stats_name(json, is_path && *path.lines ? path.lines : line ? line : "");
+    gt__stats_name(json, path && *path->lines ? path->lines : line ? line : "");
     fputs("\", \"scope\": \"", json);
-    gt__stats_name(json, is_path ? path.scopes : name ? name : "");
-    if (is_path)
-        fprintf(json, "\", \"path\": {\"number\": %u, \"instructions\": %u}", seen->path - 1, path.instructions);
+    gt__stats_name(json, path ? path->scopes : name ? name : "");
+    if (path)
+        fprintf(json, "\", \"path\": {\"number\": %u, \"instructions\": %u}", seen->path - 1, path->instructions);
     else
         fputs("\", \"path\": null", json);
 }

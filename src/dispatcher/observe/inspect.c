@@ -164,12 +164,12 @@ static void write_lines(FILE *json, inspection *seen)
     for (const line_sums *line = seen->line; line < seen->line + used; line++) {
         if (!line->listed)
             continue;
-        gt_path_place place;
         int32_t path = line->path ? gt__paths_from(seen->session, line->site) : -1;
+        const gt_path_place *place = path >= 0 ? gt__path_place(seen->session, (uint32_t)path) : NULL;
         fputs(separator, json);
-        if (path >= 0 && gt__path_place(seen->session, (uint32_t)path, &place)) {
+        if (place) {
             fputs("\"line\": \"", json);
-            gt__stats_name(json, place.lines);
+            gt__stats_name(json, place->lines);
             fputc('"', json);
         } else
             write_line(json, seen->session, line->site);
@@ -247,11 +247,11 @@ static size_t write_worker(const gt_session *session, const gt_dispatch_worker *
     int32_t number = ours && reported->scope && (uint32_t)reported->line & GT_LINE_PATH
                          ? gt__paths_on(session, worker, reported->scope - 1)
                          : -1;
-    gt_path_place path;
-    if (number >= 0 && gt__path_place(session, (uint32_t)number, &path))
+    const gt_path_place *path = number >= 0 ? gt__path_place(session, (uint32_t)number) : NULL;
+    if (path)
         return (size_t)snprintf(text, size, ", %s: path %d for %.1f s: %s, %u instructions%s%s", worker->name,
-                                number, seconds, path.lines, path.instructions, *path.scopes ? " in " : "",
-                                path.scopes);
+                                number, seconds, path->lines, path->instructions, *path->scopes ? " in " : "",
+                                path->scopes);
     if (ours)
         return (size_t)snprintf(text, size, ", %s: %s for %.1f s%s%s", worker->name, op, seconds,
                                 line ? " at " : "", line ? line : "");

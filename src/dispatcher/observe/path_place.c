@@ -47,15 +47,11 @@ static void add_scope(const gt_session *session, uint32_t scope, uint32_t *named
     snprintf(place->scopes + used, sizeof place->scopes - used, "%s%s", used ? ", " : "", name);
 }
 
-bool gt__path_place(const gt_session *session, uint32_t number, gt_path_place *place)
+static void find_place(const gt_session *session, const gt_path *path, gt_path_place *place)
 {
-    gt_slot run = {.ins = {.op = GT_OP_repeat, .result = number}};
-    const gt_path *path = gt__paths_find(session, &run);
     line_range range = {0};
     uint32_t named[MOST_SCOPES];
     unsigned scopes = 0;
-    if (!path)
-        return false;
     *place = (gt_path_place){.instructions = path->count};
     for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail) {
         const gt_instruction *ins = &path->records[at].ins;
@@ -69,5 +65,14 @@ bool gt__path_place(const gt_session *session, uint32_t number, gt_path_place *p
                  range.last);
     else if (range.file)
         snprintf(place->lines, sizeof place->lines, "%s", range.file);
-    return true;
+}
+
+const gt_path_place *gt__path_place(const gt_session *session, uint32_t number)
+{
+    gt_slot run = {.ins = {.op = GT_OP_repeat, .result = number}};
+    const gt_path *path = gt__paths_find(session, &run);
+    gt_path_place **kept = gt__paths_shown(session, number);
+    if (path && !*kept && (*kept = malloc(sizeof **kept)))
+        find_place(session, path, *kept);
+    return path ? *kept : NULL;
 }

@@ -2,7 +2,6 @@
 #ifndef GT_DISPATCHER_OBSERVE_PATH_PLACE_H
 #define GT_DISPATCHER_OBSERVE_PATH_PLACE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct gt_session gt_session;
@@ -13,7 +12,8 @@ typedef struct gt_path_place {
     char scopes[128]; /* "forward, update": of the signals, in the order of their first instructions; "": none */
 } gt_path_place;
 
-/* Of the session's path with this number; false: it has none. */
-bool gt__path_place(const gt_session *session, uint32_t number, gt_path_place *place);
+/* Of the session's path with this number, until it is defined anew; NULL: it has none. The path is read at the first call only: monitors
+ * ask often, and paths may be long. */
+const gt_path_place *gt__path_place(const gt_session *session, uint32_t number);
 
 #endif
