@@ -17,7 +17,8 @@ ALLOWED = {
     "dispatcher/observe": ["core", "link", "dispatcher", "dispatcher/spread"],
     "engines": ["core"],
     "worker": ["core", "link", "engines/engine.h", "engines/plan.h", "engines/host_memory.h", "worker/peers"],
-    "worker/peers": ["core", "link", "engines/engine.h", "worker"],
+    "worker/peers": ["core", "link", "engines/engine.h", "engines/loader.h", "worker"],  # the loader finds plug-ins of both kinds
+    "worker/peers/ucx": ["worker/peers/lane.h"],
     "cli": ["core", "link", "dispatcher", "dispatcher/observe", "worker"],
 }
 # engines/cpu, engines/reference, ...: the table, and the interface. Not each other, and not the worker.
