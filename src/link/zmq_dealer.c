@@ -25,7 +25,7 @@ enum { PUMP_FRAMES = 1000, IDLE_LOOKS = 1024 };
 typedef struct dealer_link {
     gt_zmq_link base;
     void *context, *socket, *monitor;
-    gt_zmq_page *page; /* NULL: nobody asked for it yet */
+    gt_zmq_page *page; /* NULL until it is asked for */
     char endpoint[GT_ADDRESS_MAX + 16];
     int port;
     gt_keys keys; /* for the page's connection */

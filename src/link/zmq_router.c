@@ -277,7 +277,7 @@ static void page_open(router *r, const uint8_t *identity, uint64_t token, int co
     page_send(peer, GT_ZMQ_ACCEPT, 0);
 }
 
-/* An answer. Any other size is not one. */
+/* An answer of a page. Frames of another size are dropped. */
 static void page_received(router_link *peer, zmq_msg_t *frame)
 {
     peer_page *page = &peer->page;

@@ -194,7 +194,7 @@ static void send_for_ever(int in, int out)
     }
 }
 
-/* It is killed while its bytes are on their way: who waits for them hears of it, and nobody else is touched. */
+/* A sender is killed while it sends: the receiver that waits gets an error, and other pairs go on. */
 static void test_death(const void *argument)
 {
     (void)argument;

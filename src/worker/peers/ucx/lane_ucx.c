@@ -7,8 +7,8 @@
  * token that the receiver chose at random and told the sender on their link, which is authenticated; anything without it is
  * dropped. An endpoint that fails ends alone.
  *
- * UCX trusts whoever reaches its sockets, and does not encrypt. So it has sockets only where the worker may listen on a network,
- * and there only on that interface; else it uses shared memory and copies that the kernel allows among processes of one user.
+ * UCX neither authenticates peers nor encrypts. So it opens sockets only if the worker may listen on a network, and only on that
+ * interface. Otherwise it uses shared memory, and copies that the kernel allows between processes of one user.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -200,7 +200,7 @@ static ucs_status_t message_comes(void *argument, const void *head, size_t head_
         return UCS_OK;
     memcpy(&h, head, sizeof h);
     gt_lane_end *end = end_of(lane, h.token);
-    if (!end) /* of somebody who was not given the token, or of a link that is lost */
+    if (!end) /* a wrong token, or a link that is lost */
         return UCS_OK;
     gt_message content = {
         .key = {.tag = h.tag, .number = h.number},
@@ -360,7 +360,7 @@ static void close_lane(gt_lane *lane)
 
 static ucs_status_t configure(ucp_config_t *config, const char *interface)
 {
-    ucs_status_t status = ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy"); /* nobody writes to our memory */
+    ucs_status_t status = ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy"); /* peers read, and never write */
     if (!interface)                                                              /* what only this user can open */
         return status == UCS_OK ? ucp_config_modify(config, "TLS", "sysv,cma,self") : status;
     if (status == UCS_OK && !getenv("UCX_TLS"))
