@@ -243,7 +243,7 @@ static unsigned reduced_axis(const gt_task *task, uint64_t mask, unsigned axis)
     return axis - (unsigned)__builtin_popcountll(mask & (((uint64_t)1 << axis) - 1));
 }
 
-static gt_err plan_along(gt_task *task, gt_plan *plan)
+gt_err gt__plan_along(gt_task *task, gt_plan *plan)
 {
     gt_form form = (gt_form)gt__op_table[task->ins->op].form;
     bool argreduce = form == GT_FORM_ARGREDUCE;
@@ -303,7 +303,7 @@ static gt_err plan_solve(gt_task *task, gt_plan *plan)
 }
 
 /* All operands split alike, along an axis that the op does not run along. */
-static gt_err plan_alike(gt_task *task, gt_plan *plan)
+gt_err gt__plan_alike(gt_task *task, gt_plan *plan)
 {
     int lead = gt__rule_lead(task);
     if (lead < 0 || task->source[lead].layout->axis == task->ins->imm[0].i)
@@ -560,12 +560,12 @@ static gt_rule *const rules[] = {
     [GT_FORM_WRAP_INDEX] = gt__plan_elementwise,
     [GT_FORM_COPY] = gt__plan_copy,
     [GT_FORM_REDUCE] = plan_reduce,
-    [GT_FORM_ARGREDUCE] = plan_along,
-    [GT_FORM_SCAN] = plan_along,
-    [GT_FORM_ARGSORT] = plan_along,
-    [GT_FORM_TOPK] = plan_along,
-    [GT_FORM_SOFTMAX] = plan_along,
-    [GT_FORM_SOFTMAX_BACKWARD] = plan_alike,
+    [GT_FORM_ARGREDUCE] = gt__plan_argreduce,
+    [GT_FORM_SCAN] = gt__plan_scan,
+    [GT_FORM_ARGSORT] = gt__plan_argsort,
+    [GT_FORM_TOPK] = gt__plan_topk,
+    [GT_FORM_SOFTMAX] = gt__plan_softmax,
+    [GT_FORM_SOFTMAX_BACKWARD] = gt__plan_softmax_backward,
     [GT_FORM_LAYER_NORM] = plan_layer_norm,
     [GT_FORM_MOMENTS] = plan_channels,
     [GT_FORM_BATCH_NORM] = plan_channels,
@@ -575,7 +575,7 @@ static gt_rule *const rules[] = {
     [GT_FORM_MAX_INDEX] = plan_window,
     [GT_FORM_POOL] = plan_window,
     [GT_FORM_IM2COL] = plan_window,
-    [GT_FORM_RESAMPLE] = plan_along,
+    [GT_FORM_RESAMPLE] = gt__plan_along,
     [GT_FORM_MATRIX] = plan_matrix,
     [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
@@ -589,11 +589,11 @@ static gt_rule *const rules[] = {
     [GT_FORM_DIAGONAL] = plan_matrix,
     [GT_FORM_AS_REAL] = plan_parts,
     [GT_FORM_AS_COMPLEX] = plan_parts,
-    [GT_FORM_UNFOLD] = plan_along,
-    [GT_FORM_CAT] = plan_alike,
+    [GT_FORM_UNFOLD] = gt__plan_along,
+    [GT_FORM_CAT] = gt__plan_cat,
     [GT_FORM_TRIANGLE] = gt__plan_triangle,
     [GT_FORM_TAKE] = gt__plan_take,
-    [GT_FORM_GATHER] = gt__plan_indexed,
+    [GT_FORM_GATHER] = gt__plan_gather,
     [GT_FORM_SCATTER] = gt__plan_scatter,
     [GT_FORM_ASSIGN] = gt__plan_assign,
     [GT_FORM_FULL] = gt__plan_create,
