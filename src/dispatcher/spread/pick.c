@@ -254,10 +254,10 @@ static void shape_of(const gt_meta *meta, gt_slot *tail)
     memcpy(tail->i64, meta->shape, meta->rank * sizeof meta->shape[0]);
 }
 
-/* Zeros of this shape that take no memory, on every member. */
+/* Zeros like this that take no memory, on every member. */
 static gt_handle *zeros_like(picking *p, const gt_meta *meta)
 {
-    gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_INT64, .tail = 1, .rank = meta->rank}}};
+    gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = meta->dtype, .tail = 1, .rank = meta->rank}}};
     gt_layout *none = NULL;
     for (unsigned d = 0; d < meta->rank; d++)
         record[1].i64[d] = 1;
@@ -276,26 +276,60 @@ static gt_handle *reshaped(picking *p, gt_handle *a, const gt_meta *like)
                     &(gt_step){.record = record, .count = 1, .operand = &a, .at = &p->whole, .result = p->whole});
 }
 
-/* The index, plus 0 of a tensor that is as long as the whole along the axis: an index out of bounds fails as it does where the tensor
- * is whole. */
-static gt_handle *in_bounds(picking *p, const gt_task *task, gt_handle *index)
+/* An axis of this size, after and before axes of size 1. */
+static gt_meta line_along(unsigned axis, unsigned rank, int64_t size, gt_dtype dtype)
+{
+    gt_meta line = {.rank = (uint8_t)rank, .dtype = (uint8_t)dtype, .numel = size};
+    for (unsigned d = 0; d < rank; d++)
+        line.shape[d] = d == axis ? size : 1;
+    return line;
+}
+
+/* What the record's op picks at the index from zeros that are as long as the whole: zeros, in the index's shape. */
+static gt_handle *picked_zeros(picking *p, const gt_task *task, gt_handle *index)
 {
     int64_t extent = task->source[0].meta->shape[p->axis];
-    gt_handle *zero;
-    if (p->m.err != GT_OK)
-        return NULL;
     if (task->ins->op == GT_OP_take) {
-        gt_meta line = {.rank = (uint8_t)(p->axis + 1)};
-        for (unsigned d = 0; d < p->axis; d++)
-            line.shape[d] = 1;
-        line.shape[p->axis] = extent;
+        gt_meta line = line_along(p->axis, p->axis + 1, extent, GT_INT64);
         gt_instruction take = along(p, GT_OP_take);
         take.imm[1] = task->ins->imm[1];
-        zero = reshaped(p, here(p, take, zeros_like(p, &line), index), &index->meta);
-    } else {
-        gt_meta lines = gt__make_meta(&index->meta, p->axis, extent, GT_INT64);
-        zero = here(p, along(p, GT_OP_gather), zeros_like(p, &lines), index);
+        return reshaped(p, here(p, take, zeros_like(p, &line), index), &index->meta);
     }
+    gt_meta lines = gt__make_meta(&index->meta, p->axis, extent, GT_INT64);
+    return here(p, along(p, GT_OP_gather), zeros_like(p, &lines), index);
+}
+
+/* The first of zeros to which the record's op has written zeros at the index. */
+static gt_handle *written_zeros(picking *p, const gt_task *task, gt_handle *index)
+{
+    unsigned rank = index->meta.rank;
+    gt_meta target = line_along(p->axis, rank, task->source[0].meta->shape[p->axis], GT_UINT8);
+    gt_meta line = line_along(p->axis, rank, index->meta.numel, GT_INT64);
+    gt_slot record = {.ins = along(p, (gt_opcode)task->ins->op)};
+    record.ins.imm[1] = task->ins->imm[1];
+    record.ins.literals = GT_LITERAL_INT << 4;
+    gt_handle *zeros = zeros_like(p, &target);
+    gt_handle *written =
+        gt__make(&p->m, &(gt_step){.record = &record,
+                                   .count = 3,
+                                   .operand = (gt_handle *[]){zeros, reshaped(p, index, &line), NULL},
+                                   .at = (gt_layout *[]){p->whole, p->whole, NULL},
+                                   .result = p->whole});
+    gt_slot first[4] = {{.ins = {.op = GT_OP_slice, .tail = 3}}};
+    for (unsigned d = 0; d < rank; d++)
+        first[2].i64[d] = first[3].i64[d] = 1;
+    return gt__make(
+        &p->m, &(gt_step){.record = first, .count = 1, .operand = &written, .at = &p->whole, .result = p->whole});
+}
+
+/* The index plus 0. The 0 depends on the index: if that is out of bounds, the record's op fails with the size of the whole, as it
+ * does on one worker. */
+static gt_handle *in_bounds(picking *p, const gt_task *task, gt_handle *index)
+{
+    if (p->m.err != GT_OK)
+        return NULL;
+    bool scatters = gt__op_table[task->ins->op].form == GT_FORM_SCATTER;
+    gt_handle *zero = scatters ? written_zeros(p, task, index) : picked_zeros(p, task, index);
     return here(p, (gt_instruction){.op = GT_OP_add}, index, zero);
 }
 
