@@ -239,8 +239,8 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     int32_t index = plan->result->member[member].worker;
     gt_dispatch_worker *worker = gt__spread_worker(task->session, index);
     gt_slot *out;
-    GT_TRY(gt__spread_slot(task->session, index, result));
     GT_TRY(gt__spread_reserve(task->session, index, length, &out));
+    GT_TRY(gt__spread_slot(task->session, index, result));
     out[0] = task->record[0];
     if (length > 1)
         memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
@@ -338,8 +338,8 @@ gt_err gt__spread_run_plan(gt_task *task, const gt_plan *plan, gt_handle *result
         emitted += err == GT_OK;
     }
     if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
-        emitted = 0; /* gt__spread_combine owns them now */
         err = gt__spread_combine(task, plan, slots, out);
+        emitted = err == GT_OK ? members : 0; /* on failure they are gt__spread_combine's */
     }
     if (slots != few)
         free(slots);
