@@ -16,9 +16,15 @@ gt_maker gt__make_begin(gt_session *session)
     return m;
 }
 
+/* Not one of the client's. */
+static bool is_made(const gt_maker *m, const gt_handle *handle)
+{
+    return handle >= m->made && handle < m->made + m->count;
+}
+
 void gt__make_drop(gt_maker *m, gt_handle *made)
 {
-    if (!made || made < m->made || made >= m->made + m->count)
+    if (!made || !is_made(m, made))
         return;
     if (made->worker == GT_SPREAD)
         gt__spread_drop(m->session, made->slot);
@@ -151,9 +157,14 @@ gt_handle *gt__make_moved(gt_maker *m, gt_handle *a, gt_layout *layout)
 {
     if (m->err != GT_OK)
         return NULL;
-    const gt_source source = gt__spread_source(m->session, a);
+    gt_source source = gt__spread_source(m->session, a);
     if (source.layout && gt__layout_equal(source.layout, layout))
         return a;
+    if (source.layout && is_made(m, a) && gt__spread_can_turn(source.layout, layout)) {
+        m->err = gt__spread_turn(m->session, &source, layout);
+        gt__spread_free_temporaries(m->session);
+        return m->err == GT_OK ? a : NULL;
+    }
     return gt__make_here(m, (gt_instruction){.op = GT_OP_copy}, &a, &layout, layout, &a->meta);
 }
 

@@ -229,6 +229,9 @@ gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wan
 /* Add up a partial tensor, which is not partial afterwards. `wanted` is split over the same workers: leave the sum in
  * parts. */
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted);
+/* From parts along one axis to parts along another, of the same workers: whether it is that, and in place, by an all-to-all. */
+bool gt__spread_can_turn(const gt_layout *from, const gt_layout *to);
+gt_err gt__spread_turn(gt_session *session, gt_source *source, gt_layout *wanted);
 /* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                              uint32_t *out);
