@@ -6,7 +6,7 @@
  *             order, and nothing is moved
  *     assign  each member assigns to its part what lies in it
  *
- * read rules.h first.
+ * Read rules.h first.
  */
 #include <string.h>
 

@@ -2,11 +2,12 @@
  * rules.c: what each form of op does to layouts: the table of sharding rules.
  *
  * A rule looks at the op and the layouts of its operands, and chooses the layout that each operand must have and the one
- * that the result gets (gt_plan). All layouts of a plan are over the same workers in the same order, so that the record
- * runs once for each member, on that member's parts. There are few rules:
+ * that the result gets (gt_plan). All layouts of a plan are over the same workers, so that the record runs once for each
+ * member, on that member's parts. There are few rules:
  *
  *     elementwise   operands and result are split alike; an operand broadcast along the split axis must be whole
- *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other
+ *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other; along that axis they
+ *                   take several steps (rules_along.c)
  *     reduce        split along an axis that is kept: stays split; along a reduced one: sum, mean and var are partial,
  *                   the others reduce twice (reduce.c)
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
@@ -15,7 +16,9 @@
  *     matrix, solve split along the axes before the matrices
  *     attention     split along batches, heads and (forward) queries
  *     views         permute, reshape, expand, slice: where the split axis goes
- *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
+ *     cat, assign   each member gets the pieces that lie in its part (join.c)
+ *     take, gather, scatter: split along an axis that is not indexed; along that axis in several steps (rules_along.c)
+ *     tril, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
  *
  * Without a rule for a combination the operands are gathered and the op is computed whole, on every worker that had a
