@@ -9,11 +9,7 @@
 
 gt_maker gt__make_begin(gt_session *session)
 {
-    gt_maker m;
-    m.session = session;
-    m.err = GT_OK;
-    m.count = 0;
-    return m;
+    return (gt_maker){.session = session};
 }
 
 /* Not one of the client's. */

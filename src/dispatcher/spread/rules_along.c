@@ -128,8 +128,8 @@ gt_err gt__plan_take(gt_task *task, gt_plan *plan)
 {
     const gt_meta *index = task->source[1].meta;
     unsigned along = (unsigned)task->ins->imm[0].i;
-    bool picks = is_along(task, along) && index->numel && sums_exactly(task);
-    if (picks && (is_short(task) || !gt__rule_has_parts(task, 1)))
+    bool picks = is_along(task, along) && task->out.numel && sums_exactly(task);
+    if (picks && (task->out.numel <= task->source[0].meta->numel || !gt__rule_has_parts(task, 1)))
         return plan_picking(task, plan, gt__run_take);
     if (gt__rule_has_parts(task, 1)) {
         gt_layout *like = task->source[1].layout;
