@@ -11,6 +11,8 @@
  */
 #include "dispatcher/spread/along.h"
 
+#include <string.h>
+
 #include "dispatcher/spread/make.h"
 
 /* What the steps share. */
@@ -202,8 +204,10 @@ gt_err gt__run_argreduce_all(gt_task *task, const gt_plan *plan, gt_handle *resu
         ones = gt__make_ones(&p.m, lines);
         find_candidates(&p, ins, flat, ones, NULL, &value, &position);
     }
-    gt_handle *rows = by_row(&p, GT_OP_floor_divide, position, behind, ones, split);
-    position = gt__make_binary(&p.m, GT_OP_add, position, by_row(&p, GT_OP_mul, rows, behind, ones, split));
+    if (before > 1) {
+        gt_handle *row = by_row(&p, GT_OP_floor_divide, position, behind, ones, split);
+        position = gt__make_binary(&p.m, GT_OP_add, position, by_row(&p, GT_OP_mul, row, behind, ones, split));
+    }
     position = by_row(&p, GT_OP_add, position, behind, ones, split);
     if (before > 1) {
         gt_handle *order = here(&p, along(&p, GT_OP_argsort), position, NULL);
