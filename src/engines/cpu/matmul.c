@@ -234,28 +234,22 @@ static void dot_product(const product *p, const block *x)
         *(double *)x->out = cblas_ddot(k, (const double *)x->a, step_a, (const double *)x->b, step_b);
 }
 
-static gt_product own_product(const product *p, const block *x)
-{
-    return (gt_product){.m = x->m,
-                        .n = x->n,
-                        .k = x->k,
-                        .a = (const float *)x->a,
-                        .b = (const float *)x->b,
-                        .a_row = p->a.row,
-                        .a_column = p->a.column,
-                        .b_row = p->b.row,
-                        .b_column = p->b.column,
-                        .out = (float *)x->out,
-                        .out_row = p->n,
-                        .scale = 1,
-                        .adds = x->adds};
-}
-
 /* False: there is no memory for it. */
-static bool own_block(const product *p, const block *x)
+static bool own_product(const product *p, const block *x)
 {
-    gt_product one = own_product(p, x);
-    return gt__product(p->cpu, &one);
+    return gt__product(p->cpu, &(gt_product){.m = x->m,
+                                             .n = x->n,
+                                             .k = x->k,
+                                             .a = (const float *)x->a,
+                                             .b = (const float *)x->b,
+                                             .a_row = p->a.row,
+                                             .a_column = p->a.column,
+                                             .b_row = p->b.row,
+                                             .b_column = p->b.column,
+                                             .out = (float *)x->out,
+                                             .out_row = p->n,
+                                             .scale = 1,
+                                             .adds = x->adds});
 }
 
 static void matrix_product(const product *p, const block *x)
@@ -293,7 +287,7 @@ static void multiply(const product *p, const block *x)
     };
     if (gt__dtype_is_complex(p->dtype))
         complex_product(p, x);
-    else if (p->own && own_block(p, x))
+    else if (p->own && own_product(p, x))
         return;
     else if (p->plain || x->m * x->n * x->k <= TINY_PRODUCT)
         plain[p->compute](p, x);
@@ -472,27 +466,6 @@ static void plan_batch(product *p, const gt_call *call)
     join_rows(p);
 }
 
-/* One product after the other, each by all threads together. False: pieces are as fast, or there is no memory. */
-static bool run_shared(const product *p)
-{
-    int64_t offset[GT_LOOP_VIEWS], size = (int64_t)p->size;
-    if (!p->own || p->row_pieces * p->column_pieces == 1 || p->batches >= gt__parallel_threads(p->cpu->parallel))
-        return false;
-    for (int64_t number = 0; number < p->batches; number++) {
-        gt__loop_offsets(&p->batch, p->batch.rank, number, offset);
-        block whole = {.m = p->m,
-                       .n = p->n,
-                       .k = p->k,
-                       .a = p->a.data + offset[0] * size,
-                       .b = p->b.data + offset[1] * size,
-                       .out = p->out + number * p->m * p->n * size};
-        gt_product one = own_product(p, &whole);
-        if (!gt__product_shared(p->cpu, &one, p->row_piece, p->column_piece))
-            return false;
-    }
-    return true;
-}
-
 /* Half precision and narrow integers: compute in a wider copy of the result, then round it into place. */
 static gt_err run_product(product *p, const gt_call *call, gt_dtype dtype)
 {
@@ -505,8 +478,7 @@ static gt_err run_product(product *p, const gt_call *call, gt_dtype dtype)
         p->out = wide;
     }
     int64_t grain = work > 0 && work < SMALL_PRODUCT ? SMALL_PRODUCT / work : 1;
-    if (!run_shared(p))
-        gt__parallel_for(p->cpu->parallel, p->batches * p->row_pieces * p->column_pieces, grain, run_pieces, p);
+    gt__parallel_for(p->cpu->parallel, p->batches * p->row_pieces * p->column_pieces, grain, run_pieces, p);
     if (wide) {
         gt_view view = *out;
         view.data = wide;

@@ -65,13 +65,4 @@ bool gt__product(const gt_cpu *cpu, const gt_product *p)
     return false;
 }
 
-bool gt__product_shared(const gt_cpu *cpu, const gt_product *p, int64_t row_piece, int64_t column_piece)
-{
-    (void)cpu;
-    (void)p;
-    (void)row_piece;
-    (void)column_piece;
-    return false;
-}
-
 #endif

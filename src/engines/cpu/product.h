@@ -25,9 +25,6 @@ typedef struct gt_product {
 bool gt__product_pays(const gt_cpu *cpu, int64_t m, int64_t n);
 /* Runs in the calling thread. A sum does not depend on where in the result it is, nor on m and n. False: there is no memory. */
 bool gt__product(const gt_cpu *cpu, const gt_product *p);
-/* The same sums, by all threads of the engine together; for the thread that may call gt__parallel_for. False, and nothing was computed:
- * there is no memory, or threads that each compute a piece of this size by gt__product are as fast. */
-bool gt__product_shared(const gt_cpu *cpu, const gt_product *p, int64_t row_piece, int64_t column_piece);
 
 /* For the files that implement these: memory of the calling thread, which keeps it. NULL: there is none. */
 float *gt__product_copies(const gt_cpu *cpu, int64_t elements);
