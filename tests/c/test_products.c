@@ -215,7 +215,8 @@ static void test_same_bits(const void *argument)
     guarded_free(&a), guarded_free(&b);
 }
 
-/* What attention needs: a factor, and sums with what is there. */
+/* What attention needs: a factor, and sums with what is there. The last column, which lies in a tile of another width, is the first again:
+ * it has the same bits. */
 static void test_scale_and_add(const void *argument)
 {
     enum { M = 31, N = 45, K = 400 };
@@ -231,6 +232,10 @@ static void test_scale_and_add(const void *argument)
         }
         guarded a = guarded_new(M * K), b = guarded_new(K * N), out = guarded_new(M * N);
         float before[M * N];
+        for (int l = 0; l < K; l++)
+            b.data[l * N + N - 1] = b.data[l * N];
+        for (int i = 0; i < M; i++)
+            out.data[i * N + N - 1] = out.data[i * N];
         memcpy(before, out.data, sizeof before);
         CHECK(gt__product(&cpu, &(gt_product){.m = M,
                                               .n = N,
@@ -255,6 +260,8 @@ static void test_scale_and_add(const void *argument)
                 worst = error <= worst ? worst : error;
             }
         CHECK(worst <= 1e-4);
+        for (int i = 0; i < M; i++)
+            CHECK(out.data[i * N + N - 1] == out.data[i * N]);
         guarded_free(&a), guarded_free(&b), guarded_free(&out);
     }
 }

@@ -33,35 +33,42 @@ typedef float four __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof
 
 /* ---- one tile ----------------------------------------------------------------------------------------------- */
 
-/* The columns of a tile that is wider than the rest of the result. */
+/* Both functions below round once, by a fused multiplication and addition, so that it does not matter where in a tile an element
+ * is: hence zero is added where nothing is. */
+
+/* The columns of a tile that is wider than the rest of the result; its sums are in `edge`. */
 static __attribute__((noinline)) void store_edge(const gt_product_tile *x, int height, int width)
 {
     const float *values = x->edge;
     float *out = x->out;
     for (int i = 0; i < height; i++, out += x->out_row, values += width)
         for (int64_t j = 0; j < x->columns; j++)
-            out[j] = x->adds ? out[j] + values[j] : values[j];
+            out[j] = (x->adds ? out[j] : 0) + values[j] * x->scale;
 }
 
 INLINE void store(const gt_product_tile *x, vector sum[ROWS][VECTORS], const int height, const int vectors)
 {
+    static const float zeros[VECTORS * LANES];
     const int width = vectors * LANES;
-    const bool whole = x->columns == width, adds = x->adds && whole;
-    const int64_t row = whole ? x->out_row : width;
-    float *out = whole ? x->out : x->edge;
-    UNROLL
-    for (int i = 0; i < height; i++, out += row) {
+    if (x->columns < width) {
         UNROLL
-        for (int j = 0; j < vectors; j++) {
-            vector *to = (vector *)(out + j * LANES);
-            vector value = sum[i][j] * x->scale;
-            if (adds)
-                value += *to;
-            *to = value;
+        for (int i = 0; i < height; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                *(vector *)(x->edge + i * width + j * LANES) = sum[i][j];
         }
-    }
-    if (!whole)
         store_edge(x, height, width);
+        return;
+    }
+    const int64_t row = x->out_row, before_row = x->adds ? row : 0;
+    const float *before = x->adds ? x->out : zeros, scale = x->scale;
+    float *out = x->out;
+    UNROLL
+    for (int i = 0; i < height; i++, out += row, before += before_row) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            *(vector *)(out + j * LANES) = *(const vector *)(before + j * LANES) + sum[i][j] * scale;
+    }
 }
 
 /* Three rows share a pointer, since the processor adds one of three offsets for nothing: there are too few registers for 14. */
