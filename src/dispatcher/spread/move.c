@@ -29,6 +29,8 @@ static gt_err reach(gt_session *session, int32_t worker)
         s->reached_capacity = capacity;
     }
     s->reached[worker] = true;
+    if (!session->home || session->home->index != worker)
+        gt__share_spread(session);
     return GT_OK;
 }
 

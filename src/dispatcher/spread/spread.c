@@ -152,6 +152,7 @@ void gt__spreading_free(gt_session *session)
     gt_spreading *s = session->spreading;
     if (!s)
         return;
+    gt__share_gather(session);
     uint32_t cursor = 0;
     gt_handle *handle;
     while ((handle = gt__handles_next(&session->handles, &cursor)))
