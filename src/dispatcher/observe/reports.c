@@ -75,6 +75,19 @@ bool gt__reports_awaited(const gt_dispatcher *dispatcher)
     return false;
 }
 
+bool gt__reports_outstanding(const gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt_page_time time = {0};
+        if (worker->peer && !statement_of(worker, &time) && worker->reported.due)
+            return true;
+        if (time.awaited)
+            return true;
+    }
+    return false;
+}
+
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
 {
     gt_dispatcher *dispatcher = session->dispatcher;

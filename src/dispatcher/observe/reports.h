@@ -37,6 +37,8 @@ unsigned gt__reports_lines(const gt_dispatch_worker *worker, gt_line *lines);
 bool gt__reports_ask(gt_dispatcher *dispatcher);
 /* Whether a worker has not answered yet that has a statement: it does so soon. */
 bool gt__reports_awaited(const gt_dispatcher *dispatcher);
+/* Whether a worker that was asked has not answered yet, whatever it has to answer with. */
+bool gt__reports_outstanding(const gt_dispatcher *dispatcher);
 /* Answer a client's `stats` once the workers have reported. */
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket);
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record);
