@@ -7,7 +7,8 @@
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
  *                                                           in the links of clients whose home it is
- *              doing{}                                      the op that it executes, for how long, the client and its line
+ *              doing{}                                      the op that it executes, also in a hot path (the path's seconds, then),
+ *                                                           for how long, the client and its line
  *                                                           and scope, as far as they are known; null: none is known.
  *                                                           path{}, as for clients
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
@@ -171,8 +172,8 @@ static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_p
         return;
     }
     const gt_session *session = session_at(worker);
-    fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f", gt__op_table[reported->doing].name,
-            seconds(reported->doing_ns));
+    fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f",
+            gt__op_table[reported->step ? reported->step : reported->doing].name, seconds(reported->doing_ns));
     if (session && gt__stats_may_see(viewer, session->peer)) {
         fprintf(json, ", \"client\": %llu, ", (unsigned long long)session->number);
         gt_seen seen = place_of(session, worker);

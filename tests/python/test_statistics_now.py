@@ -87,6 +87,7 @@ def test_a_worker_that_has_nothing_to_do(programs):
         print([gt.debug.get_worker_stats()["auto_worker"] for _ in range(2)])
     """, GT_AUTO_COMPILE=0))
     assert all(worker["ops"]["add"]["count"] == 1 and worker["queue"] == 0 for worker in stats)
+    assert all(worker["doing"] is None for worker in stats), "the last operation is not said to be executed for ever"
     assert stats[1]["idle_seconds"] > stats[0]["idle_seconds"]
 
 
@@ -175,4 +176,4 @@ def test_a_worker_inside_a_hot_path_tells_its_lines_and_scopes(programs):
     place = {key: program[key] for key in ("line", "scope", "path")}
     assert place["line"].endswith("paths.py:11-13") and place["scope"] in ("forward, update", "update, forward")
     assert place["path"]["instructions"] >= 4
-    assert worker["doing"]["op"] == "repeat" and place.items() <= worker["doing"].items()
+    assert worker["doing"]["op"] == "matmul" and place.items() <= worker["doing"].items()

@@ -22,6 +22,7 @@ typedef struct gt_reported {
     uint64_t line;           /* gt__line_key of what it executes, or executed last; 0: not known */
     uint32_t scope;          /* and the scope; of a hot path (GT_LINE_PATH), its number on the worker plus one */
     unsigned doing;          /* gt_opcode that it executes; 0: none, or not known */
+    unsigned step;           /* gt_opcode: if that is a hot path, the step that it is in; 0: not known */
     uint64_t doing_ns;       /* for so long; 0: it began just now */
     unsigned due;            /* reports asked for and not there yet */
     uint64_t asked_ns;       /* when the first of those was */
