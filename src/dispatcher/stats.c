@@ -242,6 +242,14 @@ static bool uses_others(const gt_session *session)
     return false;
 }
 
+/* Workers tell now and then how far they are: a worker that has executed everything is known to sooner by its statement. */
+static uint64_t queued_of(const gt_session *session)
+{
+    const gt_dispatch_worker *home = session->home;
+    bool is_done = home && home->reported.report.up_ns && !home->reported.queue && !uses_others(session);
+    return is_done ? 0 : session->account.queued;
+}
+
 static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
@@ -259,7 +267,7 @@ static void write_client(FILE *json, gt_session *session)
             "\"bytes\": %llu, "
             "\"link\": \"%s\", ",
             uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
-            (unsigned long long)session->account.queued, (unsigned long long)session->seen.waiting,
+            (unsigned long long)queued_of(session), (unsigned long long)session->seen.waiting,
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
             (unsigned long long)bytes_of(session), gt__link_name(session->link));
     write_place(json, session, &session->seen);

@@ -80,15 +80,16 @@ def test_a_worker_inside_an_operation(programs, link):
 
 
 def test_a_worker_that_has_nothing_to_do(programs):
-    stats = eval(programs.run("""
+    stats, [client] = eval(programs.run("""
         import gt
         a = gt.ones(3) + 1
         gt.synchronize()
-        print([gt.debug.get_worker_stats()["auto_worker"] for _ in range(2)])
+        print(([gt.debug.get_worker_stats()["auto_worker"] for _ in range(2)], gt.debug.dispatcher_stats()["clients"]))
     """, GT_AUTO_COMPILE=0))
     assert all(worker["ops"]["add"]["count"] == 1 and worker["queue"] == 0 for worker in stats)
     assert all(worker["doing"] is None for worker in stats), "the last operation is not said to be executed for ever"
     assert stats[1]["idle_seconds"] > stats[0]["idle_seconds"]
+    assert client["queued"] == 0
 
 
 DISPATCHER = f"""
