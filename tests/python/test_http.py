@@ -411,6 +411,8 @@ def test_the_page_in_chromium(site):
             return [box.lastChild.textContent, end.width > 0 && end.right <= cell.getBoundingClientRect().right];
         })()"""
         assert browser.value(fits) == ["e.org_17", True]
+        shortened = browser.value("timeline.fitted(timeline.canvas.getContext('2d'), 'a-host-of-a-cluster-with-a-long-name_17', 100)")
+        assert re.fullmatch("a-.*….*_17", shortened)
         assert "singular" in browser.value("document.querySelector('#errors tbody').textContent")
         browser.value(f"{row}.click()")
         browser.until("document.querySelector('#tensors tbody').textContent.includes('1000 × 250')", "the largest tensor")
