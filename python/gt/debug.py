@@ -57,7 +57,7 @@ def get_worker_stats(wait=False):
     workers are busy: what they have not executed yet is in 'queue', not in the counters. With `wait`, the workers execute this
     client's instructions so far first, and all are counted.
 
-    Among them: 'doing' (the op that it executes, and for how many seconds; None: it waits), 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
+    Among them: 'doing' (the op that it executes, also in a hot path, and for how many seconds; None: it waits), 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
     'bytes', 'memory' (tensors, used, pooled, limit), and 'hotpath': this client's hot paths (docs/compilation.md), and how
     the worker ran those of all clients. 'hot_instructions', 'unique_sequences' and 'hot_sequences' are those of 'hotpath', or None if hot paths
     are off. Instructions of paths are counted by op; their time is that of the op 'repeat'."""

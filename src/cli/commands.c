@@ -1,8 +1,11 @@
 /* commands.c: dispatches subcommands, and has their shared signal handling. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "core/version.h"
@@ -74,8 +77,22 @@ static const int stopping[] = {SIGINT, SIGTERM, SIGHUP}; /* SIGHUP: the terminal
 enum { STOPPING = sizeof stopping / sizeof stopping[0] };
 static struct sigaction before[STOPPING];
 
+/* The terminal has written ^C: what comes next, such as the shell's prompt, begins a line. */
+static void end_line(void)
+{
+    struct termios terminal;
+    if (tcgetattr(STDERR_FILENO, &terminal) == 0 && (terminal.c_lflag & (ECHO | ECHOCTL)) == (ECHO | ECHOCTL)) {
+        ssize_t written = write(STDERR_FILENO, "\n", 1);
+        (void)written; /* it is for looks only */
+    }
+}
+
 static void on_signal(int number)
 {
+    int error = errno;
+    if (number == SIGINT)
+        end_line();
+    errno = error;
     (number == SIGHUP && reload_function ? reload_function : stop_function)(stop_argument);
 }
 

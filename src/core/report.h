@@ -74,6 +74,7 @@ typedef struct gt_statement {
     _Atomic uint64_t idle;      /* gt__idle_pack: how long it has waited for records, and whether it waits */
     _Atomic uint64_t joined_ns; /* on its clock; 0: nothing was published yet */
     _Atomic uint64_t bytes_used, bytes_pooled, bytes_limit;
+    _Atomic uint64_t step; /* while it executes a hot path: the op of the step that it is in; 0: not known */
     _Alignas(64) struct gt_statement_line {
         _Atomic uint64_t key, ns, count; /* as in gt_line; a key may be replaced by another at any time */
     } lines[GT_LINES];                   /* worker/lines.c */

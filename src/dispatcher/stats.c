@@ -7,7 +7,8 @@
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
  *                                                           in the links of clients whose home it is
- *              doing{}                                      the op that it executes, for how long, the client and its line
+ *              doing{}                                      the op that it executes, also in a hot path (the path's seconds, then),
+ *                                                           for how long, the client and its line
  *                                                           and scope, as far as they are known; null: none is known.
  *                                                           path{}, as for clients
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its statement, or its last report (report.h); all 0 before
@@ -171,8 +172,8 @@ static void write_doing(FILE *json, const gt_dispatch_worker *worker, const gt_p
         return;
     }
     const gt_session *session = session_at(worker);
-    fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f", gt__op_table[reported->doing].name,
-            seconds(reported->doing_ns));
+    fprintf(json, "\"doing\": {\"op\": \"%s\", \"seconds\": %.6f",
+            gt__op_table[reported->step ? reported->step : reported->doing].name, seconds(reported->doing_ns));
     if (session && gt__stats_may_see(viewer, session->peer)) {
         fprintf(json, ", \"client\": %llu, ", (unsigned long long)session->number);
         gt_seen seen = place_of(session, worker);
@@ -241,6 +242,14 @@ static bool uses_others(const gt_session *session)
     return false;
 }
 
+/* Workers tell now and then how far they are: a worker that has executed everything is known to sooner by its statement. */
+static uint64_t queued_of(const gt_session *session)
+{
+    const gt_dispatch_worker *home = session->home;
+    bool is_done = home && home->reported.report.up_ns && !home->reported.queue && !uses_others(session);
+    return is_done ? 0 : session->account.queued;
+}
+
 static void write_client(FILE *json, gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
@@ -258,7 +267,7 @@ static void write_client(FILE *json, gt_session *session)
             "\"bytes\": %llu, "
             "\"link\": \"%s\", ",
             uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
-            (unsigned long long)session->account.queued, (unsigned long long)session->seen.waiting,
+            (unsigned long long)queued_of(session), (unsigned long long)session->seen.waiting,
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
             (unsigned long long)bytes_of(session), gt__link_name(session->link));
     write_place(json, session, &session->seen);

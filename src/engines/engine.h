@@ -15,13 +15,14 @@
 #ifndef GT_ENGINES_ENGINE_H
 #define GT_ENGINES_ENGINE_H
 
+#include <stdatomic.h>
 #include <time.h>
 
 #include "core/cards.h"
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 10 };
+enum { GT_ENGINE_VERSION = 11 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -114,10 +115,22 @@ typedef struct gt_cancel {
      * GT_ERR_CANCELLED and this text, its result is undefined, and the engine is ready for the next call. */
     const char *(*look)(void *context);
     void *context;
-    uint64_t step; /* an engine that runs a program counts its steps here: a limit is for each of them */
+    uint64_t
+        step; /* an engine that runs a program counts its steps (gt__cancel_step): a limit is for each of them */
+    _Atomic uint64_t *doing; /* the op of that step, for statistics; NULL: not wanted */
     /* When programs pause, CLOCK_MONOTONIC: work of other clients waits. 0: they do not. See run_program. */
     uint64_t pause_ns;
 } gt_cancel;
+
+/* A program begins a step, or several that the engine has joined: `op` is the first one's. */
+static inline void gt__cancel_step(gt_cancel *cancel, unsigned op)
+{
+    if (!cancel)
+        return;
+    cancel->step++;
+    if (cancel->doing)
+        atomic_store_explicit(cancel->doing, op, memory_order_relaxed);
+}
 
 /* Whether a program should pause before its next step. */
 static inline bool gt__cancel_pauses(const gt_cancel *cancel)

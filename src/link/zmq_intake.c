@@ -33,8 +33,8 @@ typedef struct entry {
     _Atomic int state;
     _Atomic uint64_t received, delivered; /* bytes, and how many there were when the last message was delivered; */
     _Atomic uint64_t delivered_ns;        /* when that was, or the connection was made */
-    uint64_t cookie;                      /* the socket's: the descriptor may be another's by now */
-    uint64_t hello_by;
+    _Atomic uint64_t cookie;              /* the socket's: the descriptor may be another's by now */
+    _Atomic uint64_t hello_by;
 } entry;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards making the table, and the spare descriptor */
@@ -50,7 +50,8 @@ static entry *find(int fd)
 
 static int state_of(const entry *e)
 {
-    return e ? atomic_load_explicit(&e->state, memory_order_relaxed) : UNWATCHED;
+    return e ? atomic_load_explicit(&e->state, memory_order_acquire)
+             : UNWATCHED; /* and what belongs to the state */
 }
 
 static uint64_t cookie_of(int fd)

@@ -168,6 +168,16 @@ static void take(gt_worker *worker, const gt_completion *completion)
     late->done = completion->token > late->done ? completion->token : late->done;
 }
 
+unsigned gt__late_first_op(const gt_late *late)
+{
+    for (size_t k = 0; k < late->count; k++) {
+        const gt_late_item *item = &late->items[(late->first + k) & (late->capacity - 1)];
+        if (item->action == settle)
+            return ((const gt_flight *)item->object)->origin.op;
+    }
+    return GT_OP_INVALID;
+}
+
 void gt__late_poll(gt_worker *worker)
 {
     gt_completion completion;

@@ -100,6 +100,8 @@ void gt__late_drain(gt_worker *worker);
 void gt__late_pay(gt_worker *worker);
 /* Before an answer or message takes `bytes` of host memory: wait while pending ones hold too much. */
 void gt__late_make_room(gt_worker *worker, size_t bytes);
+/* The op of the first operation that is not completed; 0: not known. */
+unsigned gt__late_first_op(const gt_late *late);
 /* The largest token of the flights, of which some may be NULL; 0 if none. */
 gt_token gt__late_latest(gt_flight *const *flights, unsigned count);
 void gt__late_free(gt_late *late);

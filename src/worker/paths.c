@@ -175,7 +175,7 @@ static gt_err run_record(void *context, gt_slot *record)
     }
     if (record->ins.op == GT_OP_free)
         return GT_OK;
-    run->worker->cancel.engine.step++;
+    gt__cancel_step(&run->worker->cancel.engine, record->ins.op);
     if (gt__cancel_skips(run->worker))
         gt__worker_fail(run->worker, &record->ins, GT_ERR_CANCELLED);
     else

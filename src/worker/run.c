@@ -325,7 +325,7 @@ static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_ste
     gt_view view[GT_MAX_CAT], out;
     const gt_view *in[GT_MAX_CAT];
     gt_call call = gt__plan_call(s->plan, step, s->address, view, in, &out);
-    worker->cancel.engine.step++;
+    gt__cancel_step(&worker->cancel.engine, step->op);
     gt_err err = worker->engine->ops->run(worker->engine, &call, token);
     gt__late_given(&worker->late, *token);
     return err;

@@ -54,6 +54,7 @@ void gt__timing_init(gt_worker *worker)
             timing->reading_ticks = cost;
     }
     gt__timing_memory(worker);
+    worker->cancel.engine.doing = &timing->statement->step;
     state(&timing->statement->joined_ns, timing->joined_ns);
 }
 
@@ -88,6 +89,7 @@ static void state_line(gt_worker *worker, uint32_t scope, uint32_t site)
 
 void gt__timing_path(gt_worker *worker, uint64_t number, uint32_t site)
 {
+    state(&worker->timing.statement->step, GT_OP_INVALID);
     if (gt__timing_on(&worker->timing) && site)
         state_line(worker, (uint32_t)number + 1, site | GT_LINE_PATH);
 }
@@ -327,6 +329,13 @@ uint64_t gt__timing_wait_begin(gt_worker *worker)
     state(&timing->statement->doing, gt__doing_pack(GT_OP_INVALID, now_ns));
     state(&timing->statement->idle, gt__idle_pack(timing->idle_ns, true, now_ns));
     return now_ns;
+}
+
+void gt__timing_engine_wait(gt_worker *worker)
+{
+    unsigned op = gt__late_first_op(&worker->late);
+    if (op)
+        state(&worker->timing.statement->doing, gt__doing_pack(op, 0));
 }
 
 void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns)

@@ -87,6 +87,8 @@ void gt__timing_flush(gt_worker *worker);
 /* Around a wait for work. */
 uint64_t gt__timing_wait_begin(gt_worker *worker);
 void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
+/* There are no records, and the engine is busy: state which op it executes. */
+void gt__timing_engine_wait(gt_worker *worker);
 /* An operation has its memory and begins: state how much the worker uses now. */
 void gt__timing_memory(gt_worker *worker);
 /* How long the worker has not waited for work. */

@@ -185,6 +185,7 @@ static void await_engine(gt_worker *worker)
 {
     gt_engine *engine = worker->engine;
     gt__timing_flush(worker);
+    gt__timing_engine_wait(worker);
     gt__link_flush(worker->link);
     if (worker->late.answers > worker->late.marks || worker->late.posts) {
         gt__late_step(worker);

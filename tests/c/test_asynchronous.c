@@ -233,6 +233,29 @@ static void test_done_at_once_on_late_operands(const void *argument)
     worker_close(&worker);
 }
 
+/* What a busy engine is said to execute: its first operation that is not completed, and not the last record. */
+static void test_doing(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    if (!open_late(&worker, true))
+        return;
+    gt__timing_init(&worker);
+    execute_arange(&worker, 1, 2);
+    gt__late_drain(&worker);
+    CHECK_EQ(gt__late_first_op(&worker.late), GT_OP_INVALID);
+    gt_slot exp[8] = {{.ins = {.op = GT_OP_exp, .result = 2, .operand = {1}}}};
+    gt_slot neg[8] = {{.ins = {.op = GT_OP_neg, .result = 3, .operand = {1}}}};
+    gt__worker_run_record(&worker, exp);
+    gt__worker_run_record(&worker, neg);
+    gt__timing_engine_wait(&worker);
+    CHECK_EQ(gt__doing_op(worker.timing.statement->doing), GT_OP_exp);
+    gt__late_wait(&worker, gt__store_find(worker.store, 2)->flight->token);
+    gt__timing_engine_wait(&worker);
+    CHECK_EQ(gt__doing_op(worker.timing.statement->doing), GT_OP_neg);
+    worker_close(&worker);
+}
+
 /* ---- times ----------------------------------------------------------------------------------------------------- */
 
 static bool (*late_completed)(gt_engine *engine, bool wait, gt_completion *completion);
@@ -616,6 +639,7 @@ int main(int argc, char **argv)
     check_run("send of a complete tensor beside a failure", test_send_beside_a_failure, "complete");
     check_run("a failure spreads", test_failure_spreads, NULL);
     check_run("done at once on late operands", test_done_at_once_on_late_operands, NULL);
+    check_run("what a busy engine does", test_doing, NULL);
     check_run("answers before a wait for a peer", test_answers_before_a_wait_for_a_peer, NULL);
     check_run("host copies are bounded", test_host_copies_are_bounded, NULL);
     check_run("the time of uploads", test_time_of_uploads, NULL);

@@ -88,6 +88,26 @@ static void test_json_strings(const void *unused)
     free(text);
 }
 
+/* ---- names ---------------------------------------------------------------------------------------------------- */
+
+static void test_short_names(const void *argument)
+{
+    (void)argument;
+    char text[72];
+    gt_top_worker workers[] = {{.name = "short", .index = 0},
+                               {.name = "node-17.cluster.example.org_0", .index = 1},
+                               {.name = "node-17.cluster.example.org_1", .index = 2},
+                               {.name = "node-17.one.in_the_middle.org_1", .index = 31}};
+    gt_top top = {.workers = workers, .worker_count = 4};
+    CHECK(!strcmp(gt__top_short_name(&top, "short", 17, text), "short"));
+    CHECK(!strcmp(gt__top_short_name(&top, "short+", 17, text), "short+"));
+    CHECK(!strcmp(gt__top_short_name(&top, workers[1].name, 17, text), "node-17.~le.org_0"));
+    CHECK(!strcmp(gt__top_short_name(&top, workers[1].name, 64, text), workers[1].name));
+    CHECK(!strcmp(gt__top_short_name(&top, workers[2].name, 12, text), "node-1~org~2"));
+    CHECK(!strcmp(gt__top_short_name(&top, workers[3].name, 12, text), "node-1~or~31"));
+    CHECK(!strcmp(gt__top_short_name(&top, "node-17.one.in_the_middle.org_1+", 12, text), "node-~or~31+"));
+}
+
 /* ---- top ---------------------------------------------------------------------------------------------------- */
 
 /* Statistics of one worker and two clients at a second: so far busy with matmul and add for these seconds. */
@@ -325,6 +345,7 @@ static void test_categories(const void *unused)
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
+    check_run("short names", test_short_names, NULL);
     check_run("json: values", test_json_values, NULL);
     check_run("json: refuses", test_json_refuses, NULL);
     check_run("json: cut anywhere", test_json_cut_anywhere, NULL);

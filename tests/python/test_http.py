@@ -403,6 +403,16 @@ def test_the_page_in_chromium(site):
         assert shown[8] == str(client["tensors"])
         names = browser.value("[...document.querySelectorAll('#workers tbody tr td:first-child span')].map(cell => cell.textContent)")
         assert sorted(names) == sorted(worker["name"] for worker in site.top()["workers"])
+        # A long name loses its middle, not its end.
+        fits = """(() => {
+            const box = document.querySelector('#clients tbody td:nth-child(5) .name'), cell = box.closest('td');
+            showName(box, 'a-host-of-a-cluster-with-a-long-name.example.org_17');
+            const end = box.lastChild.getBoundingClientRect();
+            return [box.lastChild.textContent, end.width > 0 && end.right <= cell.getBoundingClientRect().right];
+        })()"""
+        assert browser.value(fits) == ["e.org_17", True]
+        shortened = browser.value("timeline.fitted(timeline.canvas.getContext('2d'), 'a-host-of-a-cluster-with-a-long-name_17', 100)")
+        assert re.fullmatch("a-.*….*_17", shortened)
         assert "singular" in browser.value("document.querySelector('#errors tbody').textContent")
         browser.value(f"{row}.click()")
         browser.until("document.querySelector('#tensors tbody').textContent.includes('1000 × 250')", "the largest tensor")

@@ -736,7 +736,10 @@ def test_from_and_to_choose_a_part(tmp_path):
         tmp_path / "log.txt", "--from", begin - 5e-7, "--to", end + 5e-7, "--output", tmp_path / "p.png"
     )
     assert f"Events: {sum(begin <= line[0] <= end for line in log.lines)}\n" in ended.stdout
-    assert "no events between" in visualize(tmp_path / "log.txt", "--from", 1e6, status=1).stderr
+    said = visualize(tmp_path / "log.txt", "--from", 1e6, status=1).stderr
+    first, last = min(line[0] for line in log.lines), max(line[0] for line in log.lines)
+    told = re.search(r"no events from 1e\+06 s to the end: those of the log are from (\S+) s to (\S+) s", said)
+    assert float(told[1]) == pytest.approx(first, abs=1e-3) and float(told[2]) == pytest.approx(last, abs=1e-3)
 
 
 def test_from_and_to_are_times_of_execution(tmp_path):
@@ -776,6 +779,7 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--arrows", "some"], 2, "batches, all or none"),
         (["a.log", "--from", "x"], 2, "not a number"),
         (["a.log", "--to", "-1"], 2, "not a number"),
+        (["a.log", "--from", "5", "--to", "2"], 2, "--from 5 is after --to 2"),
         (["a.log", "--colour"], 2, "--help"),
     ]:
         assert message in visualize(*arguments, status=status, cwd=tmp_path).stderr, arguments

@@ -391,3 +391,36 @@ char *gt__short_number(double value, bool binary, char text[16])
         snprintf(text + length, 16 - (size_t)length, "%c", letter);
     return text;
 }
+
+/* "a_very_long_name" in 9 columns: "a_ve~name". */
+static void cut_middle(const char *name, size_t length, size_t width, char text[72])
+{
+    if (length <= width) {
+        snprintf(text, 72, "%.*s", (int)length, name);
+        return;
+    }
+    size_t tail = (width - 1) / 2;
+    snprintf(text, 72, "%.*s~%.*s", (int)(width - 1 - tail), name, (int)tail, name + length - tail);
+}
+
+char *gt__top_short_name(const gt_top *top, const char *name, int width, char text[72])
+{
+    char other[72];
+    size_t length = strlen(name), plus = length && name[length - 1] == '+', room = (size_t)width - plus;
+    const gt_top_worker *self = NULL;
+    bool same = false;
+    length -= plus;
+    cut_middle(name, length, room, text);
+    for (size_t k = 0; k < top->worker_count && length > room; k++) {
+        const gt_top_worker *worker = &top->workers[k];
+        bool is_self = strlen(worker->name) == length && !memcmp(worker->name, name, length);
+        cut_middle(worker->name, strlen(worker->name), room, other);
+        self = is_self ? worker : self;
+        same |= !is_self && !strcmp(text, other);
+    }
+    if (same && self) {
+        int digits = snprintf(other, sizeof other, "~%.0f", self->index);
+        snprintf(text + room - (size_t)digits, 72 - room + (size_t)digits, "%s", other);
+    }
+    return strcat(text, plus ? "+" : "");
+}

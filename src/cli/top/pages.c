@@ -15,17 +15,19 @@ static int fitting(const int *ends, int count, int others)
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
 
-static void draw_worker(const gt_top_worker *worker, int y, int name, int bar, int numbers,
+static void draw_worker(const gt_top *top, const gt_top_worker *worker, int y, int name, int bar, int numbers,
                         bool used[GT_CATEGORY_COUNT])
 {
-    char line[256], memory[40], a[16], b[16], c[16], d[16];
-    mvprintw(y, 0, "%-*.*s", name - 1, name - 1, worker->name);
+    char line[256], memory[40], queue[16], a[16], b[16], c[16], d[16], text[72];
+    mvprintw(y, 0, "%-*s", name - 1, gt__top_short_name(top, worker->name, name - 1, text));
     gt__put_bar(y, name + 1, bar, worker, used);
     snprintf(memory, sizeof memory, "%s/%s", gt__short_number(worker->memory, true, c),
              gt__short_number(worker->limit, true, d));
-    snprintf(line, sizeof line, "%4.0f%% %6s %8s %11s %6.0f", 100 * worker->idle,
-             gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b), memory,
-             worker->queue);
+    snprintf(queue, sizeof queue, "%.0f", worker->queue);
+    if (worker->queue > 999999)
+        gt__short_number(worker->queue, false, queue);
+    snprintf(line, sizeof line, "%4.0f%% %6s %8s %11s %6s", 100 * worker->idle,
+             gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b), memory, queue);
     gt__put_part(y, name + bar + 3, 0, line, numbers);
 }
 
@@ -42,7 +44,7 @@ static int draw_workers(const gt_top *top, size_t first, int y, int last, bool u
     gt__put_part(y, NAME, GT_PAIR_HEADER, "ACTIVITY", COLS - NAME);
     gt__put_part(y++, NAME + bar + 3, GT_PAIR_HEADER, line, numbers);
     for (size_t k = first; k < top->worker_count && y <= last; k++, y++) {
-        draw_worker(&top->workers[k], y, NAME, bar, numbers, used);
+        draw_worker(top, &top->workers[k], y, NAME, bar, numbers, used);
         if (k + 1 < top->worker_count && y == last) {
             mvprintw(y, 0, "... and %zu more", top->worker_count - k);
             clrtoeol();
@@ -83,8 +85,8 @@ void gt__draw_graphs(int y, int x, int width, int height, const char *name, cons
     double now = gt__history_mean(busy, 0, 1), bytes = gt__history_mean(used, 0, 1);
     double peak = gt__history_peak(used, columns * per), seconds = columns * per * view->interval;
     char title[128], a[16], b[16];
-    snprintf(title, sizeof title, "%.*s busy %.0f%%, %d:%02d min", half > 44 ? 24 : 12, name,
-             isnan(now) ? 0 : 100 * now, (int)seconds / 60, (int)seconds % 60);
+    snprintf(title, sizeof title, "%.24s busy %.0f%%, %d:%02d min", name, isnan(now) ? 0 : 100 * now,
+             (int)seconds / 60, (int)seconds % 60);
     mvaddnstr(y, x, title, half);
     snprintf(title, sizeof title, "memory %s, peak %s", gt__short_number(isnan(bytes) ? 0 : bytes, true, a),
              gt__short_number(peak, true, b));
@@ -106,6 +108,7 @@ static int draw_history(const gt_top *top, const gt_top_view *view, int y, int r
     rows = each ? rows : 1;
     across = each ? across : 1;
     int height = room / rows - 1 < MOST_HEIGHT ? room / rows - 1 : MOST_HEIGHT;
+    char name[72];
     if (!each) {
         gt__draw_graphs(y, 0, COLS, height, "all workers", top->busy, top->used, view);
         return y + 1 + height;
@@ -113,7 +116,8 @@ static int draw_history(const gt_top *top, const gt_top_view *view, int y, int r
     for (int k = 0; k < workers; k++) {
         const gt_top_worker *worker = &top->workers[k];
         gt__draw_graphs(y + k / across * (1 + height), k % across * (COLS / across), COLS / across, height,
-                        worker->name, worker->busy, worker->used, view);
+                        gt__top_short_name(top, worker->name, COLS / across > 90 ? 24 : 12, name), worker->busy,
+                        worker->used, view);
     }
     return y + rows * (1 + height);
 }
@@ -144,12 +148,14 @@ static client_columns measure_clients(void)
     return c;
 }
 
-static void draw_client_row(const gt_top_client *client, int y, const client_columns *c, bool selected)
+static void draw_client_row(const gt_top *top, const gt_top_client *client, int y, const client_columns *c,
+                            bool selected)
 {
-    char line[256], whose[16], where[24] = "", a[16], b[16], d[16];
+    char line[256], whose[16], where[80] = "", text[72], a[16], b[16], d[16];
     snprintf(whose, sizeof whose, " %.11s", client->user);
     if (c->worker)
-        snprintf(where, sizeof where, " %.*s", c->worker - 1, *client->worker ? client->worker : "-");
+        snprintf(where, sizeof where, " %s",
+                 *client->worker ? gt__top_short_name(top, client->worker, c->worker - 1, text) : "-");
     snprintf(line, sizeof line, "%-7.0f%-*.*s%-*s%-*s [%-*s] %5.0f%% %8s %8s %8s", client->number, c->name,
              c->name, *client->name ? client->name : client->link, c->worker, where, c->user, c->user ? whose : "",
              c->bar, "", 100 * client->share, gt__short_number(client->tensors, false, a),
@@ -211,7 +217,7 @@ static void draw_clients(const gt_top *top, gt_top_view *view, int y, int last)
             continue;
         if (at > first + rows)
             break;
-        draw_client_row(&top->clients[k], y++, &c, at - 1 == selected);
+        draw_client_row(top, &top->clients[k], y++, &c, at - 1 == selected);
     }
     if (count > rows && y <= last)
         mvprintw(y, 0, "... and %d more, %d above", count - rows - first, first);

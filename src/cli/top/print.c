@@ -8,7 +8,7 @@ static const double LONG = 0.1; /* seconds of an operation that is named */
 
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
 {
-    char a[16], b[16], c[16], d[16];
+    char a[16], b[16], c[16], d[16], name[72];
     fprintf(out,
             "gt top  %s  up %.0fs  %zu worker%s  %zu client%s  %s instructions/s  dispatcher %.0f%% cpu  "
             "(activity and rates of the last %.2f s)\n\n",
@@ -20,7 +20,8 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
         const gt_top_worker *worker = &top->workers[k];
         char engine[sizeof worker->engine + sizeof worker->exchange];
         snprintf(engine, sizeof engine, "%s%s", worker->engine, strcmp(worker->exchange, "ucx") ? "" : "+ucx");
-        fprintf(out, "%-20.20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ", worker->name, engine, 100 * worker->idle,
+        fprintf(out, "%-20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ",
+                gt__top_short_name(top, worker->name, 20, name), engine, 100 * worker->idle,
                 gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b),
                 gt__short_number(worker->memory, true, c), gt__short_number(worker->limit, true, d),
                 worker->queue);

@@ -168,9 +168,9 @@ static gt_err run_printing(viewer *session)
         gt__top_sort(&session->top, GT_TOP_BY_NAME, false);
         (arguments->json ? gt__top_print_json : gt__top_print)(&session->top, &session->view, stdout);
         if (arguments->once || ferror(stdout))
-            break;
+            return GT_OK;
     }
-    return GT_OK;
+    return arguments->once ? gt__fail(GT_ERR_INTERRUPTED, "interrupted before the statistics came") : GT_OK;
 }
 
 /* ---- in a terminal ------------------------------------------------------------------------------------------ */

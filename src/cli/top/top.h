@@ -121,6 +121,9 @@ void gt__top_bar(const gt_top_worker *worker, int width, unsigned char *cells);
 
 /* "1.2k", "34M", "5.6G": at most five characters; "?": not a number. binary: 1K is 1024. */
 char *gt__short_number(double value, bool binary, char text[16]);
+/* A worker's name, or "NAME+", in `width` columns (at least 8, at most 64). One that is too long loses its middle; if it then looks like
+ * another worker's, its end is its index. */
+char *gt__top_short_name(const gt_top *top, const char *name, int width, char text[72]);
 
 /* ---- one client: detail.c ------------------------------------------------------------------------------------ */
 

@@ -127,8 +127,11 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
         .operand_count = &arguments->log_count,
     };
     int status = gt__options_parse(&usage, argc, argv);
-    return status < 0 && !arguments->log_count ? gt__options_wrong(&usage, "which log? name at least one")
-                                               : status;
+    if (status < 0 && !arguments->log_count)
+        return gt__options_wrong(&usage, "which log? name at least one");
+    if (status < 0 && arguments->from > arguments->to)
+        return gt__options_wrong(&usage, "--from %g is after --to %g", arguments->from, arguments->to);
+    return status;
 }
 
 static void choose_output(visualize_arguments *arguments)
@@ -153,14 +156,24 @@ static void print_summary(const visualize_arguments *arguments, const gt_timelin
     fprintf(out, "  Duration: %.3fs\n", gt__timeline_end(timeline) - gt__timeline_begin(timeline));
 }
 
+static gt_err empty_window(const visualize_arguments *arguments, double begin, double end)
+{
+    char to[32];
+    snprintf(to, sizeof to, arguments->to < INFINITY ? "%g s" : "the end", arguments->to);
+    return gt__fail(GT_ERR_VALUE,
+                    "there are no events from %g s to %s: those of the log are from %.6g s to %.6g s",
+                    arguments->from, to, begin, end);
+}
+
 static gt_err visualize(const visualize_arguments *arguments, gt_timeline *timeline)
 {
     for (int k = 0; k < arguments->log_count; k++)
         GT_TRY(gt__timeline_read(timeline, arguments->logs[k], stderr));
     size_t read = timeline->count;
+    double begin = gt__timeline_begin(timeline), end = gt__timeline_end(timeline);
     gt__timeline_finish(timeline, arguments->from, arguments->to);
     if (!timeline->count && read)
-        return gt__fail(GT_ERR_VALUE, "there are no events between --from and --to");
+        return empty_window(arguments, begin, end);
     if (!timeline->count)
         return gt__fail(GT_ERR_VALUE,
                         "there are no events in %s; was GT_INSTRUCTION_LOG set when the program ran?",

@@ -1,5 +1,6 @@
 /* file_writer.c: see file_writer.h. The buffers circulate between the side that fills them and the thread; the lock is taken
- * once a buffer. */
+ * once a buffer. A writer that translates has no file: its thread fills the buffers of another one, whose thread writes. About as
+ * much time goes into the system's copy of a text as into making it. */
 #include "dispatcher/observe/file_writer.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@
 enum {
     BUFFERS = 8,
     REMEMBERED = 16,
-    TEXT_BYTES = 128 * 1024, /* translated at a time: stays in the cache until it is written */
+    TEXT_BYTES = 128 * 1024, /* of text in a buffer: stays in the cache until it is written */
 };
 
 typedef struct buffer {
@@ -44,9 +45,8 @@ struct gt_file_writer {
     void *context;
     char head[64]; /* head_bytes of it */
     size_t head_bytes, buffer_bytes;
-    char *text;               /* text_bytes, if it translates */
-    size_t text_bytes;        /* TEXT_BYTES, or the size of a file: one write goes to one file */
-    unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
+    gt_file_writer *texts; /* if it translates: the writer of what comes out */
+    unsigned buffers;
     buffer *ring;
     unsigned filling;        /* index; the filling side's own */
     unsigned first, waiting; /* handed over and not written yet; under the mutex */
@@ -155,18 +155,40 @@ static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
     return write_plainly(writer, data, bytes);
 }
 
+static void hand_over(gt_file_writer *writer, bool patient);
+
+/* False: the texts cannot be written, and the writer of these has said so. */
+static bool translate_buffer(gt_file_writer *writer, const buffer *full)
+{
+    gt_file_writer *texts = writer->texts;
+    for (const char *from = full->data, *end = from + full->used; from < end;) {
+        if (!texts->room.at && !gt__file_next_buffer(texts))
+            return false;
+        texts->room.at += writer->translate(writer->context, &from, end, texts->room.at,
+                                            (size_t)(texts->room.end - texts->room.at));
+        hand_over(texts, true);
+    }
+    return true;
+}
+
 static bool write_buffer(gt_file_writer *writer, const buffer *full)
 {
     if (writer->seal)
         writer->seal(writer->context, full->data, full->used);
-    if (!writer->translate)
-        return write_all(writer, full->data, full->used);
-    for (const char *from = full->data, *end = from + full->used; from < end;) {
-        size_t bytes = writer->translate(writer->context, &from, end, writer->text, writer->text_bytes);
-        if (bytes && !write_all(writer, writer->text, bytes))
-            return false;
+    return write_all(writer, full->data, full->used);
+}
+
+static void take_buffer(gt_file_writer *writer, const buffer *full)
+{
+    if (atomic_load(&writer->failed))
+        return;
+    if (writer->texts) {
+        if (!translate_buffer(writer, full))
+            atomic_store(&writer->failed, true);
+    } else if (!write_buffer(writer, full)) {
+        gt__log_error("the %s stops: %s: %s", writer->what, writer->path, strerror(errno));
+        atomic_store(&writer->failed, true);
     }
-    return true;
 }
 
 static void *writer_main(void *argument)
@@ -182,10 +204,7 @@ static void *writer_main(void *argument)
             break;
         buffer *next = &writer->ring[writer->first];
         pthread_mutex_unlock(&writer->mutex);
-        if (!atomic_load(&writer->failed) && !write_buffer(writer, next)) {
-            gt__log_error("the %s stops: %s: %s", writer->what, writer->path, strerror(errno));
-            atomic_store(&writer->failed, true);
-        }
+        take_buffer(writer, next);
         pthread_mutex_lock(&writer->mutex);
         next->used = 0;
         writer->first = (writer->first + 1) % writer->buffers;
@@ -209,8 +228,7 @@ static void hand_over(gt_file_writer *writer, bool patient)
         writer->waiting++;
         writer->filling = (writer->filling + 1) % writer->buffers;
         writer->room.at = writer->room.end = NULL;
-        if (!patient || writer->waiting >= writer->enough)
-            pthread_cond_broadcast(&writer->changed);
+        pthread_cond_broadcast(&writer->changed);
     }
     pthread_mutex_unlock(&writer->mutex);
 }
@@ -238,7 +256,7 @@ size_t gt__file_most(const gt_file_writer *writer)
 
 bool gt__file_failed(const gt_file_writer *writer)
 {
-    return atomic_load(&writer->failed);
+    return atomic_load(&writer->failed) || (writer->texts && atomic_load(&writer->texts->failed));
 }
 
 static bool has_something(const gt_file_writer *writer)
@@ -261,6 +279,8 @@ void gt__file_drain(gt_file_writer *writer)
     while (writer->waiting)
         pthread_cond_wait(&writer->changed, &writer->mutex);
     pthread_mutex_unlock(&writer->mutex);
+    if (writer->texts)
+        gt__file_drain(writer->texts); /* its filling side waits for more */
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -272,7 +292,6 @@ static void writer_free(gt_file_writer *writer)
     for (unsigned k = 0; k < writer->buffers && writer->ring; k++)
         free(writer->ring[k].data);
     free(writer->ring);
-    free(writer->text);
     pthread_mutex_destroy(&writer->mutex);
     pthread_cond_destroy(&writer->changed);
     free(writer->path);
@@ -300,7 +319,28 @@ static bool open_somewhere(gt_file_writer *writer, const gt_file_options *option
     return writer->fd >= 0;
 }
 
-gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
+/* Bytes of a buffer: a text, or with `seal` a buffer, is in one file. */
+static size_t buffer_bytes_for(const gt_file_options *options, bool text)
+{
+    size_t most = text ? TEXT_BYTES : GT_FILE_BUFFER, least = text ? GT_FILE_TEXT : GT_FILE_LEAST;
+    size_t head = text ? 0 : sizeof((gt_file_writer *)0)->head;
+    if (!options->rotate_bytes || options->rotate_bytes >= most + head || (!text && !options->seal))
+        return most;
+    return options->rotate_bytes > least + head ? options->rotate_bytes - head : least;
+}
+
+static gt_err start_thread(gt_file_writer *writer)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
+    bool started = pthread_create(&writer->thread, NULL, writer_main, writer) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started ? GT_OK : gt__fail(GT_ERR_INTERNAL, "no thread could be started for the %s", writer->what);
+}
+
+/* `text`: the writer of what another one translates. */
+static gt_err writer_open(const gt_file_options *options, bool text, gt_file_writer **out)
 {
     gt_file_writer *writer = calloc(1, sizeof *writer);
     if (!writer)
@@ -310,46 +350,39 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     writer->what = options->what;
     writer->rotate_bytes = options->rotate_bytes;
     writer->keep = options->keep;
-    writer->translate = options->translate;
+    writer->translate = text ? NULL : options->translate;
     writer->seal = options->seal;
     writer->head_bytes = options->head_bytes <= sizeof writer->head ? options->head_bytes : 0;
     if (writer->head_bytes)
         memcpy(writer->head, options->head, writer->head_bytes);
-    writer->buffer_bytes = GT_FILE_BUFFER;
-    if (options->seal && options->rotate_bytes && options->rotate_bytes < GT_FILE_BUFFER + sizeof writer->head) {
-        size_t fits = options->rotate_bytes - sizeof writer->head; /* a buffer is in one file */
-        writer->buffer_bytes =
-            options->rotate_bytes > sizeof writer->head && fits > GT_FILE_LEAST ? fits : GT_FILE_LEAST;
-    }
+    writer->buffer_bytes = buffer_bytes_for(options, text);
     writer->context = options->context;
-    writer->buffers = options->buffers ? options->buffers : BUFFERS;
-    writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;
+    writer->buffers = options->buffers && !text ? options->buffers : BUFFERS;
     writer->ring = calloc(writer->buffers, sizeof *writer->ring);
-    bool small = options->rotate_bytes && options->rotate_bytes < TEXT_BYTES;
-    writer->text_bytes = small ? options->rotate_bytes : TEXT_BYTES;
-    if (writer->text_bytes < GT_FILE_TEXT)
-        writer->text_bytes = GT_FILE_TEXT;
-    writer->text = options->translate ? malloc(writer->text_bytes) : NULL;
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);
     gt_err err = GT_OK;
-    if (!writer->path || !writer->ring || (options->translate && !writer->text))
+    if (!writer->path || !writer->ring)
         err = gt__fail(GT_ERR_MEMORY, "out of memory");
+    else if (writer->translate)
+        err = writer_open(options, true, &writer->texts);
     else if (!open_somewhere(writer, options))
         err =
             gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
-    if (err == GT_OK && pthread_create(&writer->thread, NULL, writer_main, writer))
-        err = gt__fail(GT_ERR_INTERNAL, "no thread could be started for the %s", options->what);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err == GT_OK)
+        err = start_thread(writer);
     if (err != GT_OK) {
+        gt__file_close(&writer->texts);
         writer_free(writer);
         return err;
     }
     *out = writer;
     return GT_OK;
+}
+
+gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
+{
+    return writer_open(options, false, out);
 }
 
 void gt__file_close(gt_file_writer **where)
@@ -365,5 +398,6 @@ void gt__file_close(gt_file_writer **where)
     pthread_cond_broadcast(&writer->changed);
     pthread_mutex_unlock(&writer->mutex);
     pthread_join(writer->thread, NULL);
+    gt__file_close(&writer->texts);
     writer_free(writer);
 }

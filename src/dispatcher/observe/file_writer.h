@@ -25,8 +25,7 @@ typedef struct gt_file_options {
     /*
      * Optional: called in the thread to write, to `to`, what the file gets for a buffer, which begins at *from. It is called
      * until it moves *from to `end`; each time it writes what has room, at least GT_FILE_TEXT bytes. Returns the bytes
-     * written. Such a thread starts when most buffers are full or at a flush: it does not take a processor from a burst
-     * that can be translated later.
+     * written. The file is written by another thread meanwhile.
      */
     size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
     /* Optional: called in the thread to complete a buffer before it is written as it is. */

@@ -28,6 +28,7 @@ struct gt_monitor {
     uint64_t stats_again_ns;                 /* not before that, whatever it asks for */
     uint64_t asks_again_ns;                  /* nor are workers asked for it */
     bool asked;                              /* workers were, for what it gets next */
+    bool prompt;                             /* it gets that as soon as all have answered */
     unsigned postponed;                      /* how often that was, because answers are late */
     uint64_t client;                         /* the one that GT_TOPIC_CLIENT tells of; 0: none */
     uint64_t client_due_ns, client_again_ns; /* as for statistics */
@@ -137,6 +138,24 @@ static void ask_ahead(gt_dispatcher *dispatcher, uint64_t now)
         gt__reports_ask(dispatcher);
 }
 
+/* A monitor that asks waits for the workers that were asked, and no longer than for them. */
+static void hasten(gt_dispatcher *dispatcher)
+{
+    bool answered = false;
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
+        if (!monitor->prompt)
+            continue;
+        if (!answered && gt__reports_outstanding(dispatcher))
+            return;
+        answered = true;
+        monitor->prompt = false;
+        if (monitor->stats_again_ns < monitor->stats_due_ns)
+            monitor->stats_due_ns = monitor->stats_again_ns;
+        if (monitor->client_again_ns < monitor->client_due_ns)
+            monitor->client_due_ns = monitor->client_again_ns;
+    }
+}
+
 /* Answers of workers are late: have the statistics that are due wait a little. */
 static void postpone(gt_dispatcher *dispatcher, uint64_t now)
 {
@@ -155,6 +174,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
     char *json = NULL;
     bool ask = false;
     ask_ahead(dispatcher, now);
+    hasten(dispatcher);
     postpone(dispatcher, now);
     for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
         ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
@@ -174,7 +194,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
                 free(text);
             monitor->stats_due_ns = now + monitor->interval_ns;
             monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
-            monitor->asked = false;
+            monitor->asked = monitor->prompt = false;
             monitor->postponed = 0;
         }
         if (monitor->client && now >= monitor->client_due_ns)
@@ -237,7 +257,7 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
         monitor->stats_due_ns = monitor->stats_again_ns;
         if (monitor->topics & (GT_TOPIC_STATS | GT_TOPIC_CLIENT | GT_TOPIC_PROGRESS) &&
             gt__now_ns() >= monitor->asks_again_ns && gt__reports_ask(monitor->peer->dispatcher)) {
-            monitor->asked = true;
+            monitor->asked = monitor->prompt = true;
             monitor->asks_again_ns = gt__now_ns() + LEAST_INTERVAL_MS * 1000000ull;
             uint64_t reported_ns = gt__now_ns() + GT_REPORT_PROMPT_NS + 1000000;
             monitor->stats_due_ns = reported_ns > monitor->stats_due_ns ? reported_ns : monitor->stats_due_ns;

@@ -75,6 +75,19 @@ bool gt__reports_awaited(const gt_dispatcher *dispatcher)
     return false;
 }
 
+bool gt__reports_outstanding(const gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        const gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt_page_time time = {0};
+        if (worker->peer && !statement_of(worker, &time) && worker->reported.due)
+            return true;
+        if (time.awaited)
+            return true;
+    }
+    return false;
+}
+
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -177,6 +190,8 @@ static void take_statement(gt_dispatch_worker *worker, const gt_statement *state
     reported->line = line;
     reported->scope = (uint32_t)scope == (uint32_t)line ? (uint32_t)(scope >> 32) : 0; /* else of another record */
     reported->doing = op < GT_OP_COUNT ? op : GT_OP_INVALID;
+    uint64_t step = statement->step;
+    reported->step = reported->doing == GT_OP_repeat && step < GT_OP_COUNT ? (unsigned)step : GT_OP_INVALID;
     reported->doing_ns = op && since_ns && now > since_ns ? now - since_ns : 0;
     reported->report = (gt_report){.now_ns = now,
                                    .up_ns = now > joined_ns ? now - joined_ns : 0,

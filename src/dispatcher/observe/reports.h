@@ -22,6 +22,7 @@ typedef struct gt_reported {
     uint64_t line;           /* gt__line_key of what it executes, or executed last; 0: not known */
     uint32_t scope;          /* and the scope; of a hot path (GT_LINE_PATH), its number on the worker plus one */
     unsigned doing;          /* gt_opcode that it executes; 0: none, or not known */
+    unsigned step;           /* gt_opcode: if that is a hot path, the step that it is in; 0: not known */
     uint64_t doing_ns;       /* for so long; 0: it began just now */
     unsigned due;            /* reports asked for and not there yet */
     uint64_t asked_ns;       /* when the first of those was */
@@ -37,6 +38,8 @@ unsigned gt__reports_lines(const gt_dispatch_worker *worker, gt_line *lines);
 bool gt__reports_ask(gt_dispatcher *dispatcher);
 /* Whether a worker has not answered yet that has a statement: it does so soon. */
 bool gt__reports_awaited(const gt_dispatcher *dispatcher);
+/* Whether a worker that was asked has not answered yet, whatever it has to answer with. */
+bool gt__reports_outstanding(const gt_dispatcher *dispatcher);
 /* Answer a client's `stats` once the workers have reported. */
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket);
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record);

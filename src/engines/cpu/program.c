@@ -198,8 +198,7 @@ gt_err gt__cpu_run_program(gt_engine *engine, gt_program *program, void *const *
         *step = p->step;
         if (begun++ && gt__cancel_pauses(cpu->cancel))
             return GT_ERR_INTERRUPTED;
-        if (cpu->cancel)
-            cpu->cancel->step++;
+        gt__cancel_step(cpu->cancel, program->plan->steps[p->step].op);
         if (p->fused)
             GT_TRY(gt__fused_run(cpu, p->fused, buffer));
         else

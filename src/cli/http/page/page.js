@@ -3,6 +3,7 @@
 "use strict";
 
 const $ = id => document.getElementById(id);
+const NAME_END = 8;         // characters at the end of a worker's name that always show
 const MOST_ROWS = 300;      // of clients in the page; the filter finds the others
 const families = {colour: {}, family: {}};   // the colour of a family, the family of an operation
 const familyOrder = op => Object.keys(families.colour).indexOf(families.family[op]);
@@ -153,6 +154,19 @@ const titled = (show, className = "", more = show) => ({className, show: (cell, 
   cell.title = more(item);
 }});
 
+// A name that is too long loses its middle: many names differ at their ends only.
+function showName(box, name) {
+  if (!box.firstChild) box.append(element("bdi"), element("bdi"));
+  box.classList.add("name");
+  setText(box.firstChild, name.slice(0, -NAME_END));
+  setText(box.lastChild, name.slice(-NAME_END));
+}
+const named = name => ({className: "", show: (cell, item) => {
+  if (!cell.firstChild) cell.append(element("div"));
+  showName(cell.firstChild, name(item));
+  cell.title = name(item);
+}});
+
 function shareColumn(value) {
   return {className: "", show: (cell, item) => {
     if (!cell.firstChild) {
@@ -232,8 +246,8 @@ const doingWhere = worker => `${doing(worker)}${worker.doing && worker.doing.lin
 const workers = new Table("workers", [
   {className: "", show: (cell, worker) => {
     if (!cell.firstChild) cell.append(element("span"), element("small"));
-    setText(cell.firstChild, worker.name);
     cell.firstChild.className = worker.draining ? "draining" : "";
+    showName(cell.firstChild, worker.name);
     setText(cell.lastChild, worker.draining ? "draining" : worker.engine);
     cell.title = `${worker.name}: worker ${worker.index}, engine ${worker.engine}, by ${worker.link}` +
       (worker.draining ? ", gets no new clients" : "");
@@ -275,7 +289,7 @@ const clients = new Table("clients", [
   titled(client => client.name || "?"),
   titled(client => client.user || "?"),
   titled(client => client.host || "–", "wide"),
-  titled(client => client.worker || "–"),
+  named(client => client.worker || "–"),
   shareColumn(client => client.share),
   column(client => time(client.seconds || 0), "n"),
   column(client => bytes(client.bytes), "n"),
@@ -295,7 +309,8 @@ function showClients(list) {
   const shown = clients.sorted(matching).slice(0, MOST_ROWS);
   clients.show(shown);
   for (const [number, row] of clients.rows) row.classList.toggle("chosen", number === chosen);
-  setText($("shown"), shown.length < list.length ? `${shown.length} of ${list.length}` : "");
+  const which = matching.length < list.length ? `${matching.length} of ${list.length}` : `${list.length}`;
+  setText($("shown"), shown.length < matching.length ? `the first ${shown.length} of ${which}` : matching.length < list.length ? which : "");
 }
 
 // ---- one client --------------------------------------------------------------------------------

@@ -140,8 +140,10 @@ const timeline = {
 
   fitted(pen, text, room) {
     if (pen.measureText(text).width <= room) return text;
-    while (text.length > 1 && pen.measureText(`${text}…`).width > room) text = text.slice(0, -1);
-    return `${text}…`;
+    const cut = kept => `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`; // the ends differ
+    let kept = text.length - 1;
+    while (kept > 1 && pen.measureText(cut(kept)).width > room) kept--;
+    return cut(kept);
   },
 
   // What is under the pointer, as text.
