@@ -228,6 +228,8 @@ static gt_err serve(gt_session *session, size_t budget, bool *progress)
     *progress |= left < budget;
     if (__builtin_expect(session->spreading != NULL, 0))
         gt__spread_turn_over(session);
+    if (__builtin_expect(session->ended, 0)) /* in this turn */
+        return gt__fail(GT_ERR_CONNECTION, "%s", session->lost);
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
 }
 

@@ -51,6 +51,8 @@ static void test_unread_answers(const void *argument)
             break;
     }
     CHECK(too_many ? answers < asked : answers == asked);
+    if (too_many && CHECK_EQ(record->ins.op, GT_OP_goodbye)) /* though its link was full */
+        CHECK(strstr((const char *)record[1].bytes, "64 MiB of answers unread"));
     CHECK(session_works(good, 2000000));
     gt__link_close(deaf);
     CHECK(session_works(good, 3000000));
@@ -81,6 +83,7 @@ static void test_unread_statistics(const void *argument)
     CHECK(asked < ASKED); /* the server has had enough of it */
     CHECK(session_works(good, 1));
     CHECK_EQ(server_statistic(good, 1, "\"workers\"", "sessions"), IDLE + 1);
+    expect_goodbye(deaf, "64 MiB of answers unread");
     gt__link_close(deaf);
     CHECK(session_works(good, 100));
     for (int k = 0; k < IDLE; k++)
