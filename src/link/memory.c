@@ -172,10 +172,11 @@ gt_err gt__memory_parts_new(gt_memory_parts parts[2])
     if (parts[0].rings >= 0 && parts[1].watch >= 0 && watch(parts[0].watch, parts[1].ring, EPOLLIN | EPOLLET) &&
         !ftruncate(rings, SHARED_BYTES) && !fcntl(rings, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return GT_OK;
-    gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create the rings of a link: %s", strerror(errno));
+    int error = errno;
     for (int side = 0; side < 2; side++)
         gt__memory_parts_close(&parts[side]);
-    return err;
+    errno = error; /* the caller may want to know */
+    return gt__fail(GT_ERR_MEMORY, "cannot create the rings of a link: %s", strerror(error));
 }
 
 void gt__memory_parts_close(gt_memory_parts *parts)
