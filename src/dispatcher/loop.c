@@ -37,6 +37,7 @@ enum {
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,
+    ACCEPTED = 32,   /* connections that are accepted at a time */
     HELLO_MS = 3500, /* how long a peer that connected may take for its hello; and once more, see drop_silent */
 };
 
@@ -305,11 +306,13 @@ static void drop_silent(gt_dispatcher *dispatcher)
 
 /* ---- turns ------------------------------------------------------------------------------------------------- */
 
+/* A bounded number: connections may come as fast as they are taken, and those that are left ring again. */
 static void accept_peers(gt_dispatcher *dispatcher)
 {
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++) {
         gt_link *link;
-        while ((link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])))
+        for (unsigned left = ACCEPTED;
+             left && (link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])); left--)
             if (gt__dispatcher_adopt(dispatcher, link) == GT_OK) {
                 dispatcher->peers->stranger = true;
                 await_hello(dispatcher->peers);

@@ -235,7 +235,7 @@ uint64_t gt__deadline_ns(int timeout_ms);
 /* The dispatcher's side: where peers arrive. */
 typedef struct gt_acceptor_ops {
     /* Move what has arrived into the links; returns a new link, which the caller closes, or NULL: no more. Call it
-     * until NULL whenever fd is readable or arm returns false. */
+     * whenever fd is readable or arm returns false, which they are until it returns NULL. */
     gt_link *(*poll)(gt_acceptor *acceptor);
     bool (*arm)(gt_acceptor *acceptor);   /* false: something is waiting, do not sleep */
     void (*close)(gt_acceptor *acceptor); /* ZeroMQ: its links die with it; they must still be closed */
