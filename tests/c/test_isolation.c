@@ -313,6 +313,8 @@ static void test_cross_talk(const void *transport)
         step_honest(&honest[numbers_below(&n, HONEST)]);
         if (numbers_below(&n, 4) == 0)
             step_hostile(bad, honest);
+        if (step % 64 == 0)
+            bad->link->ops->arm(bad->link); /* notices if the server has ended it */
         if (bad->link->dead || bad->link->gone) {
             gt__link_close(bad->link);
             join(&s, bad, transport);
