@@ -70,7 +70,7 @@ test-cuda: setup-test build
 parallel = $$($(python) -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder")' 2>/dev/null)
 few_dtypes = -k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)'
 cut_suites = $(addprefix tests/python/test_,op_database.py sharded_table.py training.py torch_compile.py)
-hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py random_programs.py)
+hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py sharded_axis.py random_programs.py)
 engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
 on_engines = for engine in far late; do \
 		echo "on the engine $$engine:"; \

@@ -370,9 +370,15 @@ static void flush_links(gt_dispatcher *dispatcher)
 static bool serve_waiting(gt_dispatcher *dispatcher)
 {
     bool progress = false;
+    gt_session *session;
+    while ((session = gt__share_next_spread(dispatcher))) {
+        session->peer->blocked = false;
+        serve_peer(session->peer, &progress);
+        gt__share_served_spread(dispatcher);
+        progress = true;
+    }
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        gt_session *session;
         while ((session = gt__share_next(worker))) {
             session->peer->blocked = false;
             serve_peer(session->peer, &progress);
@@ -393,7 +399,7 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         bool busy = false;
         next = peer->active_next;
         if (peer->blocked) {
-            if (peer->session->account.waits_at)
+            if (peer->session->account.waits_in)
                 continue;
             if (!gt__output_has_room(peer->session)) {
                 /* It lost its place with a worker: it queues again. In a recovery, or over its limit, it waits for no turn. */

@@ -1,4 +1,4 @@
-/* share.c: see share.h. Place in the flow: place.c charges here; loop.c asks here whose turn it is. */
+/* share.c: see share.h. Windows, costs and measurements; turns.c has whose turn it is. Place in the flow: place.c charges here. */
 #include "dispatcher/share.h"
 
 #include <math.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "dispatcher/session.h"
-#include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
@@ -16,12 +15,11 @@ enum {
     WINDOW_NS = 4000000,
     /* The time that a session waits behind the records of the others: while there are others, shorter. */
     SHARED_WINDOW_NS = 500000,
-    /* Of a session alone that is spread over workers: in a pipeline the records that keep the next worker busy come behind all
-     * of those for this one. */
-    DEEP_WINDOW_NS = 1000000000,
     /* Of an asynchronous engine, whose worker looks every millisecond what is complete. */
     LATE_WINDOW_NS = 20000000,
     LATE_SHARED_WINDOW_NS = 5000000,
+    MOST_DEPTH_NS = 1000000000, /* of a spread session alone */
+    FAR = 4,                    /* windows of a shared worker: it will not be open soon */
     /* In a window. Each answer may wake the dispatcher, which a session alone does not need often. */
     MARKS = 2,
     SHARED_MARKS = 4,
@@ -62,24 +60,42 @@ enum {
 
 static uint64_t window_ns(const gt_share *share)
 {
-    if (share->deep && !share->shared)
-        return DEEP_WINDOW_NS;
     if (share->late)
         return share->shared ? LATE_SHARED_WINDOW_NS : LATE_WINDOW_NS;
     return share->shared ? SHARED_WINDOW_NS : WINDOW_NS;
 }
 
-static bool is_full(const gt_share *share)
+bool gt__share_is_full(const gt_share *share)
 {
-    return share->placed_ns - share->done_ns >= window_ns(share);
+    uint64_t window = window_ns(share);
+    return share->placed_ns - share->done_ns >= (window > share->depth_ns ? window : share->depth_ns);
 }
 
-/* After any change. */
-static void decide(gt_dispatch_worker *worker)
+/* As far as it is marked. */
+static bool is_idle(const gt_share *share)
+{
+    return share->placed_ns == share->done_ns + share->unmarked_ns;
+}
+
+bool gt__share_is_far(const gt_share *share)
+{
+    uint64_t window = share->late ? LATE_SHARED_WINDOW_NS : SHARED_WINDOW_NS;
+    return share->placed_ns - share->done_ns >= FAR * window;
+}
+
+void gt__share_deepen(gt_dispatch_worker *worker)
+{
+    gt_share *share = &worker->share;
+    uint64_t window = window_ns(share), depth = 2 * (share->depth_ns > window ? share->depth_ns : window);
+    share->depth_ns = depth < MOST_DEPTH_NS ? depth : MOST_DEPTH_NS;
+    gt__share_decide(worker);
+}
+
+void gt__share_decide(gt_dispatch_worker *worker)
 {
     const gt_share *share = &worker->share;
-    worker->closed = is_full(share) || (share->first && !share->serving) ||
-                     (share->reserved && share->reserved != share->serving);
+    worker->closed =
+        gt__share_is_full(share) || (share->waiting.first && !share->serving) || share->kept_for != NULL;
 }
 
 static gt_charge *charge_at(const gt_share *share, uint32_t k)
@@ -103,36 +119,32 @@ static bool grow(gt_share *share)
 }
 
 /* Without memory the time is not corrected when it is measured. */
-static void note(gt_share *share, gt_session *session, unsigned work, float part, uint64_t ns, uint64_t records)
+static void note(gt_share *share, const gt_charge *new)
 {
+    gt_account *account = &new->session->account;
+    account->queued += new->records;
     for (uint32_t k = 0; k < share->charge_unmarked && k < MERGE_WITHIN; k++) {
         gt_charge *charge = charge_at(share, share->charge_count - 1 - k);
-        if (charge->session == session && charge->work == work && charge->part == part &&
-            charge->inverse == session->account.inverse) {
-            charge->ns += ns;
-            charge->records += records;
-            session->account.queued += records;
+        if (charge->session == new->session && charge->work == new->work && charge->part == new->part &&
+            charge->inverse == new->inverse && charge->line_inverse == new->line_inverse) {
+            charge->ns += new->ns;
+            charge->records += new->records;
             return;
         }
     }
-    if (share->charge_count == share->charge_capacity && !grow(share))
+    if (share->charge_count == share->charge_capacity && !grow(share)) {
+        account->queued -= new->records;
         return;
-    *charge_at(share, share->charge_count++) = (gt_charge){.session = session,
-                                                           .work = work,
-                                                           .part = part,
-                                                           .inverse = session->account.inverse,
-                                                           .ns = ns,
-                                                           .records = records};
+    }
+    *charge_at(share, share->charge_count++) = *new;
     share->charge_unmarked++;
-    session->account.queued += records;
 }
 
 /* Was enough placed for a mark? */
 static bool is_due(const gt_share *share)
 {
-    uint64_t window =
-        share->deep && !share->shared ? (uint64_t)WINDOW_NS : window_ns(share); /* measured as often */
-    return share->asked || share->unmarked_ns >= window / (share->shared || share->late ? SHARED_MARKS : MARKS);
+    return share->asked ||
+           share->unmarked_ns >= window_ns(share) / (share->shared || share->late ? SHARED_MARKS : MARKS);
 }
 
 static void mark(gt_dispatch_worker *worker)
@@ -158,7 +170,7 @@ void gt__share_retry(gt_dispatch_worker *worker)
 {
     if (is_due(&worker->share)) {
         mark(worker);
-        decide(worker);
+        gt__share_decide(worker);
     }
 }
 
@@ -166,43 +178,6 @@ void gt__share_turn(gt_dispatch_worker *worker)
 {
     if (worker->share.unmarked_ns >= TURN_NS && !worker->share.late)
         mark(worker);
-}
-
-/* ---- the waiting list --------------------------------------------------------------------------------------- */
-
-static void enlist(gt_dispatch_worker *worker, gt_session *session)
-{
-    gt_share *share = &worker->share;
-    gt_account *account = &session->account;
-    gt_session *before = share->last;
-    while (before && before->account.used_ns > account->used_ns)
-        before = before->account.previous;
-    account->waits_at = worker;
-    account->previous = before;
-    account->next = before ? before->account.next : share->first;
-    *(before ? &before->account.next : &share->first) = session;
-    *(account->next ? &account->next->account.previous : &share->last) = session;
-}
-
-static void delist(gt_dispatch_worker *worker, gt_session *session)
-{
-    gt_share *share = &worker->share;
-    gt_account *account = &session->account;
-    *(account->previous ? &account->previous->account.next : &share->first) = account->next;
-    *(account->next ? &account->next->account.previous : &share->last) = account->previous;
-    account->waits_at = NULL;
-}
-
-/* The session's account has changed: its place in the list may, too. */
-static void reorder(gt_session *session)
-{
-    const gt_account *account = &session->account;
-    gt_dispatch_worker *worker = account->waits_at;
-    if (!worker || ((!account->previous || account->previous->account.used_ns <= account->used_ns) &&
-                    (!account->next || account->next->account.used_ns >= account->used_ns)))
-        return;
-    delist(worker, session);
-    enlist(worker, session);
 }
 
 /* ---- costs -------------------------------------------------------------------------------------------------- */
@@ -274,20 +249,39 @@ static inline void use(gt_account *account, double ns)
     account->total_ns += ns;
 }
 
+/* The spread sessions together have the weights of those that wait, and of the one that works. */
+static double line_inverse(const gt_session *session)
+{
+    const gt_spread_line *line = &session->dispatcher->line;
+    const gt_account *account = &session->account;
+    if (!account->spread)
+        return 0;
+    return 1 / (line->weight + (account->waits_in == &line->waiting ? 0 : account->weight));
+}
+
 static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns,
                            unsigned workers, uint64_t records)
 {
     gt_share *share = &worker->share;
     double cost = gt__share_cost(worker, work, ns);
     uint64_t whole = cost < MOST_CHARGE_NS ? (uint64_t)cost : (uint64_t)MOST_CHARGE_NS;
+    if (session->account.spread && is_idle(share))
+        gt__share_fed(session, share);
     share->placed_ns += whole;
     share->unmarked_ns += whole;
-    share->deep = session->spreading != NULL;
+    gt_charge charge = {.session = session,
+                        .work = work,
+                        .part = 1 / (float)workers,
+                        .inverse = session->account.inverse,
+                        .line_inverse = line_inverse(session),
+                        .ns = whole,
+                        .records = records};
     use(&session->account, (double)whole / workers);
-    note(share, session, work, 1 / (float)workers, whole, records);
+    share->line_ns += (double)whole * charge.line_inverse;
+    note(share, &charge);
     if (is_due(share))
         mark(worker);
-    decide(worker);
+    gt__share_decide(worker);
 }
 
 void gt__share_charge(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns, unsigned workers)
@@ -319,7 +313,7 @@ void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t r
     gt_share *share = &worker->share;
     gt_charge *charge = share->charge_unmarked ? charge_at(share, share->charge_count - 1) : NULL;
     if (!charge || charge->session != session || charge->work != GT_WORK_SMALL ||
-        charge->inverse != session->account.inverse || is_due(share)) {
+        charge->inverse != session->account.inverse || session->account.spread || is_due(share)) {
         charge_records(session, worker, GT_WORK_SMALL, (double)records * RECORD_NS, 1, records);
         return;
     }
@@ -332,9 +326,11 @@ void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t r
     use(&session->account, ns);
 }
 
-void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, unsigned workers)
+void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, uint64_t recorded_ns,
+                        unsigned workers)
 {
-    gt__share_charge(session, worker, GT_WORK_REPLAY, (double)records * RECORD_NS, workers);
+    double ns = (double)recorded_ns + (double)records * RECORD_NS;
+    gt__share_charge(session, worker, GT_WORK_REPLAY, ns, workers);
 }
 
 void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t bytes)
@@ -354,6 +350,7 @@ static bool count_sessions(gt_share *share, uint32_t charges)
     share->marked = one;
     share->alone = several || (before && one != before) ? 0 : share->alone + 1;
     share->shared = !share->alone || (share->shared && share->alone < ALONE_MARKS);
+    share->depth_ns = share->shared ? 0 : share->depth_ns;
     return !several;
 }
 
@@ -406,17 +403,20 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
             continue;
         /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
         gt_account *account = &charge->session->account;
-        double estimated = (double)charge->ns * charge->part;
-        account->used_ns += estimated * (fmin(ratio, most) - 1) * charge->inverse;
+        double estimated = (double)charge->ns * charge->part, change = fmin(ratio, most) - 1;
+        account->used_ns += estimated * change * charge->inverse;
         account->total_ns += estimated * (ratio - 1);
         account->queued -= charge->records;
-        reorder(charge->session);
+        share->line_ns += (double)charge->ns * change * charge->line_inverse;
+        gt__share_reorder(charge->session);
     }
     measure(share, by_work, measured);
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;
-    decide(worker);
+    if (is_idle(share))
+        share->idle_since_ns = gt__now_ns();
+    gt__share_decide(worker);
 }
 
 void gt__share_look_begin(gt_account *account)
@@ -459,95 +459,6 @@ bool gt__share_has_queued(const gt_session *session)
     return true;
 }
 
-/* ---- turns -------------------------------------------------------------------------------------------------- */
-
-bool gt__share_open(const gt_session *session)
-{
-    const gt_dispatch_worker *home = session->home;
-    const gt_spreading *spreading = session->spreading;
-    if (home && home->closed && home->share.reserved != session)
-        return false;
-    for (int32_t index = 0; spreading && index < spreading->reached_capacity; index++) {
-        const gt_share *share = &session->dispatcher->workers[index]->share;
-        if (spreading->reached[index] && (is_full(share) || (share->reserved && share->reserved != session)))
-            return false;
-    }
-    return !home || !is_full(&home->share);
-}
-
-void gt__share_wait(gt_session *session)
-{
-    gt_account *account = &session->account;
-    gt_dispatch_worker *worker = session->home;
-    if (!worker || account->waits_at)
-        return;
-    gt_share *share = &worker->share;
-    if (account->used_ns < share->clock_ns)
-        account->used_ns = share->clock_ns;
-    enlist(worker, session);
-    decide(worker);
-}
-
-void gt__share_stop_waiting(gt_session *session)
-{
-    gt_account *account = &session->account;
-    gt_dispatch_worker *worker = account->waits_at;
-    if (!worker)
-        return;
-    delist(worker, session);
-    decide(worker);
-}
-
-/* Keep the workers of the session for it, or give them back. */
-static void reserve(gt_session *session, bool wanted)
-{
-    gt_dispatcher *dispatcher = session->dispatcher;
-    const gt_spreading *spreading = session->spreading;
-    if (wanted ? dispatcher->reserving != NULL : dispatcher->reserving != session)
-        return;
-    dispatcher->reserving = wanted ? session : NULL;
-    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
-        gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!wanted && worker->share.reserved == session)
-            worker->share.reserved = NULL;
-        if (wanted &&
-            (worker == session->home || (index < spreading->reached_capacity && spreading->reached[index])))
-            worker->share.reserved = session;
-        decide(worker);
-    }
-}
-
-gt_session *gt__share_next(gt_dispatch_worker *worker)
-{
-    gt_share *share = &worker->share;
-    /* The session that keeps the worker goes first, also if others that used less time came after it: they are not served
-     * before it was. */
-    bool kept = share->reserved && share->reserved->account.waits_at == worker;
-    gt_session *session = kept ? share->reserved : share->first;
-    if (!session || session->account.turn == session->dispatcher->turns + 1)
-        return NULL;
-    share->serving = session;
-    decide(worker);
-    if (!gt__output_has_room(session)) {
-        if (session->spreading)
-            reserve(session, true);
-        gt__share_served(worker);
-        return NULL;
-    }
-    gt__share_stop_waiting(session);
-    reserve(session, false);
-    session->account.turn = session->dispatcher->turns + 1; /* 0: never */
-    if (share->clock_ns < session->account.used_ns)
-        share->clock_ns = session->account.used_ns;
-    return session;
-}
-
-void gt__share_served(gt_dispatch_worker *worker)
-{
-    worker->share.serving = NULL;
-    decide(worker);
-}
-
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
 void gt__share_reset(gt_dispatch_worker *worker)
@@ -560,29 +471,8 @@ void gt__share_reset(gt_dispatch_worker *worker)
 void gt__share_free(gt_dispatch_worker *worker)
 {
     free(worker->share.charges);
-    worker->share = (gt_share){0};
+    worker->share = (gt_share){.waiting.worker = worker};
     worker->closed = false;
-}
-
-void gt__share_leave(gt_dispatch_worker *worker)
-{
-    gt_session *session;
-    for (uint32_t k = 0; k < worker->share.charge_count; k++) {
-        gt_charge *charge = charge_at(&worker->share, k);
-        if (charge->session)
-            charge->session->account.queued -= charge->records;
-    }
-    /* What was placed there is not waited for: sessions that have parts of tensors on it go on, and fail where they need it. */
-    worker->share.charge_count = worker->share.charge_unmarked = 0;
-    worker->share.done_ns = worker->share.placed_ns;
-    decide(worker);
-    while ((session = worker->share.first)) {
-        gt__share_stop_waiting(session);
-        session->peer->blocked = false;
-        gt__peer_wake(session->peer);
-    }
-    if (worker->peer->dispatcher->reserving)
-        reserve(worker->peer->dispatcher->reserving, false);
 }
 
 gt_err gt__share_weigh(gt_session *session, double weight)
@@ -595,26 +485,30 @@ gt_err gt__share_weigh(gt_session *session, double weight)
     return GT_OK;
 }
 
-void gt__share_move(gt_session *session)
+void gt__share_drop(gt_dispatch_worker *worker, const gt_session *session)
 {
-    session->account.used_ns = session->home->share.clock_ns;
+    gt_share *share = &worker->share;
+    for (uint32_t k = 0; k < share->charge_count; k++) {
+        gt_charge *charge = charge_at(share, k);
+        if (charge->session != session)
+            continue;
+        charge->session->account.queued -= charge->records;
+        charge->session = NULL;
+    }
+    if (share->marked == session) {
+        share->marked = NULL;
+        share->depth_ns = 0;
+    }
 }
 
-void gt__share_forget(gt_session *session)
+void gt__share_drop_all(gt_dispatch_worker *worker)
 {
-    gt_dispatcher *dispatcher = session->dispatcher;
-    gt__share_stop_waiting(session);
-    reserve(session, false);
-    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
-        gt_share *share = &dispatcher->workers[index]->share;
-        if (share->marked == session)
-            share->marked = NULL;
-        for (uint32_t k = 0; k < share->charge_count; k++) {
-            gt_charge *charge = charge_at(share, k);
-            if (charge->session != session)
-                continue;
-            session->account.queued -= charge->records;
-            charge->session = NULL;
-        }
+    gt_share *share = &worker->share;
+    for (uint32_t k = 0; k < share->charge_count; k++) {
+        gt_charge *charge = charge_at(share, k);
+        if (charge->session)
+            charge->session->account.queued -= charge->records;
     }
+    share->charge_count = share->charge_unmarked = 0;
+    share->done_ns = share->placed_ns;
 }

@@ -13,9 +13,13 @@
  * came before the mark, and the estimates of the forms. Small records are counted in batches and cost nothing each. Where the
  * records of another session begin there is a mark as well, so that no session pays for what was estimated wrongly of another.
  *
- * A session that reaches several workers writes to all of them at once, so all of their windows must be open. If it is its
- * turn and they are not, it reserves them: no other session is served there until it was. One session at a time does
- * that, so sessions cannot wait for each other.
+ * A session that is spread writes to several workers at once, so all of their windows must be open. Such sessions stand in one
+ * line, in the order of the time that they have used (turns.c). At each worker all of them together count as one that waits there,
+ * with the sum of their weights. When it is their turn there, the worker is kept for the first in the line, until it was served:
+ * one session at a time, so sessions cannot wait for each other. While one of its workers is far from open the others are not kept.
+ *
+ * The window of a spread session that is alone grows while records for one of its workers keep another one idle: in a pipeline the
+ * records for the next worker come behind all of those for this one.
  */
 #ifndef GT_DISPATCHER_SHARE_H
 #define GT_DISPATCHER_SHARE_H
@@ -33,7 +37,7 @@ enum {
     GT_WORK_SPECIAL,                 /* special functions, which take long for an element */
     GT_WORK_PATH,                    /* a run of a hot path */
     GT_WORK_SLICE,                   /* a slice of one: may find nothing to do, so the estimate is not corrected */
-    GT_WORK_REPLAY,                  /* and on spread tensors: a record of it */
+    GT_WORK_REPLAY,                  /* and on spread tensors */
     GT_WORK_BYTES,                   /* data on its way to or from a client */
     GT_WORKS
 };
@@ -46,43 +50,68 @@ typedef struct gt_charge {
     gt_session *session; /* NULL: it left */
     uint32_t work;
     float part; /* of it that counts for the session: 1, or less if other workers do the same at the same time */
-    double inverse; /* of the session's weight when it was charged: corrections count by that, too */
+    double inverse;      /* of the session's weight when it was charged: corrections count by that, too */
+    double line_inverse; /* of a spread session: of the weights in the line, with its own; otherwise 0 */
     uint64_t ns;
     uint64_t records; /* that the session had sent for it */
 } gt_charge;
 
+/* Sessions that wait, least used_ns first. */
+typedef struct gt_waiting {
+    gt_session *first, *last;
+    gt_dispatch_worker *worker; /* that they wait for; NULL: in the line */
+} gt_waiting;
+
+/* The spread sessions that wait. */
+typedef struct gt_spread_line {
+    gt_waiting waiting;
+    const gt_session *serving;         /* the one of them that is being served */
+    gt_session *keeps;                 /* the one that workers are kept for; NULL: none */
+    const gt_dispatch_worker *awaited; /* the worker of it that is far from open */
+    const gt_dispatch_worker *yields;  /* one that was not kept, because its own sessions had the next turn */
+    double clock_ns;                   /* used_ns of the one that was served last, when it was */
+    double weight;                     /* of all that wait */
+} gt_spread_line;
+
 /* A session's part of the division. */
 typedef struct gt_account {
-    double used_ns; /* time used, divided by the weight, on the scale of gt_share.clock_ns */
+    double used_ns; /* time used, divided by the weight, on the scale of the clock_ns where it waits */
+    bool spread;    /* it reaches other workers than its home: it waits in the line */
+    bool insists;   /* all of its workers are kept until it was served: no worker is awaited any more */
     double
         total_ns; /* time used since it connected, for the statistics: measured, and estimated of what was not measured yet */
     double ahead_ns; /* of that, what no worker has executed yet: gt__share_look */
     double shown_ns; /* total_ns - ahead_ns, as far as it grew */
     double weight, inverse;
-    gt_session *previous, *next; /* in the waiting list of its home worker */
-    gt_dispatch_worker *waits_at;
-    uint64_t turn;        /* of the loop in which it was last served from that list */
-    uint64_t queued;      /* records that its home worker has not executed yet */
-    uint64_t most_queued; /* no more are taken from the client then (--max-queued) */
+    gt_waiting *waits_in;                     /* of its home worker, or the line; NULL: it does not wait */
+    gt_session *previous, *next;              /* there */
+    uint64_t waits_since_ns, waited_until_ns; /* the last time in the line */
+    double waits_with;                        /* the weight that it has there */
+    uint64_t turn;                            /* of the loop in which it was last served from there */
+    uint64_t queued;                          /* records that its home worker has not executed yet */
+    uint64_t most_queued;                     /* no more are taken from the client then (--max-queued) */
 } gt_account;
 
 /* A worker's part. */
 typedef struct gt_share {
-    bool late;                      /* its engine is asynchronous: the window is larger */
-    bool deep;                      /* its only session is spread over workers: the window is much larger */
-    bool shared;                    /* several sessions used it lately: the window is smaller */
-    const gt_session *marked;       /* whose charges the last mark had, or its first ones; to compare only */
-    unsigned alone;                 /* marks in a row with work of one session only */
-    uint64_t placed_ns, done_ns;    /* estimates of all records placed, and of those executed */
-    uint64_t unmarked_ns;           /* of those behind the last mark */
-    bool asked;                     /* a mark is wanted although it is not due */
-    double clock_ns;                /* used_ns of the session that was served last, when it was */
-    uint64_t busy_ns;               /* that the worker had worked at the last mark's answer */
-    gt_session *first, *last;       /* sessions that wait, least used_ns first */
-    const gt_session *serving;      /* the one of them that is being served */
-    gt_session *reserved;           /* the spread session that this worker is kept open for */
-    float factor[GT_WORKS];         /* measured time in units of the estimate */
-    uint8_t measurements[GT_WORKS]; /* that it was learnt from, as far as they are counted */
+    bool late;                   /* its engine is asynchronous: the window is larger */
+    bool shared;                 /* several sessions used it lately: the window is smaller */
+    uint64_t depth_ns;           /* the window of its only session, which is spread; 0: as for others */
+    uint64_t idle_since_ns;      /* when it last answered its last mark */
+    const gt_session *marked;    /* whose charges the last mark had, or its first ones; to compare only */
+    unsigned alone;              /* marks in a row with work of one session only */
+    uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
+    uint64_t unmarked_ns;        /* of those behind the last mark */
+    bool asked;                  /* a mark is wanted although it is not due */
+    double clock_ns;             /* used_ns of the session that was served last, when it was */
+    uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
+    gt_waiting waiting;          /* sessions that need this worker only */
+    const gt_session *serving;   /* the one of them that is being served */
+    uint32_t in_line;            /* spread sessions that wait and reach this worker */
+    double line_ns;              /* time that spread sessions used here, divided by their weights, as used_ns is */
+    const gt_session *kept_for;  /* the spread session that this worker is kept open for */
+    float factor[GT_WORKS];      /* measured time in units of the estimate */
+    uint8_t measurements[GT_WORKS];             /* that it was learnt from, as far as they are counted */
     double estimated_ns[GT_WORKS], measured_ns; /* since the last one */
     gt_charge *charges;                         /* a ring: those of each mark in turn */
     uint32_t charge_first, charge_count, charge_capacity;
@@ -90,7 +119,7 @@ typedef struct gt_share {
 } gt_share;
 
 /* A worker joined: forget what is known of its predecessor. */
-void gt__share_reset(gt_dispatch_worker *worker);
+void gt__share_join(gt_dispatch_worker *worker);
 void gt__share_free(gt_dispatch_worker *worker);
 /* The worker is gone: the sessions that wait for it wait no more. */
 void gt__share_leave(gt_dispatch_worker *worker);
@@ -114,8 +143,9 @@ unsigned gt__share_work(unsigned op);
 /* A computing record was placed. */
 void gt__share_placed(gt_session *session, gt_dispatch_worker *worker, const gt_instruction *ins,
                       const gt_meta *const *metas, unsigned count, const gt_meta *out);
-/* So many records of a path's run on `workers` workers. */
-void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, unsigned workers);
+/* So many records of a path's run on `workers` workers, which took this estimated time when the run was recorded. */
+void gt__share_replayed(gt_session *session, gt_dispatch_worker *worker, uint64_t records, uint64_t recorded_ns,
+                        unsigned workers);
 /* Bytes are on their way between the client and the worker. */
 void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t bytes);
 /* So many elements in one pass of this elementwise op. */
@@ -139,9 +169,27 @@ void gt__share_turn(gt_dispatch_worker *worker);
 /* Write marks that had no room. */
 void gt__share_retry(gt_dispatch_worker *worker);
 
+/* Between share.c and turns.c: whether the window is full, and whether much more than full; after any change, whether sessions may
+ * go on without waiting; records of one session, or all that the worker had, are not measured any more. */
+bool gt__share_is_full(const gt_share *share);
+bool gt__share_is_far(const gt_share *share);
+void gt__share_deepen(gt_dispatch_worker *worker);
+/* A spread session has records for a worker that was idle. If it was for most of the time that the session last waited, alone, for another
+ * worker, larger windows would have kept it busy. */
+void gt__share_fed(gt_session *session, const gt_share *idle);
+void gt__share_decide(gt_dispatch_worker *worker);
+void gt__share_reset(gt_dispatch_worker *worker);
+void gt__share_drop(gt_dispatch_worker *worker, const gt_session *session);
+void gt__share_drop_all(gt_dispatch_worker *worker);
+/* The session's account has changed: its place among those that wait may, too. */
+void gt__share_reorder(gt_session *session);
+
+/* The session reaches another worker than its home, from now on; or only that. */
+void gt__share_spread(gt_session *session);
+void gt__share_gather(gt_session *session);
 /* Whether the workers of the session take records of it now. */
 bool gt__share_open(const gt_session *session);
-/* The session has records to place, and no room: put it into the waiting list of its home worker. */
+/* The session has records to place, and no room: it waits at its home worker, or in the line. */
 void gt__share_wait(gt_session *session);
 /* Take it out again, if it waits. */
 void gt__share_stop_waiting(gt_session *session);
@@ -149,5 +197,8 @@ void gt__share_stop_waiting(gt_session *session);
  * when it was served. */
 gt_session *gt__share_next(gt_dispatch_worker *worker);
 void gt__share_served(gt_dispatch_worker *worker);
+/* The same for the line. */
+gt_session *gt__share_next_spread(gt_dispatcher *dispatcher);
+void gt__share_served_spread(gt_dispatcher *dispatcher);
 
 #endif

@@ -13,6 +13,7 @@
 #include "dispatcher/quota.h"
 #include "dispatcher/recover/journal.h"
 #include "dispatcher/recover/spool.h"
+#include "dispatcher/share.h"
 #include "link/keys.h"
 
 struct gt_dispatcher {
@@ -67,8 +68,8 @@ struct gt_dispatcher {
     uint64_t connections; /* of clients and monitors */
 
     /* share.c */
-    double max_weight;     /* of a session */
-    gt_session *reserving; /* the spread session that workers are kept open for; NULL: none */
+    double max_weight;   /* of a session */
+    gt_spread_line line; /* the spread sessions that wait */
 
     /* recover/ */
     struct {

@@ -264,7 +264,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->link = peer->link;
     worker->draining = false;
     worker->instructions = worker->sessions = worker->records = 0;
-    gt__share_reset(worker);
+    gt__share_join(worker);
     gt__runs_reset(&worker->runs);
     worker->owner = GT_OWNER_UNTOLD;
     memset(&worker->reported, 0, sizeof worker->reported);

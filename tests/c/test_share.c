@@ -218,14 +218,22 @@ static void test_worker_leaves(const void *argument)
     server_stop(&s.server);
 }
 
-static void send_spread_full(gt_link *client, int64_t size)
+static void send_spread_fulls(gt_link *client, int64_t size, int count)
 {
     send_rows_scope(client);
-    gt_slot full[2] = {
-        {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = 1, .scope = 1}}};
-    full[1].i64[0] = size;
-    send_slots(client, full, 2);
+    for (int k = 1; k <= count; k++) {
+        gt_slot full[2] = {
+            {.ins = {
+                 .op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = (uint64_t)k, .scope = 1}}};
+        full[1].i64[0] = size;
+        send_slots(client, full, 2);
+    }
     gt__link_flush(client);
+}
+
+static void send_spread_full(gt_link *client, int64_t size)
+{
+    send_spread_fulls(client, size, 1);
 }
 
 /* A worker that is lost with its queue full: a client that has a part of a tensor there is told so. */
@@ -399,43 +407,164 @@ static void test_another_worker_is_lost(const void *argument)
     end(&s);
 }
 
-/* A spread client keeps its workers until the busy one has room. Another client that used less time comes meanwhile: both get
- * their turn. */
-static void test_newcomer_at_a_kept_worker(const void *argument)
+/* Three clients and the watcher: a spread one and a light one, at the first worker, and a heavy one at the second, which is busy with its
+ * pass. The spread one has a tensor on both workers, and waits with its next record. */
+static void begin_spread(shared_server *s, gt_link **second, gt_link **spread)
+{
+    server_new(&s->server, false);
+    s->worker = server_link(&s->server);
+    *second = server_link(&s->server);
+    *spread = server_link(&s->server);
+    s->heavy = server_link(&s->server);
+    s->light = server_link(&s->server);
+    s->watcher = server_link(&s->server);
+    server_start(&s->server);
+    join_worker(s->worker, "first");
+    join_worker(*second, "second");
+    join_client(*spread);  /* client 1, at the first worker */
+    join_client(s->heavy); /* client 2, at the second */
+    join_client(s->light); /* client 3, at the first */
+    join_client(s->watcher);
+    send_spread_full(*spread, SMALL);
+    CHECK(receive_until(s->worker, GT_OP_full) && receive_until(*second, GT_OP_full));
+    send_full(s->heavy, 1, LARGE, 1.0);
+    gt__link_flush(s->heavy);
+    CHECK(receive_until(*second, GT_OP_mark));
+    send_ins(*spread, (gt_instruction){.op = GT_OP_neg, .result = 2, .operand = {1}, .scope = 1});
+    gt__link_flush(*spread);
+    wait_taken(s, 1, 4);
+    taken(s, 1); /* the turn in which it was taken is over: it keeps a worker */
+}
+
+static void end_spread(shared_server *s, gt_link *second, gt_link *spread)
+{
+    gt__link_close(spread);
+    end(s);
+    gt__link_close(second);
+}
+
+/* While a spread client waits for a long operation on one worker, the other one serves its own client. */
+static void test_a_worker_is_lent(const void *argument)
 {
     (void)argument;
     static shared_server s;
-    server_new(&s.server, false);
-    s.worker = server_link(&s.server);
-    gt_link *second = server_link(&s.server), *spread = server_link(&s.server);
-    s.heavy = server_link(&s.server);
-    s.light = server_link(&s.server);
-    s.watcher = server_link(&s.server);
-    server_start(&s.server);
-    join_worker(s.worker, "first");
-    join_worker(second, "second");
-    join_client(spread);  /* client 1, at the first worker */
-    join_client(s.heavy); /* client 2, at the second */
-    join_client(s.light); /* client 3, at the first */
-    join_client(s.watcher);
-    send_spread_full(spread, SMALL);
-    CHECK(receive_until(s.worker, GT_OP_full) && receive_until(second, GT_OP_full));
-    send_full(s.heavy, 1, LARGE, 1.0);
-    gt__link_flush(s.heavy);
-    CHECK(receive_until(second, GT_OP_mark)); /* the second worker is busy now */
-    send_ins(spread, (gt_instruction){.op = GT_OP_neg, .result = 2, .operand = {1}, .scope = 1});
-    gt__link_flush(spread);
-    wait_taken(&s, 1, 4);
-    taken(&s, 1); /* the turn in which it was taken is over: it keeps both workers */
-    send_full(s.light, 1, SMALL, 1.0);
-    gt__link_flush(s.light);
-    wait_taken(&s, 3, 1);
+    gt_link *second, *spread;
+    begin_spread(&s, &second, &spread);
+    send_light(&s);
+    CHECK(receive_until(s.worker, GT_OP_exp));
     answer_mark(second);
     CHECK(receive_until(second, GT_OP_neg) && receive_until(s.worker, GT_OP_neg));
-    CHECK(receive_until(s.worker, GT_OP_full));
+    end_spread(&s, second, spread);
+}
+
+/* Two workers that have long operations in turn: the spread client that waits for both is served after one on each. */
+static void test_workers_are_not_lent_for_ever(const void *argument)
+{
+    (void)argument;
+    static shared_server s;
+    gt_link *second, *spread;
+    begin_spread(&s, &second, &spread);
+    for (uint64_t k = 2; k <= BACKLOG; k++)
+        send_full(s.heavy, k, LARGE, 1.0);
+    gt__link_flush(s.heavy);
+    send_backlog(s.light);
+    CHECK(receive_until(s.worker, GT_OP_mark)); /* lent for one pass */
+    wait_taken(&s, 2, 2);
+    wait_taken(&s, 3, 2);
+    answer_mark(second);
+    answer_mark(s.worker);
+    static gt_slot record[1 + GT_MAX_TAIL];
+    CHECK(receive_any(second, record) && record->ins.op == GT_OP_neg);
+    CHECK(receive_any(s.worker, record) && record->ins.op == GT_OP_neg);
+    end_spread(&s, second, spread);
+}
+
+/* The size of the next full, up to the mark behind it. */
+static int64_t receive_pass(gt_link *worker)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    int64_t size = 0;
+    do {
+        if (!CHECK(receive_any(worker, record)))
+            return -1;
+        size = record->ins.op == GT_OP_full ? record[1].i64[0] : size;
+    } while (record->ins.op != GT_OP_mark || !size);
+    return size;
+}
+
+/* Two spread clients whose home is another worker each. Their weights are as 1 to 3, and so are the passes that they get. */
+static void test_spread_weights(const void *argument)
+{
+    (void)argument;
+    enum { LARGER = 2 * LARGE, PASSES = 40 };
+    server s;
+    uint64_t busy_ns[2] = {0};
+    int of_light = 0;
+    server_new(&s, false);
+    gt_link *workers[] = {server_link(&s), server_link(&s)}, *light = server_link(&s), *heavy = server_link(&s);
+    server_start(&s);
+    join_worker(workers[0], "first");
+    join_worker(workers[1], "second");
+    join_client(light);
+    join_client(heavy);
+    gt_instruction weigh = {.op = GT_OP_share};
+    weigh.imm[0].f = 1.0 / 3;
+    send_ins(light, weigh);
+    send_spread_fulls(light, LARGER, PASSES);
+    send_spread_fulls(heavy, LARGER + 2, PASSES);
+    for (int k = 0; k < PASSES; k++) {
+        int64_t size = receive_pass(workers[0]);
+        CHECK_EQ(receive_pass(workers[1]), size);
+        of_light += size == LARGER / 2;
+        answer_worked(workers[0], &busy_ns[0], PASS_NS);
+        answer_worked(workers[1], &busy_ns[1], PASS_NS);
+    }
+    CHECK(of_light >= PASSES / 4 - 2 && of_light <= PASSES / 4 + 2);
+    gt__link_close(light);
+    gt__link_close(heavy);
+    server_stop(&s);
+    gt__link_close(workers[0]);
+    gt__link_close(workers[1]);
+}
+
+/* A spread client and one of each worker: each gets every second pass of a worker. */
+static void test_spread_beside_others(const void *argument)
+{
+    (void)argument;
+    enum { LARGER = 2 * LARGE, PASSES = 30 };
+    server s;
+    uint64_t busy_ns[2] = {0};
+    int of_spread[2] = {0}, passes[2] = {0};
+    server_new(&s, false);
+    gt_link *workers[] = {server_link(&s), server_link(&s)}, *spread = server_link(&s);
+    gt_link *clients[] = {server_link(&s), server_link(&s)};
+    server_start(&s);
+    join_worker(workers[0], "first");
+    join_worker(workers[1], "second");
+    join_client(clients[0]);
+    join_client(clients[1]);
+    join_client(spread);
+    for (uint64_t k = 1; k <= PASSES; k++) {
+        send_full(clients[0], k, LARGE - 1, 1.0);
+        send_full(clients[1], k, LARGE - 1, 1.0);
+    }
+    gt__link_flush(clients[0]);
+    gt__link_flush(clients[1]);
+    send_spread_fulls(spread, LARGER, PASSES);
+    for (int k = 0; k < PASSES; k++)
+        for (int w = 0; w < 2; w++) {
+            of_spread[w] += receive_pass(workers[w]) == LARGE;
+            passes[w]++;
+            answer_worked(workers[w], &busy_ns[w], PASS_NS);
+        }
+    for (int w = 0; w < 2; w++)
+        CHECK(of_spread[w] >= passes[w] / 2 - 3 && of_spread[w] <= passes[w] / 2 + 3);
     gt__link_close(spread);
-    end(&s);
-    gt__link_close(second);
+    gt__link_close(clients[0]);
+    gt__link_close(clients[1]);
+    server_stop(&s);
+    gt__link_close(workers[0]);
+    gt__link_close(workers[1]);
 }
 
 static void send_products(gt_link *client, int count)
@@ -531,6 +660,9 @@ int main(void)
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a fast card", test_fast_card, NULL);
     check_run("marks answered together", test_marks_answered_together, NULL);
-    check_run("a newcomer at a kept worker", test_newcomer_at_a_kept_worker, NULL);
+    check_run("weights of spread clients", test_spread_weights, NULL);
+    check_run("a spread client beside others", test_spread_beside_others, NULL);
+    check_run("a worker is lent", test_a_worker_is_lent, NULL);
+    check_run("workers are not lent for ever", test_workers_are_not_lent_for_ever, NULL);
     return check_end();
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client_fixture.h"
+#include "core/record.h"
 #include "dispatcher/spread/layout.h"
 #include "shortage.h"
 #include "client/signals.h"
@@ -520,6 +521,106 @@ static void test_half_sent(const void *argument)
     }
 }
 
+/* ---- records of several steps ------------------------------------------------------------------------------- */
+
+/* Records for a worker in which all members take part. */
+static unsigned collectives_written(streams *s, int worker)
+{
+    const gt_slot *slots;
+    size_t available;
+    unsigned count = 0;
+    gt__link_flush(s->worker[worker].link);
+    while ((slots = gt__link_peek(s->ends[worker], &available))) {
+        count += slots->ins.op >= GT_OP_all_reduce && slots->ins.op <= GT_OP_all_to_all;
+        gt__link_consume(s->ends[worker], 1u + slots->ins.tail);
+    }
+    return count;
+}
+
+static gt_handle *new_rows(streams *s, uint64_t id, gt_dtype dtype, gt_layout *layout)
+{
+    gt_handle *handle;
+    uint32_t slots[WORKERS];
+    for (unsigned k = 0; k < layout->count; k++)
+        slots[k] = gt__slot_number_new(&s->worker[layout->member[k].worker].slots);
+    OK(gt__handles_insert(&s->session.handles, id, &handle));
+    *handle = (gt_handle){.id = id, .worker = GT_NO_WORKER};
+    OK(gt__meta_set(&handle->meta, dtype, 2, (int64_t[]){WORKERS, WORKERS}));
+    OK(gt__spread_set(&s->session, handle, layout, slots));
+    return handle;
+}
+
+static void drop(streams *s, gt_handle *handle)
+{
+    if (handle->worker == GT_SPREAD)
+        gt__spread_drop(&s->session, handle->slot);
+    else if (handle->worker != GT_NO_WORKER)
+        gt__worker_free_tensor(s->workers[handle->worker], handle->slot);
+    handle->worker = GT_NO_WORKER;
+}
+
+/* A record on a split tensor, an index on one worker and another split tensor, with memory that runs out; true: it did. Every worker
+ * takes part in the same exchanges, and keeps nothing. */
+static bool compute_short(const gt_slot *record, unsigned allowed)
+{
+    streams *s = streams_new();
+    gt_handle *operand[3] = {new_rows(s, 1, GT_FLOAT32, split_rows(s)), NULL, NULL};
+    operand[1] = new_rows(s, 2, record->ins.op == GT_OP_cat ? GT_FLOAT64 : GT_INT64, on_first(s));
+    operand[2] = new_rows(s, 3, GT_FLOAT32, split_rows(s));
+    gt_handle result = {.worker = GT_NO_WORKER};
+    gt_source sources[3];
+    const gt_meta *metas[3];
+    gt_layout *layouts[3] = {NULL};
+    gt_dtype unused;
+    gt_task task = {.session = &s->session, .record = record, .ins = &record->ins, .source = sources};
+    task.count = gt__record_operands(&record->ins, record + 1).count;
+    for (unsigned k = 0; k < task.count; k++) {
+        operand[k] = gt__handles_find(&s->session.handles, k + 1);
+        sources[k] = gt__spread_source(&s->session, operand[k]);
+        metas[k] = sources[k].meta;
+    }
+    OK(gt__op_infer(&record->ins, record + 1, metas, &task.out, &unused));
+    result.meta = task.out;
+    shortage_begin(allowed, false);
+    gt_err err = gt__spread_run(&task, layouts, &result);
+    bool struck = shortage_end();
+    CHECK(err == GT_OK ? result.worker != GT_NO_WORKER : struck && err == GT_ERR_MEMORY);
+    gt__spread_free_temporaries(&s->session);
+    drop(s, &result);
+    for (uint64_t id = 1; id <= 3; id++)
+        drop(s, gt__handles_find(&s->session.handles, id));
+    for (int k = 0; k < WORKERS; k++)
+        CHECK_EQ(slots_in_use(&s->worker[k]), 0);
+    unsigned exchanges = collectives_written(s, 0);
+    for (int k = 1; k < WORKERS; k++)
+        CHECK_EQ(collectives_written(s, k), exchanges);
+    streams_free(s);
+    return struck;
+}
+
+static void test_steps_without_memory(const void *argument)
+{
+    (void)argument;
+    static const gt_opcode ops[] = {GT_OP_softmax, GT_OP_log_softmax, GT_OP_cumsum, GT_OP_cummax,
+                                    GT_OP_argsort, GT_OP_argmax,      GT_OP_topk,   GT_OP_take,
+                                    GT_OP_gather,  GT_OP_scatter,     GT_OP_cat,    GT_OP_argmin};
+    for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++) {
+        gt_slot record[2] = {{.ins = {.op = (uint16_t)ops[k], .operand = {1, 2, 3}}}, {.u64 = {1, 2, 3}}};
+        unsigned allowed = 0;
+        if (ops[k] == GT_OP_topk)
+            record->ins.imm[1].i = 2;
+        if (ops[k] == GT_OP_argmin)
+            record->ins.imm[0].i = -1;
+        if (ops[k] == GT_OP_cat) {
+            record->ins.tail = 1;
+            record->ins.imm[1].i = 3;
+        }
+        while (compute_short(record, allowed))
+            allowed++;
+        CHECK(allowed > 2);
+    }
+}
+
 int main(int argc, char **argv)
 {
     char runtime[] = "/tmp/gt-test-XXXXXX";
@@ -531,6 +632,7 @@ int main(int argc, char **argv)
     check_run("config records", test_config_records, NULL);
     check_run("a worker goes on while it waits", test_a_worker_goes_on, NULL);
     check_run("memory that runs out between two records", test_half_sent, NULL);
+    check_run("memory that runs out between two steps", test_steps_without_memory, NULL);
     check_run("embedded workers", test_embedded, NULL);
     check_run("workers that meet by memory", test_links, "");
     check_run("workers that meet by tcp", test_links, "tcp://");

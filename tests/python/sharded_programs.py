@@ -234,9 +234,18 @@ class Generator:
             return
         dim = self.rng.randrange(a.rank)
         less = a.shape[:dim] + a.shape[dim + 1:]
-        roll = self.rng.randrange(6)
+        roll = self.rng.randrange(10)
         if roll == 0:
             self.new(f"{a.name}.{self.rng.choice(['argmax', 'argmin'])}(dim={dim})", less, "i", True)
+        elif roll == 6:
+            self.new(f"{a.name}.{self.rng.choice(['argmax', 'argmin'])}()", (), "i", True)
+        elif roll == 7:
+            self.new(f"{a.name}.{self.rng.choice(['cummax', 'cummin'])}(dim={dim})[1]", a.shape, "i", True)
+        elif roll == 8:
+            k = self.rng.randint(1, a.shape[dim])
+            self.new(f"{a.name}.topk({k}, dim={dim}, largest=False)[1]", a.shape[:dim] + (k,) + a.shape[dim + 1:], "i", True)
+        elif roll == 9:
+            self.new(f"({a.name} * 0.3).tanh().{self.rng.choice(['cumprod', 'logcumsumexp'])}(dim={dim})", a.shape, "f", False, a.tracked)
         elif roll == 1:
             self.new(f"{a.name}.argsort(dim={dim})", a.shape, "i", True)
         elif roll == 2:
@@ -328,7 +337,7 @@ class Generator:
             return
         d = self.rng.randrange(a.rank)
         same = dict(kind="f", exact=a.exact, tracked=a.tracked)
-        roll, rest = self.rng.randrange(9), (a.shape[:d], a.shape[d + 1:])
+        roll, rest = self.rng.randrange(13), (a.shape[:d], a.shape[d + 1:])
         if roll == 0:
             self.new(f"gt.cat([{a.name}, {a.name} * 2, {a.name}], dim={d})", rest[0] + (3 * a.shape[d],) + rest[1], **same)
         elif roll == 1 and a.rank >= 2:
@@ -349,6 +358,18 @@ class Generator:
                 self.line(f"{copy.name}[{at}] = 0.5")
         elif roll == 6:
             self.new(f"gt.stack([{a.name}, {a.name} * 2], dim={d})", rest[0] + (2,) + a.shape[d:], **same)
+        elif roll == 9 and self.fits(a.rank):
+            self.new(f"gt.cat([{a.name}.flip({d}), gt.ones({a.shape}, dtype=gt.int32), {a.name} - 1], dim={d})",
+                     rest[0] + (3 * a.shape[d],) + rest[1], **same)
+        elif roll == 10 and self.fits(a.rank):
+            self.new(f"{a.name}.scatter({d}, gt.randint(0, {a.shape[d]}, {rest[0] + (1,) + rest[1]}), 0.5)", a.shape, **same)
+        elif roll == 11 and self.fits(a.rank):
+            self.new(f"{a.name}.gather({d}, gt.randint(0, {a.shape[d]}, {a.shape}))", a.shape, **same)
+        elif roll == 12 and not a.tracked:
+            copy = self.new(f"{a.name} * 1.0", a.shape, **same)
+            if copy:
+                self.line(f"{copy.name}[{':, ' * d}{self.rng.randrange(a.shape[d])}::{self.rng.choice([1, 2, 3])}] = "
+                          f"{a.name}.amax(dim={d}, keepdim=True)")
         elif roll == 7:
             self.new(f"F.pad({a.name}, (1, 2), value=0.5)", a.shape[:-1] + (a.shape[-1] + 3,), **same)
         else:

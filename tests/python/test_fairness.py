@@ -231,6 +231,55 @@ def test_sharded_programs_get_their_turn_among_others(programs):
         assert process.alive or "done" in process.text(), process.text()
 
 
+# Splits a tensor over two workers and multiplies its parts for ever; or splits it once, and then works on its own worker.
+SPREAD = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    while len(gt.debug.get_worker_stats()) < 2:
+        pass
+    gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0)))
+    size, split = int(sys.argv[2]), sys.argv[3] == "split"
+    x = gt.signal.tensor(gt.ones(size, size), name="rows")
+    w = gt.ones(size, size) / size
+    (x @ w).sum().item()
+    print("works", flush=True)
+    x = x if split else gt.ones(size, size)
+    while True:
+        y = (x @ w).tanh()
+        x = x if split else y
+"""
+
+
+def spread_clients(programs, address, count, size, what="split", hot_paths="1"):
+    clients = [programs.python(SPREAD, address, size, what, name="spread", GT_AUTO_COMPILE=hot_paths) for _ in range(count)]
+    until(lambda: all("works" in client.text() or not client.alive for client in clients), "the spread clients")
+    return clients
+
+
+@pytest.mark.parametrize("hot_paths", ("0", "1"))
+@pytest.mark.parametrize("what", ("split", "split once"))
+def test_light_clients_do_not_wait_for_the_stream_of_a_spread_one(programs, what, hot_paths):
+    server = programs.cluster(workers=2, worker_options=("--threads", 1))
+    address = f"localhost:{server.port}"
+    spread, = spread_clients(programs, address, 1, 512, what, hot_paths)
+    for _ in range(2):  # one at each worker
+        programs.run(LIGHT, address)
+    assert spread.alive, spread.text()
+    spread.kill()
+
+
+def test_equal_spread_clients_get_equal_shares(programs):
+    server = programs.cluster(workers=2, worker_options=("--threads", 1))
+    address = f"localhost:{server.port}"
+    clients = spread_clients(programs, address, 4, 256)
+    least = float(programs.run(WATCH, address, 4))
+    for client in clients:
+        assert client.alive, client.text()
+        client.kill()
+    assert least > 0.6
+
+
 # ---- hot paths --------------------------------------------------------------------------------------------------
 
 # Runs a path of many milliseconds until a file appears; says what 20 runs gave.

@@ -471,6 +471,37 @@ def test_data_parallel_training_on_workers_that_die(programs, hot):
     both(programs, SHARDED, workers=3, options=SOON, GT_AUTO_COMPILE=int(hot))
 
 
+# The classes are split: softmax, sort, cumsum and topk run along the split axis, in several steps each.
+ALONG = """
+gt.register_config("classes", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1, 2])))
+while len(gt.debug.get_worker_stats()) < 3:
+    pass
+rng = np.random.default_rng(3)
+w = gt.signal.tensor(gt.tensor(rng.standard_normal((10, 8))), name="classes")
+x, y = gt.tensor(rng.standard_normal((30, 8))), gt.tensor(rng.integers(0, 10, 30))
+AT = {15: 1, 45: 0, 70: 2}
+for step in range(90):
+    if step in AT:
+        kill(AT[step], wait=step % 2)
+    w = w.detach().requires_grad_(True)
+    logits = x @ w.T
+    p = logits.softmax(1)
+    more = (p.cumsum(1) * p.flip(1)).mean() + (gt.cat([p, p], 1).sort(1)[0] ** 2).mean() + p.topk(3, 1)[0].mean()
+    loss = nn.functional.cross_entropy(logits, y) + more
+    loss.backward()
+    w = w - w.grad * 0.3
+    if step % 5 == 3:
+        say(step, loss.item(), p.argmax(1).sum().item())
+say(w.placement, w.detach().numpy().tobytes().hex())
+assert sum(worker["gathers"] for worker in gt.debug.get_worker_stats(wait=True).values()) == 0
+"""
+
+
+@pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
+def test_steps_along_the_split_axis_on_workers_that_die(programs, hot):
+    both(programs, ALONG, workers=3, options=SOON, GT_AUTO_COMPILE=int(hot))
+
+
 # ---- workers that are not replaced -------------------------------------------------------------------------------
 
 STAND_IN = (*SOON, "--recover-stand-in", 0.05)

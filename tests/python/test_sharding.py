@@ -258,7 +258,7 @@ def test_what_has_no_rule_is_gathered_and_counted(workers):
     shard("rows", 0)
     x = gt.signal.tensor(gt.tensor(A), name="rows")
     assert totals("gathers") == 0
-    np.testing.assert_allclose(x.cumsum(dim=0).numpy(), A.cumsum(0), rtol=1e-12)
+    assert np.array_equal(x.diagonal().numpy(), A.diagonal())
     assert totals("gathers") == 3
 
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/instruction.h"
+
 gt_layout *gt__layout_new(gt_layout_kind kind, unsigned axis, unsigned count)
 {
     gt_layout *layout = malloc(sizeof *layout + count * sizeof layout->member[0]);
@@ -50,6 +52,14 @@ gt_layout *gt__layout_even(unsigned axis, int64_t extent, const int32_t *workers
         start += part;
     }
     return layout;
+}
+
+gt_layout *gt__layout_even_like(const gt_layout *like, unsigned axis, int64_t extent)
+{
+    int32_t workers[GT_MAX_PARTIES];
+    for (unsigned k = 0; k < like->count; k++)
+        workers[k] = like->member[k].worker;
+    return gt__layout_even(axis, extent, workers, like->count);
 }
 
 gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned axis)

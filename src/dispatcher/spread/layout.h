@@ -42,6 +42,8 @@ gt_layout *gt__layout_replicated(const int32_t *workers, unsigned count);
 /* An axis of `extent` in parts as equal as possible, the larger ones first; over fewer workers where there are fewer
  * elements. A tensor too small to be split is on the first worker. */
 gt_layout *gt__layout_even(unsigned axis, int64_t extent, const int32_t *workers, unsigned count);
+/* The same over the workers of another layout. */
+gt_layout *gt__layout_even_like(const gt_layout *like, unsigned axis, int64_t extent);
 /* The same workers in the same order, of another kind; split: with the parts of `like`, which is split too. */
 gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned axis);
 

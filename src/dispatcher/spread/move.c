@@ -29,6 +29,8 @@ static gt_err reach(gt_session *session, int32_t worker)
         s->reached_capacity = capacity;
     }
     s->reached[worker] = true;
+    if (!session->home || session->home->index != worker)
+        gt__share_spread(session);
     return GT_OK;
 }
 
@@ -470,33 +472,46 @@ gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_m
     return exchange_all(session, GT_OP_all_reduce, from, meta, in, out);
 }
 
+/* Replace the parts of a tensor by the results of a collective. */
+static gt_err exchange_own(gt_session *session, gt_opcode op, gt_source *source, gt_layout *after)
+{
+    const gt_layout *from = source->layout;
+    uint32_t in[GT_MAX_PARTIES], out[GT_MAX_PARTIES], slots[GT_MAX_PARTIES];
+    for (unsigned k = 0; k < from->count; k++)
+        in[k] = gt__source_slot(source, k);
+    GT_TRY(collective(session, op, from, after, source->meta, in, out));
+    for (unsigned k = 0; k < from->count; k++)
+        slots[gt__layout_find(after, from->member[k].worker)] = out[k];
+    gt_err err = gt__spread_set(session, source->handle, gt__layout_retain(after), slots);
+    for (unsigned k = 0; k < after->count && err != GT_OK; k++)
+        gt__worker_free_tensor(gt__spread_worker(session, after->member[k].worker), slots[k]);
+    *source = gt__spread_source(session, source->handle);
+    return err;
+}
+
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)
 {
-    gt_layout *from = source->layout;
-    uint32_t in[GT_MAX_PARTIES], out[GT_MAX_PARTIES], slots[GT_MAX_PARTIES];
+    const gt_layout *from = source->layout;
     if (from->kind != GT_PARTIAL)
         return GT_OK;
     bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
     gt_layout *after = scatter ? gt__layout_retain(wanted) : gt__layout_like(from, GT_REPLICATED, 0);
     if (!after)
         return gt__spread_no_memory();
-    for (unsigned k = 0; k < from->count; k++)
-        in[k] = gt__source_slot(source, k);
-    gt_err err =
-        collective(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, from, after, source->meta, in, out);
-    if (err != GT_OK) {
-        gt__layout_release(after);
-        return err;
-    }
-    for (unsigned k = 0; k < from->count; k++)
-        slots[gt__layout_find(after, from->member[k].worker)] = out[k];
-    gt__layout_retain(after);
-    err = gt__spread_set(session, source->handle, after, slots);
-    for (unsigned k = 0; k < after->count && err != GT_OK; k++)
-        gt__worker_free_tensor(gt__spread_worker(session, after->member[k].worker), slots[k]);
+    gt_err err = exchange_own(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, source, after);
     gt__layout_release(after);
-    *source = gt__spread_source(session, source->handle);
     return err;
+}
+
+bool gt__spread_can_turn(const gt_layout *from, const gt_layout *to)
+{
+    return from->kind == GT_SPLIT && to->kind == GT_SPLIT && from->axis != to->axis &&
+           gt__layout_same_set(from, to);
+}
+
+gt_err gt__spread_turn(gt_session *session, gt_source *source, gt_layout *wanted)
+{
+    return exchange_own(session, GT_OP_all_to_all, source, wanted);
 }
 
 gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots)
@@ -514,7 +529,7 @@ gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wan
     bool same = from->kind == GT_SPLIT && from->count > 1 && gt__layout_same_set(from, wanted);
     if (same && wanted->kind == GT_REPLICATED)
         return exchange(session, GT_OP_all_gather, from, wanted, source->meta, source->spread->slot, slots);
-    if (same && wanted->kind == GT_SPLIT && from->axis != wanted->axis)
+    if (gt__spread_can_turn(from, wanted))
         return exchange(session, GT_OP_all_to_all, from, wanted, source->meta, source->spread->slot, slots);
     for (unsigned t = 0; t < wanted->count; t++)
         GT_TRY(from->kind == GT_SPLIT ? assemble(session, source, wanted, t, &slots[t])

@@ -20,8 +20,8 @@ static gt_err emit_record(gt_session *session, int32_t worker, gt_instruction in
                           uint32_t *slot)
 {
     gt_slot *out;
-    GT_TRY(gt__spread_slot(session, worker, slot));
     GT_TRY(gt__spread_reserve(session, worker, 1u + ins.tail, &out));
+    GT_TRY(gt__spread_slot(session, worker, slot));
     out->ins = ins;
     out->ins.result = *slot;
     out->ins.scope = session->spreading->scope;
@@ -150,7 +150,12 @@ static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t 
 {
     gt_meta rows = *task->source[0].meta;
     uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
-    gt_layout *ones = gt__layout_like(from, GT_SPLIT, from->axis);
+    gt_err err = GT_OK;
+    for (unsigned k = 0; k < from->count; k++) {
+        gt_err kept = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
+        err = err == GT_OK ? kept : err;
+    }
+    gt_layout *ones = err == GT_OK ? gt__layout_like(from, GT_SPLIT, from->axis) : NULL;
     if (!ones)
         return gt__spread_no_memory();
     rows.dtype = task->out.dtype;
@@ -160,24 +165,24 @@ static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t 
             rows.shape[d] = d == from->axis ? from->count : 1;
         rows.numel *= rows.shape[d];
     }
-    gt_err err = GT_OK;
-    for (unsigned k = 0; k < from->count && err == GT_OK; k++) {
+    for (unsigned k = 0; k < from->count; k++) {
         ones->member[k].start = k;
         ones->member[k].count = 1;
-        err = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
     }
     uint32_t gathered[GT_MAX_PARTIES];
-    if (err == GT_OK)
-        err = gt__spread_gather_all(task->session, ones, &rows, slots, gathered);
+    err = gt__spread_gather_all(task->session, ones, &rows, slots, gathered);
     gt__layout_release(ones);
-    GT_TRY(err);
     gt_instruction again = *task->ins;
     again.flags &= GT_FLAG_KEEPDIM;
-    for (unsigned k = 0; k < from->count; k++) {
-        again.operand[0] = gathered[k];
-        GT_TRY(emit(task->session, from->member[k].worker, again, &slots[k]));
+    unsigned done = 0;
+    while (done < from->count && err == GT_OK) {
+        again.operand[0] = gathered[done];
+        err = emit(task->session, from->member[done].worker, again, &slots[done]);
+        done += err == GT_OK;
     }
-    return GT_OK;
+    while (err != GT_OK && done-- > 0)
+        gt__worker_free_tensor(gt__spread_worker(task->session, from->member[done].worker), slots[done]);
+    return err;
 }
 
 double gt__reduced_elements(const gt_task *task)

@@ -462,7 +462,7 @@ static gt_err replay_run(gt_session *session, const gt_replay *replay, const gt_
         send_stream(gt__spread_worker(session, replay->stream[k].worker), &replay->stream[k], source, n.out[k]);
     for (uint32_t k = 0; k < replay->streams; k++) /* behind all of them: it may write to the workers */
         gt__share_replayed(session, gt__spread_worker(session, replay->stream[k].worker),
-                           replay->stream[k].instructions, replay->streams);
+                           replay->stream[k].instructions, replay->stream[k].estimated_ns, replay->streams);
     place_results(session, replay, path, run, source, n.spread);
     free(n.out);
     free(n.spread);

@@ -54,6 +54,7 @@ typedef struct gt_stream {
     gt_told *told;
     uint32_t told_count;
     uint64_t instructions; /* that count for the worker */
+    uint64_t estimated_ns; /* its time, when it was recorded */
     gt_traffic traffic;
 } gt_stream;
 

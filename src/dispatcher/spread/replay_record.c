@@ -127,7 +127,9 @@ static void hold(recording *r)
         worker->backlog.holding = true;
         worker->backlog.held_from = gt__slot_queue_slots(&worker->backlog.outbox);
         if (r->stats)
-            r->stats[k] = (gt_stream){.instructions = worker->instructions, .traffic = worker->traffic};
+            r->stats[k] = (gt_stream){.instructions = worker->instructions,
+                                      .estimated_ns = worker->share.placed_ns,
+                                      .traffic = worker->traffic};
     }
 }
 
@@ -625,7 +627,8 @@ static void take_stream(recording *r, uint32_t fresh)
                           .gone_count = (uint32_t)r->gone.count,
                           .told = r->told.memory,
                           .told_count = (uint32_t)r->told.count,
-                          .instructions = worker->instructions - before->instructions};
+                          .instructions = worker->instructions - before->instructions,
+                          .estimated_ns = worker->share.placed_ns - before->estimated_ns};
     stream->traffic.moves = worker->traffic.moves - before->traffic.moves;
     stream->traffic.collectives = worker->traffic.collectives - before->traffic.collectives;
     stream->traffic.gathers = worker->traffic.gathers - before->traffic.gathers;

@@ -2,11 +2,12 @@
  * rules.c: what each form of op does to layouts: the table of sharding rules.
  *
  * A rule looks at the op and the layouts of its operands, and chooses the layout that each operand must have and the one
- * that the result gets (gt_plan). All layouts of a plan are over the same workers in the same order, so that the record
- * runs once for each member, on that member's parts. There are few rules:
+ * that the result gets (gt_plan). All layouts of a plan are over the same workers, so that the record runs once for each
+ * member, on that member's parts. There are few rules:
  *
  *     elementwise   operands and result are split alike; an operand broadcast along the split axis must be whole
- *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other
+ *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other; along that axis they
+ *                   take several steps (rules_along.c)
  *     reduce        split along an axis that is kept: stays split; along a reduced one: sum, mean and var are partial,
  *                   the others reduce twice (reduce.c)
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
@@ -15,7 +16,9 @@
  *     matrix, solve split along the axes before the matrices
  *     attention     split along batches, heads and (forward) queries
  *     views         permute, reshape, expand, slice: where the split axis goes
- *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
+ *     cat, assign   each member gets the pieces that lie in its part (join.c)
+ *     take, gather, scatter: split along an axis that is not indexed; along that axis in several steps (rules_along.c)
+ *     tril, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
  *
  * Without a rule for a combination the operands are gathered and the op is computed whole, on every worker that had a
@@ -243,7 +246,7 @@ static unsigned reduced_axis(const gt_task *task, uint64_t mask, unsigned axis)
     return axis - (unsigned)__builtin_popcountll(mask & (((uint64_t)1 << axis) - 1));
 }
 
-static gt_err plan_along(gt_task *task, gt_plan *plan)
+gt_err gt__plan_along(gt_task *task, gt_plan *plan)
 {
     gt_form form = (gt_form)gt__op_table[task->ins->op].form;
     bool argreduce = form == GT_FORM_ARGREDUCE;
@@ -303,7 +306,7 @@ static gt_err plan_solve(gt_task *task, gt_plan *plan)
 }
 
 /* All operands split alike, along an axis that the op does not run along. */
-static gt_err plan_alike(gt_task *task, gt_plan *plan)
+gt_err gt__plan_alike(gt_task *task, gt_plan *plan)
 {
     int lead = gt__rule_lead(task);
     if (lead < 0 || task->source[lead].layout->axis == task->ins->imm[0].i)
@@ -560,12 +563,12 @@ static gt_rule *const rules[] = {
     [GT_FORM_WRAP_INDEX] = gt__plan_elementwise,
     [GT_FORM_COPY] = gt__plan_copy,
     [GT_FORM_REDUCE] = plan_reduce,
-    [GT_FORM_ARGREDUCE] = plan_along,
-    [GT_FORM_SCAN] = plan_along,
-    [GT_FORM_ARGSORT] = plan_along,
-    [GT_FORM_TOPK] = plan_along,
-    [GT_FORM_SOFTMAX] = plan_along,
-    [GT_FORM_SOFTMAX_BACKWARD] = plan_alike,
+    [GT_FORM_ARGREDUCE] = gt__plan_argreduce,
+    [GT_FORM_SCAN] = gt__plan_scan,
+    [GT_FORM_ARGSORT] = gt__plan_argsort,
+    [GT_FORM_TOPK] = gt__plan_topk,
+    [GT_FORM_SOFTMAX] = gt__plan_softmax,
+    [GT_FORM_SOFTMAX_BACKWARD] = gt__plan_softmax_backward,
     [GT_FORM_LAYER_NORM] = plan_layer_norm,
     [GT_FORM_MOMENTS] = plan_channels,
     [GT_FORM_BATCH_NORM] = plan_channels,
@@ -575,7 +578,7 @@ static gt_rule *const rules[] = {
     [GT_FORM_MAX_INDEX] = plan_window,
     [GT_FORM_POOL] = plan_window,
     [GT_FORM_IM2COL] = plan_window,
-    [GT_FORM_RESAMPLE] = plan_along,
+    [GT_FORM_RESAMPLE] = gt__plan_along,
     [GT_FORM_MATRIX] = plan_matrix,
     [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
@@ -589,11 +592,11 @@ static gt_rule *const rules[] = {
     [GT_FORM_DIAGONAL] = plan_matrix,
     [GT_FORM_AS_REAL] = plan_parts,
     [GT_FORM_AS_COMPLEX] = plan_parts,
-    [GT_FORM_UNFOLD] = plan_along,
-    [GT_FORM_CAT] = plan_alike,
+    [GT_FORM_UNFOLD] = gt__plan_along,
+    [GT_FORM_CAT] = gt__plan_cat,
     [GT_FORM_TRIANGLE] = gt__plan_triangle,
     [GT_FORM_TAKE] = gt__plan_take,
-    [GT_FORM_GATHER] = gt__plan_indexed,
+    [GT_FORM_GATHER] = gt__plan_gather,
     [GT_FORM_SCATTER] = gt__plan_scatter,
     [GT_FORM_ASSIGN] = gt__plan_assign,
     [GT_FORM_FULL] = gt__plan_create,

@@ -1,6 +1,6 @@
 /*
  * rules.h: helpers that the rules share. rules.c has the table and most rules, rules_move.c those of views, indexing and
- * creation. Read spread.h (gt_task, gt_plan) first.
+ * creation, rules_along.c those of ops along the split axis. Read spread.h (gt_task, gt_plan) first.
  */
 #ifndef GT_DISPATCHER_SPREAD_RULES_H
 #define GT_DISPATCHER_SPREAD_RULES_H
@@ -37,8 +37,12 @@ gt_err gt__rule_want(const gt_task *task, gt_plan *plan, unsigned k, const gt_la
 /* And the result. */
 gt_err gt__rule_give(gt_plan *plan, const gt_layout *like, gt_layout_kind kind, unsigned axis);
 
-gt_rule gt__plan_elementwise, gt__plan_permute, gt__plan_expand, gt__plan_reshape, gt__plan_slice,
-    gt__plan_triangle, gt__plan_take, gt__plan_indexed, gt__plan_scatter, gt__plan_assign, gt__plan_create,
-    gt__plan_copy;
+gt_rule gt__plan_along,
+    gt__plan_alike; /* an op along an axis that is whole; gt__plan_alike: of several operands */
+gt_rule gt__plan_softmax, gt__plan_softmax_backward, gt__plan_scan, gt__plan_argsort, gt__plan_argreduce,
+    gt__plan_topk, gt__plan_take, gt__plan_gather, gt__plan_scatter;
+gt_rule gt__plan_cat, gt__plan_slice, gt__plan_assign; /* join.c */
+gt_rule gt__plan_elementwise, gt__plan_permute, gt__plan_expand, gt__plan_reshape, gt__plan_triangle,
+    gt__plan_indexed, gt__plan_create, gt__plan_copy;
 
 #endif

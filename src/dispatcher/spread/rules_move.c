@@ -81,55 +81,6 @@ gt_err gt__plan_reshape(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* The elements start, start + step, ... (step > 0) that lie in a part: how many, and the position of the first one in the
- * slice. */
-static int64_t taken(const gt_member *part, int64_t start, int64_t step, int64_t count, int64_t *first)
-{
-    int64_t end = part->start + part->count;
-    *first = part->start <= start ? 0 : (part->start - start - 1) / step + 1; /* the step may be any size */
-    int64_t last = end <= start ? 0 : (end - start - 1) / step + 1;           /* first one past the part */
-    last = last < count ? last : count;
-    return last > *first ? last - *first : 0;
-}
-
-static void localize_slice(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    unsigned axis = task->source[0].layout->axis;
-    const gt_member *have = &plan->operand[0]->member[member];
-    int64_t first = 0, start = record[1].i64[axis], step = record[2].i64[axis];
-    int64_t count = taken(have, start, step, record[3].i64[axis], &first);
-    record[1].i64[axis] = start + first * step - have->start;
-    record[3].i64[axis] = count;
-}
-
-/* Members that have no element of the slice are left out. */
-gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
-{
-    if (partial_here(task))
-        return gt__rule_as_is(task, plan);
-    const gt_layout *from = task->source[0].layout;
-    unsigned axis = from->axis, count = 0;
-    const gt_slot *tail = task->record + 1;
-    if (!gt__rule_has_parts(task, 0) || tail[1].i64[axis] < 1 || tail[2].i64[axis] < 1)
-        return gt__rule_whole(task, plan);
-    int64_t first, start = tail[0].i64[axis], step = tail[1].i64[axis], all = tail[2].i64[axis];
-    for (unsigned k = 0; k < from->count; k++)
-        count += taken(&from->member[k], start, step, all, &first) > 0;
-    plan->operand[0] = gt__layout_new(GT_SPLIT, axis, count);
-    plan->result = gt__layout_new(count > 1 ? GT_SPLIT : GT_REPLICATED, count > 1 ? axis : 0, count);
-    plan->localize = localize_slice;
-    if (!plan->operand[0] || !plan->result)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    for (unsigned k = 0, to = 0; k < from->count; k++) {
-        int64_t part = taken(&from->member[k], start, step, all, &first);
-        if (!part)
-            continue;
-        plan->operand[0]->member[to] = from->member[k];
-        plan->result->member[to++] = (gt_member){.worker = from->member[k].worker, .start = first, .count = part};
-    }
-    return GT_OK;
-}
-
 /* ---- movement ---------------------------------------------------------------------------------------------- */
 
 /* In a part that starts later the diagonal is elsewhere. One that is further away than a number can say is outside of all parts. */
@@ -151,25 +102,6 @@ gt_err gt__plan_triangle(gt_task *task, gt_plan *plan)
     return gt__rule_keep(task, plan, task->source[0].layout->axis);
 }
 
-/* out = a[:axis] + index.shape + a[axis+1:]: split as the index is, or as `a` is along another axis. */
-gt_err gt__plan_take(gt_task *task, gt_plan *plan)
-{
-    const gt_meta *index = task->source[1].meta;
-    unsigned along = (unsigned)task->ins->imm[0].i;
-    if (gt__rule_has_parts(task, 1)) {
-        gt_layout *like = task->source[1].layout;
-        GT_TRY(gt__rule_want(task, plan, 0, like, -1));
-        GT_TRY(gt__rule_want(task, plan, 1, like, like->axis));
-        return gt__rule_give(plan, like, GT_SPLIT, along + like->axis);
-    }
-    if (!gt__rule_has_parts(task, 0) || task->source[0].layout->axis == along)
-        return gt__rule_whole(task, plan);
-    gt_layout *like = task->source[0].layout;
-    GT_TRY(gt__rule_want(task, plan, 0, like, like->axis));
-    GT_TRY(gt__rule_want(task, plan, 1, like, -1));
-    return gt__rule_give(plan, like, GT_SPLIT, like->axis < along ? like->axis : like->axis + index->rank - 1u);
-}
-
 /* Tensors of one rank that are indexed along one axis: all split alike along another, where their sizes agree. */
 gt_err gt__plan_indexed(gt_task *task, gt_plan *plan)
 {
@@ -187,54 +119,6 @@ gt_err gt__plan_indexed(gt_task *task, gt_plan *plan)
         GT_TRY(gt__rule_want(task, plan, k, like, like->axis));
     plan->result = gt__layout_retain(like);
     return GT_OK;
-}
-
-/* Each member adds its own part of the source, so the result is partial; only the first member adds to the tensor, the
- * others to zeros. */
-gt_err gt__plan_scatter(gt_task *task, gt_plan *plan)
-{
-    const gt_source *index = &task->source[1], *src = &task->source[2];
-    int along = (int)task->ins->imm[0].i;
-    unsigned lead = gt__rule_has_parts(task, 2) && src->layout->axis == along ? 2 : 1;
-    bool adds = task->ins->op == GT_OP_scatter_add && src->meta && gt__meta_same_shape(index->meta, src->meta);
-    if (!adds || !gt__rule_has_parts(task, lead) || task->source[lead].layout->axis != along)
-        return gt__plan_indexed(task, plan);
-    gt_layout *like = task->source[lead].layout, *first = gt__spread_alone(task->session, like->member[0].worker);
-    if (!first)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    plan->operand[0] = gt__layout_retain(first);
-    plan->only_first = true;
-    GT_TRY(gt__rule_want(task, plan, 1, like, along));
-    GT_TRY(gt__rule_want(task, plan, 2, like, along));
-    return gt__rule_give(plan, like, GT_PARTIAL, 0);
-}
-
-static void localize_assign(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    (void)task;
-    if (plan->result->kind == GT_SPLIT)
-        record[3].i64[plan->result->axis] = plan->result->member[member].count;
-}
-
-/* Whole rows of the split axis are assigned to: each member assigns to its own. The tensor assigned to may still be whole:
- * the gradient of a slice is the parts in a tensor of zeros. */
-gt_err gt__plan_assign(gt_task *task, gt_plan *plan)
-{
-    const gt_meta *a = task->source[0].meta, *src = task->source[1].meta;
-    const gt_slot *tail = task->record + 1;
-    int lead = gt__rule_has_parts(task, 0) ? 0 : gt__rule_lead(task), aligned = src ? a->rank - src->rank : 0;
-    if (lead < 0)
-        return gt__rule_whole(task, plan);
-    gt_layout *like = task->source[lead].layout;
-    int axis = lead ? like->axis + aligned : like->axis, src_axis = axis - aligned;
-    bool stretched = !src || src_axis < 0 || src->shape[src_axis] != a->shape[axis];
-    if ((lead && stretched) || tail[0].i64[axis] != 0 || tail[1].i64[axis] != 1 ||
-        tail[2].i64[axis] != a->shape[axis])
-        return gt__rule_whole(task, plan);
-    GT_TRY(gt__rule_want(task, plan, 0, like, axis));
-    GT_TRY(gt__rule_want(task, plan, 1, like, stretched ? -1 : src_axis));
-    plan->localize = localize_assign;
-    return gt__rule_give(plan, like, GT_SPLIT, (unsigned)axis);
 }
 
 /* ---- creation ---------------------------------------------------------------------------------------------- */

@@ -152,6 +152,7 @@ void gt__spreading_free(gt_session *session)
     gt_spreading *s = session->spreading;
     if (!s)
         return;
+    gt__share_gather(session);
     uint32_t cursor = 0;
     gt_handle *handle;
     while ((handle = gt__handles_next(&session->handles, &cursor)))
@@ -239,8 +240,8 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     int32_t index = plan->result->member[member].worker;
     gt_dispatch_worker *worker = gt__spread_worker(task->session, index);
     gt_slot *out;
-    GT_TRY(gt__spread_slot(task->session, index, result));
     GT_TRY(gt__spread_reserve(task->session, index, length, &out));
+    GT_TRY(gt__spread_slot(task->session, index, result));
     out[0] = task->record[0];
     if (length > 1)
         memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
@@ -248,7 +249,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     uint64_t *ids = gt__record_operands(&out->ins, out + 1).id;
     for (unsigned k = 0; k < task->count; k++)
         if (task->source[k].meta)
-            ids[k] = slots[k * members + member];
+            ids[k] = plan->operand[k] ? slots[k * members + member] : 0;
     if (plan->combine == GT_COMBINE_AGAIN)
         out->ins.flags |= GT_FLAG_KEEPDIM;
     if (plan->combine == GT_COMBINE_VARYING)
@@ -258,7 +259,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     out->ins.result = *result;
     if (worker->observed && plan->combine == GT_COMBINE_NOTHING)
         gt__observe_part(worker, *result, plan->result, member, &task->out);
-    gt__worker_put(worker, length);
+    gt__worker_put(worker, 1u + out->ins.tail);
     worker->instructions++;
     const gt_meta *metas[GT_MAX_CAT];
     for (unsigned k = 0; k < task->count; k++)
@@ -294,24 +295,38 @@ static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *sl
     return GT_OK;
 }
 
+/* Bring one operand where the plan wants it: a slot for each member of the result, 0 for those that the layout leaves out. */
+static gt_err arrange_operand(gt_task *task, const gt_plan *plan, unsigned k, uint32_t *slots)
+{
+    const gt_layout *result = plan->result;
+    gt_layout *wanted = plan->operand[k];
+    uint32_t some[GT_MAX_PARTIES];
+    /* The same tensor twice: arranging it as the first operand may have changed it. */
+    if (task->source[k].handle->worker == GT_SPREAD)
+        task->source[k] = gt__spread_source(task->session, task->source[k].handle);
+    if (gt__layout_same_workers(wanted, result))
+        return gt__spread_arrange(task->session, &task->source[k], wanted, slots);
+    GT_TRY(gt__spread_arrange(task->session, &task->source[k], wanted, some));
+    memset(slots, 0, result->count * sizeof *slots);
+    for (unsigned j = 0; j < wanted->count; j++)
+        slots[gt__layout_find(result, wanted->member[j].worker)] = some[j];
+    return GT_OK;
+}
+
 /* Bring the operands where the plan wants them: slots[operand][member]. */
 static gt_err arrange_operands(gt_task *task, const gt_plan *plan, uint32_t *slots)
 {
     unsigned members = plan->result->count;
     for (unsigned k = 0; k < task->count; k++) {
-        if (!task->source[k].meta)
-            continue;
-        /* The same tensor twice: arranging it as the first operand may have changed it. */
-        if (task->source[k].handle->worker == GT_SPREAD)
-            task->source[k] = gt__spread_source(task->session, task->source[k].handle);
-        GT_TRY(gt__spread_arrange(task->session, &task->source[k], plan->operand[k], slots + k * members));
+        if (task->source[k].meta && plan->operand[k])
+            GT_TRY(arrange_operand(task, plan, k, slots + k * members));
         if (k == 0 && plan->only_first)
             GT_TRY(zero_others(task, plan, slots));
     }
     return GT_OK;
 }
 
-static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
+gt_err gt__spread_run_plan(gt_task *task, const gt_plan *plan, gt_handle *result)
 {
     uint32_t few[4 * GT_MAX_PARTIES], out[GT_MAX_PARTIES];
     unsigned members = plan->result->count;
@@ -324,8 +339,8 @@ static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
         emitted += err == GT_OK;
     }
     if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
-        emitted = 0; /* gt__spread_combine owns them now */
         err = gt__spread_combine(task, plan, slots, out);
+        emitted = err == GT_OK ? members : 0; /* on failure they are gt__spread_combine's */
     }
     if (slots != few)
         free(slots);
@@ -406,16 +421,22 @@ gt_err gt__spread_free(gt_session *session, const gt_slot *record)
     return GT_OK;
 }
 
+gt_err gt__spread_run(gt_task *task, gt_layout **operand, gt_handle *result)
+{
+    gt_plan plan = {.operand = operand};
+    gt_err err = gt__spread_plan(task, &plan);
+    if (err == GT_OK)
+        err = plan.run ? plan.run(task, &plan, result) : gt__spread_run_plan(task, &plan, result);
+    plan_release(task, &plan);
+    return err;
+}
+
 static gt_err compute(gt_task *task, gt_handle *result)
 {
     gt_layout *layouts[GT_MAX_OPERANDS] = {NULL}, **operand = layouts;
     if (task->count > GT_MAX_OPERANDS && !(operand = calloc(task->count, sizeof(*operand))))
         return gt__spread_no_memory();
-    gt_plan plan = {.operand = operand};
-    gt_err err = gt__spread_plan(task, &plan);
-    if (err == GT_OK)
-        err = run_plan(task, &plan, result);
-    plan_release(task, &plan);
+    gt_err err = gt__spread_run(task, operand, result);
     if (operand != layouts)
         free(operand);
     return err;
@@ -440,7 +461,7 @@ static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_targ
     task.source = &source;
     gt_plan plan = {.operand = (gt_layout *[]){layout}, .result = layout};
     gt_handle placed = {.id = handle->id, .worker = GT_NO_WORKER, .meta = handle->meta};
-    gt_err err = run_plan(&task, &plan, &placed);
+    gt_err err = gt__spread_run_plan(&task, &plan, &placed);
     gt__layout_release(layout);
     GT_TRY(err);
     if (handle->worker == GT_SPREAD) /* copies of it were made while it was placed */

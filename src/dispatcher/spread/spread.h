@@ -10,6 +10,7 @@
  *     move.c    bring the operands there: slices, moves and collectives
  *     spread.c  the record itself, once for each member, with local shapes and slots
  *     reduce.c  the instructions that follow where it reduces the split axis
+ *     make.c    the steps of a record that takes several; along.c, pick.c and join.c are made of them
  *
  * One client record becomes records for several workers, written together: every worker's stream has moves and
  * collectives in the same order, and a send comes before its recv. Sends do not wait, so the first of them that is not
@@ -124,21 +125,31 @@ typedef enum gt_combine {
     GT_COMBINE_AGAIN
 } gt_combine;
 
-/* How to execute it: each operand in a layout, all over the same workers in the same order; the record runs on each of
- * them. */
-typedef struct gt_plan {
+typedef struct gt_plan gt_plan;
+
+/* Adapt the copy of a record for one member: shapes, starts. It may become another op, and shorter. */
+typedef void gt_localize(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record);
+
+/* How to execute it: each operand in a layout, all over the workers of the result; the record runs on each of them. The layout of
+ * an operand may leave out workers, where `localize` leaves out the operand. */
+struct gt_plan {
     gt_layout *result;
-    gt_layout **operand; /* NULL: a literal */
-    /* Adapt the copy of the record for one member: shapes, starts. NULL: all copies are equal. */
-    void (*localize)(const gt_task *task, const struct gt_plan *plan, unsigned member, gt_slot *record);
-    gt_combine combine; /* a reduction over the split axis: what follows */
-    bool only_first;    /* scatter_add to a partial sum: the others start from zeros */
-} gt_plan;
+    gt_layout **operand;    /* NULL: a literal, or not used */
+    gt_localize *localize;  /* NULL: all copies are equal */
+    const gt_layout *parts; /* borrowed, for `localize`: of which tensor the members have parts, if not of these */
+    gt_combine combine;     /* a reduction over the split axis: what follows */
+    bool only_first;        /* scatter_add to a partial sum: the others start from zeros */
+    /* It takes several steps (make.h): this makes the result. `operand` is where it wants the operands. */
+    gt_err (*run)(gt_task *task, const gt_plan *plan, gt_handle *result);
+};
 
 /* spread.c */
 gt_err gt__spreading_new(gt_session *session);
 void gt__spreading_free(gt_session *session); /* frees its tensors on the workers too */
 gt_err gt__spread_compute(gt_session *session, const gt_slot *record);
+/* Plan and run a record whose operands are found; `operand` has room for the layouts of all, NULL at first. */
+gt_err gt__spread_run(gt_task *task, gt_layout **operand, gt_handle *result);
+gt_err gt__spread_run_plan(gt_task *task, const gt_plan *plan, gt_handle *result);
 gt_err gt__spread_free(gt_session *session, const gt_slot *record);
 /* The session's turn is over: send the frees that are left. */
 void gt__spread_turn_over(gt_session *session);
@@ -218,6 +229,9 @@ gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wan
 /* Add up a partial tensor, which is not partial afterwards. `wanted` is split over the same workers: leave the sum in
  * parts. */
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted);
+/* From parts along one axis to parts along another, of the same workers: whether it is that, and in place, by an all-to-all. */
+bool gt__spread_can_turn(const gt_layout *from, const gt_layout *to);
+gt_err gt__spread_turn(gt_session *session, gt_source *source, gt_layout *wanted);
 /* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                              uint32_t *out);

@@ -6,7 +6,7 @@
  * everything else together. With P the weights, all for one block:
  *     D = g v'    S = P (D - sum(P D))    of q: S k scale    of k, added up: S' q scale    of v, added up: P' g
  * Blocks that see few keys (causal) compute only those. Half precision is computed in float32 and rounded once. Products are
- * OpenBLAS's, on the calling thread; our threads share the blocks.
+ * OpenBLAS's or, on x86-64, our own, on the calling thread; our threads share the blocks.
  */
 #include <cblas.h>
 #include <stdatomic.h>
@@ -15,6 +15,7 @@
 
 #include "core/attention.h"
 #include "engines/cpu/movement.h"
+#include "engines/cpu/product.h"
 
 enum {
     TILE_SCORES = 64 * 1024, /* of a block: they fit the second-level cache */
@@ -109,6 +110,22 @@ static void multiply(const attention *a, int64_t m, int64_t n, int64_t k, double
     blasint rows = (blasint)m, columns = (blasint)n, inner = (blasint)k;
     /* BLAS wants distances of at least 1, even of rows without elements. */
     blasint x_row = (blasint)(x.row + !x.row), y_row = (blasint)(y.row + !y.row), out_row = (blasint)(row + !row);
+    gt_product own = {.m = m,
+                      .n = n,
+                      .k = k,
+                      .a = x.data,
+                      .b = y.data,
+                      .a_row = x.transposed ? 1 : x.row,
+                      .a_column = x.transposed ? x.row : 1,
+                      .b_row = y.transposed ? 1 : y.row,
+                      .b_column = y.transposed ? y.row : 1,
+                      .out = out,
+                      .out_row = row,
+                      .scale = (float)alpha,
+                      .adds = beta != 0};
+    if (a->compute == GT_COMPUTE_F32 && a->cpu->kernels->tiles && m > 1 && n > 1 && k > 0 &&
+        gt__product(a->cpu, &own))
+        return;
     if (a->compute == GT_COMPUTE_F64)
         cblas_dgemm(CblasRowMajor, of_x, of_y, rows, columns, inner, alpha, x.data, x_row, y.data, y_row, beta,
                     out, out_row);

@@ -496,6 +496,9 @@ static void store_halves(void *to, int64_t stride, const void *tile, int64_t cou
 const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .name = TEXT(GT_KERNELS),
     .compounds = GLUE(gt__compounds, GT_KERNELS),
+#if defined(__AVX2__)
+    .tiles = &GLUE(gt__product_tiles, GT_KERNELS),
+#endif
     .elementwise =
         {
 #define UNARY(name, types, expr, grad) ENTRIES_##types(UNARY_ENTRY, name)

@@ -10,6 +10,7 @@
 
 #include "core/op.h"
 #include "engines/cpu/parallel.h"
+#include "engines/cpu/product_tile.h"
 
 typedef enum gt_compute {
     GT_COMPUTE_F32,
@@ -185,7 +186,8 @@ typedef struct gt_compound {
 
 typedef struct gt_kernels {
     const char *name;
-    const gt_compound *compounds; /* longer ones first */
+    const gt_compound *compounds;  /* longer ones first */
+    const gt_product_tiles *tiles; /* of products of float32 matrices; NULL: none */
     /* [opcode][compute][constants]; at least one operand is not constant, and a condition never is */
     gt_elementwise_kernel elementwise[GT_OP_COUNT][GT_COMPUTE_COUNT][GT_CONSTANT_COUNT];
     gt_elementwise_kernel cube[GT_COMPUTE_COUNT];

@@ -1,5 +1,5 @@
 /*
- * matmul.c: runs MATMUL, by OpenBLAS or product.c for floats and plain loops for integers.
+ * matmul.c: runs MATMUL, by OpenBLAS or our own loops (product.h) for floats and plain loops for integers.
  *
  * Every product is out (batch, m, n) = a (batch, m, k) @ b (batch, k, n); a 1-d operand is a single row or column.
  * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any
@@ -18,6 +18,8 @@ enum {
     PIECE_PRODUCT = 1024 * 1024, /* that a third thread is worth: each has memory of its own for what it packs */
     TINY_PRODUCT = 8 * 8 * 8,    /* multiplications below which a BLAS call costs more than a plain loop */
     PIECE_ALIGNMENT = 8,         /* rows or columns: the unit of BLAS kernels */
+    BATCH_TASKS = 2,             /* of a thread, if there are several products */
+    OWN_BATCH_TASKS = 4,         /* the same, if they are product_x86.c's, which packs cheaply */
     COPY_COST = 16,              /* of an element that BLAS packs, in multiplications */
     POLL = 1 << 24,              /* multiplications between two looks whether the work was cancelled */
 };
@@ -54,6 +56,7 @@ typedef struct product {
     gt_loop batch; /* views: a, b */
     int64_t batches;
     bool plain;                        /* integers, and sizes beyond BLAS's int */
+    bool own;                          /* by product.h */
     int64_t row_piece, column_piece;   /* rows and columns of the result that a piece has */
     int64_t row_pieces, column_pieces; /* of each product */
 } product;
@@ -231,6 +234,7 @@ static void dot_product(const product *p, const block *x)
         *(double *)x->out = cblas_ddot(k, (const double *)x->a, step_a, (const double *)x->b, step_b);
 }
 
+/* False: there is no memory for it. */
 static bool own_product(const product *p, const block *x)
 {
     return gt__product(p->cpu, &(gt_product){.m = x->m,
@@ -244,16 +248,14 @@ static bool own_product(const product *p, const block *x)
                                              .b_column = p->b.column,
                                              .out = (float *)x->out,
                                              .out_row = p->n,
+                                             .scale = 1,
                                              .adds = x->adds});
 }
 
-/* The whole product decides by what it is computed, so that the number of threads does not change the result. */
 static void matrix_product(const product *p, const block *x)
 {
     layout a = layout_of(&p->a), b = layout_of(&p->b);
     blasint m = (blasint)x->m, n = (blasint)x->n, k = (blasint)x->k, leading = (blasint)p->n;
-    if (p->compute == GT_COMPUTE_F32 && gt__product_pays(p->m, p->n) && own_product(p, x))
-        return;
     if (p->compute == GT_COMPUTE_F32)
         cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0f, (const float *)x->a, a.leading,
                     (const float *)x->b, b.leading, x->adds ? 1.0f : 0.0f, (float *)x->out, leading);
@@ -285,6 +287,8 @@ static void multiply(const product *p, const block *x)
     };
     if (gt__dtype_is_complex(p->dtype))
         complex_product(p, x);
+    else if (p->own && own_product(p, x))
+        return;
     else if (p->plain || x->m * x->n * x->k <= TINY_PRODUCT)
         plain[p->compute](p, x);
     else if (x->m == 1 && x->n == 1)
@@ -298,10 +302,10 @@ static void multiply(const product *p, const block *x)
 /* ---- the whole --------------------------------------------------------------------------------------------- */
 
 /* The size of a piece if `whole` rows or columns are cut into `pieces`. */
-static int64_t piece_of(int64_t whole, int64_t pieces)
+static int64_t piece_of(int64_t whole, int64_t pieces, int64_t unit)
 {
     int64_t piece = (whole + pieces - 1) / pieces;
-    return (piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
+    return (piece + unit - 1) / unit * unit;
 }
 
 /* The part of a block from (row, column) on, with the terms from `term` on: at most as large as `most` says. The last terms are
@@ -343,7 +347,7 @@ static block slab_size(const product *p, const block *x)
         most.k = SLAB_TERMS;
     while (most.m * most.n * most.k > largest && (most.m > least || most.n > least)) {
         int64_t *longer = most.m > most.n ? &most.m : &most.n;
-        *longer = piece_of(*longer, 2);
+        *longer = piece_of(*longer, 2, PIECE_ALIGNMENT);
     }
     return most;
 }
@@ -388,19 +392,29 @@ static bool too_long(const matrix *x)
     return x->rows > INT32_MAX || x->columns > INT32_MAX || x->row > INT32_MAX || x->column > INT32_MAX;
 }
 
+/* The whole product decides by what it is computed, so that the number of threads does not change the result. */
+static void choose_loops(product *p)
+{
+    p->plain = p->compute == GT_COMPUTE_I64 || too_long(&p->a) || too_long(&p->b);
+    p->own = p->compute == GT_COMPUTE_F32 && !p->plain && !gt__dtype_is_complex(p->dtype) &&
+             p->m * p->n * p->k > TINY_PRODUCT && gt__product_pays(p->cpu, p->m, p->n);
+}
+
 /* Batches feed the threads if there are enough of them. Otherwise each product is cut into a grid of pieces: BLAS packs the rows
  * of a and the columns of b that a piece needs, so pieces that are long and narrow cost more than square ones. */
 static void plan_pieces(product *p)
 {
     int64_t threads = gt__parallel_threads(p->cpu->parallel), work = p->m * p->n * p->k;
-    bool cut = threads > 1 && p->batches < 2 * threads && work > SMALL_PRODUCT;
-    int64_t wanted = p->batches == 1 ? threads : (2 * threads + p->batches - 1) / p->batches;
+    const gt_product_tiles *tiles = p->own ? p->cpu->kernels->tiles : NULL;
+    int64_t tasks = threads * (tiles ? OWN_BATCH_TASKS : BATCH_TASKS);
+    int64_t column_unit = tiles ? tiles->vectors * tiles->lanes : PIECE_ALIGNMENT;
+    bool cut = threads > 1 && p->batches < tasks && work > SMALL_PRODUCT;
+    int64_t wanted = p->batches == 1 ? threads : (tasks + p->batches - 1) / p->batches;
     int64_t most = work / PIECE_PRODUCT > 2 ? work / PIECE_PRODUCT : 2;
     int64_t pieces = cut ? gt__min(wanted, most) : 1;
     double least = 0;
-    p->plain = p->compute == GT_COMPUTE_I64 || too_long(&p->a) || too_long(&p->b);
     for (int64_t rows = pieces; rows >= 1; rows--) {
-        int64_t m = piece_of(p->m, rows), n = piece_of(p->n, pieces / rows);
+        int64_t m = piece_of(p->m, rows, PIECE_ALIGNMENT), n = piece_of(p->n, pieces / rows, column_unit);
         double cost = (double)m * (double)n + COPY_COST * (double)(m + n);
         if (rows < pieces && cost >= least)
             continue;
@@ -499,6 +513,7 @@ gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call)
         memset(out->data, 0, gt__meta_bytes(&out->meta)); /* all dtypes write 0 as zero bytes */
     } else if (err == GT_OK) {
         plan_batch(&p, call);
+        choose_loops(&p);
         plan_pieces(&p);
         err = run_product(&p, call, dtype);
     }
