@@ -1,6 +1,7 @@
 /* answers.c: see answers.h. Place in the flow: workers.c, place.c -> here -> the client's link. */
 #include "dispatcher/answers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,10 @@
 #include "dispatcher/state.h"
 #include "dispatcher/stats.h"
 
-enum { MOST_UNREAD = (64 << 20) / (int)sizeof(gt_slot) }; /* slots of answers that a client may leave unread */
+enum {
+    MOST_UNREAD_MIB = 64, /* of answers that a client may leave unread */
+    MOST_UNREAD = (MOST_UNREAD_MIB << 20) / (int)sizeof(gt_slot),
+};
 
 void gt__answers_init(gt_session *session)
 {
@@ -34,9 +38,29 @@ bool gt__answers_flush(gt_session *session)
     return progress;
 }
 
+/* The client leaves too much unread: it gets nothing more, except for the reason. What waits is of no use: the link has no
+ * room for it. */
+static void give_up(gt_session *session)
+{
+    gt_slot_queue *unread = &session->unread;
+    bool full = gt__slot_queue_slots(unread) + GT_LINK_MAX_RESERVE > unread->most;
+    if (full)
+        snprintf(session->lost, sizeof session->lost,
+                 "the client has left %d MiB of answers unread: it must read them while it asks for more",
+                 MOST_UNREAD_MIB);
+    else
+        snprintf(session->lost, sizeof session->lost, "out of memory for the client's answers");
+    session->ended = true;
+    gt__slot_queue_free(unread);
+    gt__share_stop_waiting(session); /* it is served once more, to end */
+    session->peer->blocked = false;
+}
+
 void gt__answer_send(gt_session *session, const gt_slot *record)
 {
     unsigned length = 1u + record->ins.tail;
+    if (session->ended)
+        return;
     if (record->ins.op == GT_OP_failure)
         gt__failures_note(session, record);
     gt_slot *out = gt__slot_queue_empty(&session->unread) ? gt__link_reserve(session->link, length) : NULL;
@@ -44,8 +68,8 @@ void gt__answer_send(gt_session *session, const gt_slot *record)
         memcpy(out, record, length * sizeof *out);
         gt__link_commit(session->link, length);
         session->link->records_sent++;
-    } else if (!session->link->dead && !gt__slot_queue_append(&session->unread, record))
-        gt__link_kill(session->link, "the client does not read its answers");
+    } else if (!session->link->gone && !gt__slot_queue_append(&session->unread, record))
+        give_up(session);
     gt__peer_wake(session->peer);
 }
 

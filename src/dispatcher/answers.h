@@ -2,7 +2,7 @@
  * answers.h: the records that a client is sent: answers of workers passed on, and those that the dispatcher makes itself.
  *
  * Nothing here waits for the client. Answers that its link has no room for are kept in session->unread, up to a bound; a
- * client that leaves more than that unread is disconnected.
+ * client that leaves more than that unread is disconnected, and told so: the link has room for a goodbye.
  */
 #ifndef GT_DISPATCHER_ANSWERS_H
 #define GT_DISPATCHER_ANSWERS_H

@@ -23,6 +23,9 @@ enum {
     PART_SLOTS = GT_DOWNLOAD_PART / (int)sizeof(gt_slot),
 };
 
+/* The records that ask for a part, in slots. */
+enum { SLICE = 4, FETCH = 1, FREE = 1, PART_ROOM = SLICE + FETCH + FREE };
+
 gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket)
 {
     gt_dispatch_worker *worker = session->home;
@@ -58,10 +61,9 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
 /* Ask the worker for the next part: slice, fetch, free. False: its link has no room. */
 static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err)
 {
-    enum { SLICE = 4, FETCH = 1, FREE = 1 };
     gt_dispatch_worker *worker = session->home;
     int64_t left = download->elements - download->asked, count = GT_DOWNLOAD_PART / download->element_bytes;
-    gt_slot *out = gt__worker_room(worker, SLICE + FETCH + FREE);
+    gt_slot *out = gt__worker_room(worker, PART_ROOM);
     if (!out)
         return false;
     uint32_t part = gt__slot_number_new(&worker->slots);
@@ -102,7 +104,34 @@ static void drop_first(gt_session *session)
     free(download);
 }
 
-void gt__download_continue(gt_session *session)
+/* The worker's link has no room: sessions ask again in the order in which they came here. */
+static void wait_for_room(gt_session *session)
+{
+    gt_dispatch_worker *worker = session->home;
+    gt_backlog *backlog = &worker->backlog;
+    gt__worker_wait_for_room(worker);
+    if (session->download_at)
+        return;
+    session->download_at = worker;
+    session->download_next = NULL;
+    session->download_previous = backlog->downloads_last;
+    *(backlog->downloads_last ? &backlog->downloads_last->download_next : &backlog->downloads_first) = session;
+    backlog->downloads_last = session;
+}
+
+static void stop_waiting(gt_session *session)
+{
+    gt_session *previous = session->download_previous, *next = session->download_next;
+    if (!session->download_at)
+        return;
+    gt_backlog *backlog = &session->download_at->backlog;
+    *(previous ? &previous->download_next : &backlog->downloads_first) = next;
+    *(next ? &next->download_previous : &backlog->downloads_last) = previous;
+    session->download_at = NULL;
+}
+
+/* Ask for the first download's next part. */
+static void ask_in_turn(gt_session *session)
 {
     gt_download *download;
     if (gt__recover_waits(session)) /* all that is missing is asked for again */
@@ -111,13 +140,37 @@ void gt__download_continue(gt_session *session)
            gt__slot_queue_slots(&session->unread) <= PART_SLOTS) {
         gt_err err = GT_OK;
         if (!ask_for_part(session, download, &err)) {
-            gt__worker_wait_for_room(session->home);
+            wait_for_room(session);
             return;
         }
         if (err == GT_OK)
             return;
         gt__answer_failure(session, download->ticket, err, gt_error_text());
         drop_first(session);
+    }
+}
+
+void gt__download_continue(gt_session *session)
+{
+    const gt_download *download = session->downloads;
+    if (!download || download->under_way || session->download_at)
+        return;
+    if (session->home->backlog.downloads_first)
+        wait_for_room(session); /* behind those that came before */
+    else
+        ask_in_turn(session);
+}
+
+void gt__downloads_continue(gt_dispatch_worker *worker)
+{
+    gt_session *session;
+    while ((session = worker->backlog.downloads_first)) {
+        if (!gt__worker_room(worker, PART_ROOM)) {
+            gt__worker_wait_for_room(worker); /* all keep their places */
+            return;
+        }
+        stop_waiting(session);
+        ask_in_turn(session);
     }
 }
 
@@ -141,6 +194,7 @@ void gt__download_part_done(gt_session *session, bool failed)
 
 void gt__download_drop_all(gt_session *session, const char *lost)
 {
+    stop_waiting(session);
     while (session->downloads) {
         /* The failure of a part under way was sent with those of the other answers that the worker owed. */
         if (lost && !session->downloads->under_way)

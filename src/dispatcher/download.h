@@ -6,6 +6,7 @@
 #include "core/instruction.h"
 
 typedef struct gt_session gt_session;
+typedef struct gt_dispatch_worker gt_dispatch_worker;
 
 enum {
     GT_DOWNLOAD_PART = 4 << 20, /* bytes; longer tensors are fetched in parts of this */
@@ -25,6 +26,8 @@ typedef struct gt_download {
 gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket);
 /* Ask for the next part, if the client has read enough of the last. */
 void gt__download_continue(gt_session *session);
+/* There is room in the worker's link again: those that waited for it go on, in the order in which they came. */
+void gt__downloads_continue(gt_dispatch_worker *worker);
 /* Turn a piece of a part into a piece of the whole answer. */
 void gt__download_piece(const gt_download *download, gt_slot *record);
 void gt__download_part_done(gt_session *session, bool failed);

@@ -37,8 +37,8 @@ enum {
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,
-    HELLO_MS = 5000,   /* how long a peer that connected may take for its hello */
-    OVERDUE_MS = 2000, /* and how much longer, while the loop does run */
+    ACCEPTED = 32,   /* connections that are accepted at a time */
+    HELLO_MS = 3500, /* how long a peer that connected may take for its hello; and once more, see drop_silent */
 };
 
 /* The data.ptr of an epoll event is a gt_peer, or one of these markers. */
@@ -110,6 +110,28 @@ static void link_arrived(gt_link *link)
     rouse(link->owner);
 }
 
+/* Its hello is awaited from now on: always for the same time, so the list is in the order of the deadlines. */
+static void await_hello(gt_peer *peer)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    peer->hello_by = gt__deadline_ns(HELLO_MS);
+    peer->silent_next = NULL;
+    peer->silent_previous = dispatcher->silent_last;
+    *(peer->silent_previous ? &peer->silent_previous->silent_next : &dispatcher->silent_first) = peer;
+    dispatcher->silent_last = peer;
+}
+
+/* The peer has said hello, or is leaving. */
+static void no_longer_silent(gt_peer *peer)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    if (!peer->hello_by)
+        return;
+    peer->hello_by = 0;
+    *(peer->silent_previous ? &peer->silent_previous->silent_next : &dispatcher->silent_first) = peer->silent_next;
+    *(peer->silent_next ? &peer->silent_next->silent_previous : &dispatcher->silent_last) = peer->silent_previous;
+}
+
 gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
 {
     gt_peer *peer = calloc(1, sizeof *peer);
@@ -131,13 +153,6 @@ gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
         peer->next->previous = peer;
     dispatcher->peers = peer;
     return GT_OK;
-}
-
-/* The peer has said hello, or is leaving. */
-static void no_longer_silent(gt_peer *peer)
-{
-    peer->dispatcher->silent -= peer->hello_by != 0;
-    peer->hello_by = 0;
 }
 
 void gt__peer_end(gt_peer *peer, const char *reason)
@@ -235,7 +250,10 @@ static bool must_wait(gt_peer *peer, const gt_slot *hello)
     if (hello->ins.flags != GT_ROLE_WORKER || check_key(peer) != GT_OK || check_worker(peer, hello) != GT_OK ||
         !gt__stand_in_makes_room(peer->dispatcher, hello))
         return false;
-    peer->hello_by = peer->hello_by ? gt__deadline_ns(HELLO_MS) : 0;
+    if (peer->hello_by) {
+        no_longer_silent(peer);
+        await_hello(peer);
+    }
     peer->dispatcher->retry = true;
     return true;
 }
@@ -270,34 +288,34 @@ static gt_err serve_hello(gt_peer *peer, bool *progress)
     return take_role(peer, hello);
 }
 
-/* Now and then: end connections that have not said hello in time. At first they get more time: if it was us who did not run, their
- * hello is still to be read. */
+/* Now and then: end connections that have not said hello in time. At first they get the same time again: if it was us who did not
+ * run, their hello is still to be read. */
 static void drop_silent(gt_dispatcher *dispatcher)
 {
-    for (gt_peer *peer = dispatcher->peers, *next; peer && dispatcher->silent; peer = next) {
-        next = peer->next;
-        if (!peer->hello_by || gt__remaining_ms(peer->hello_by))
-            continue;
+    gt_peer *peer;
+    while ((peer = dispatcher->silent_first) && !gt__remaining_ms(peer->hello_by)) {
         if (peer->overdue) {
             gt__peer_end(peer, "no greeting came");
             continue;
         }
         peer->overdue = true;
-        peer->hello_by = gt__deadline_ns(OVERDUE_MS);
+        no_longer_silent(peer);
+        await_hello(peer);
     }
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------------- */
 
+/* A bounded number: connections may come as fast as they are taken, and those that are left ring again. */
 static void accept_peers(gt_dispatcher *dispatcher)
 {
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++) {
         gt_link *link;
-        while ((link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])))
+        for (unsigned left = ACCEPTED;
+             left && (link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])); left--)
             if (gt__dispatcher_adopt(dispatcher, link) == GT_OK) {
                 dispatcher->peers->stranger = true;
-                dispatcher->peers->hello_by = gt__deadline_ns(HELLO_MS);
-                dispatcher->silent++;
+                await_hello(dispatcher->peers);
             } else
                 gt__log_error("a connection was refused: %s", gt_error_text());
     }
@@ -436,8 +454,7 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     gt__workers_look(dispatcher);
     if (dispatcher->recovery.on)
         gt__recover_look(dispatcher);
-    if (__builtin_expect(dispatcher->silent, 0))
-        drop_silent(dispatcher);
+    drop_silent(dispatcher);
     return true;
 }
 
@@ -473,7 +490,7 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
 {
     int awake_ms = dispatcher->retry ? RETRY_MS : 0;
     int asleep_ms =
-        dispatcher->silent || (dispatcher->acceptor_count && !dispatcher->monitors_only) ? KEEPALIVE_MS : -1;
+        dispatcher->silent_first || (dispatcher->acceptor_count && !dispatcher->monitors_only) ? KEEPALIVE_MS : -1;
     if (!quiet)
         return awake_ms;
     gt__observer_flush(dispatcher);

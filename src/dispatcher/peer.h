@@ -18,10 +18,11 @@ typedef struct gt_peer {
     gt_monitor *monitor;
     struct gt_peer *previous, *next; /* all peers */
     struct gt_peer *active_previous, *active_next;
-    struct gt_user_account *user; /* quota.h; NULL: a worker, or it has not said hello */
-    bool stranger;                /* it connected; it was not adopted */
-    bool overdue;                 /* its hello is, and it got more time */
-    uint64_t hello_by;            /* when its hello is overdue; 0: it has said it, or need not */
+    struct gt_peer *silent_previous, *silent_next; /* while its hello is awaited */
+    struct gt_user_account *user;                  /* quota.h; NULL: a worker, or it has not said hello */
+    bool stranger;                                 /* it connected; it was not adopted */
+    bool overdue;                                  /* its hello is, and it got more time */
+    uint64_t hello_by;                             /* when its hello is overdue; 0: it has said it, or need not */
     bool active;          /* in the list of peers that every turn serves; otherwise its doorbell wakes the loop */
     bool blocked;         /* a session that waits for room in its worker's link (output.h) */
     unsigned quiet_turns; /* in a row in which it did nothing */

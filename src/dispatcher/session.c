@@ -100,10 +100,13 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
     return session->chain->ops->step(session->chain, record);
 }
 
-/* One record at `slots`, of any kind. */
-static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *length)
+/* One record at `slots`, of any kind: *op. The client may write to it meanwhile, so it is read once. */
+static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *length,
+                           gt_opcode *op)
 {
-    gt_slot head = slots[0], *record = session->dispatcher->record;
+    gt_slot head, *record = session->dispatcher->record;
+    memcpy(&head, slots, sizeof head);
+    *op = (gt_opcode)head.ins.op;
     GT_TRY(gt__instruction_check(&head, available, length));
     gt_slot *journal = session->recovery ? gt__recover_reserve(session, &head.ins) : NULL;
     record = journal ? journal : record;
@@ -179,8 +182,9 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
         session->instructions += done;
         session->link->records_received += done ? done : 1;
         if (!done) {
-            statistics = slots->ins.op == GT_OP_stats;
-            GT_TRY(serve_record(session, slots, available, &done));
+            gt_opcode op;
+            GT_TRY(serve_record(session, slots, available, &done, &op));
+            statistics = op == GT_OP_stats;
             session->instructions++;
             if (statistics) /* it is long: once a turn, so that others are served between two of them */
                 *left = done;
@@ -228,6 +232,8 @@ static gt_err serve(gt_session *session, size_t budget, bool *progress)
     *progress |= left < budget;
     if (__builtin_expect(session->spreading != NULL, 0))
         gt__spread_turn_over(session);
+    if (__builtin_expect(session->ended, 0)) /* in this turn */
+        return gt__fail(GT_ERR_CONNECTION, "%s", session->lost);
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
 }
 

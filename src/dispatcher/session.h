@@ -68,8 +68,11 @@ struct gt_session {
     gt_texts sites;   /* places in the client's code, by number */
     gt_relays relays;
     gt_download *downloads; /* in the order asked for; the first gets its parts */
-    gt_slot_queue unread;   /* answers the client has not made room for yet: answers.h */
-    gt_account account;     /* its share of the workers' time */
+    gt_dispatch_worker
+        *download_at; /* the worker whose link has no room to ask for a part; NULL: it does not wait */
+    gt_session *download_previous, *download_next; /* others that do */
+    gt_slot_queue unread;                          /* answers the client has not made room for yet: answers.h */
+    gt_account account;                            /* its share of the workers' time */
     gt_counted counted;
     gt_seen seen;
 };

@@ -28,11 +28,11 @@ struct gt_dispatcher {
     gt_peer *active_first, *active_last; /* those that the next turn serves, in this order */
     gt_secrets secrets;                  /* of peers on this host */
     gt_secrets_file secrets_file;
-    gt_allowed *allowed; /* keys of peers elsewhere; NULL: none */
-    char *allowed_file;  /* where they are from */
-    unsigned silent;     /* peers that connected and have not said hello */
-    bool monitors_only;  /* peers that connect may only monitor: this server belongs to one program */
-    bool retry;          /* a session waits for something that rings no bell (output.h) */
+    gt_allowed *allowed;                 /* keys of peers elsewhere; NULL: none */
+    char *allowed_file;                  /* where they are from */
+    gt_peer *silent_first, *silent_last; /* peers that connected and have not said hello, by their deadlines */
+    bool monitors_only; /* peers that connect may only monitor: this server belongs to one program */
+    bool retry;         /* a session waits for something that rings no bell (output.h) */
     uint64_t turns, sleeps, started_ns;
     uint64_t polled_turns; /* `turns` at the last look at epoll */
     uint64_t unpolled;     /* records of clients since then */
@@ -73,14 +73,15 @@ struct gt_dispatcher {
 
     /* recover/ */
     struct {
-        bool on;             /* sessions are recoverable */
-        int wait_ms;         /* for the replacement of a worker */
-        int stand_in_ms;     /* the same, before another one stands in for it */
-        double every_ns;     /* of a session's work, a snapshot */
-        uint64_t most, used; /* bytes of memory for it, of all sessions */
-        uint64_t count;      /* sessions that were recovered */
-        uint64_t snapshots;  /* that were taken */
-        uint32_t holds;      /* segments of clients that are held, of all sessions */
+        bool on;                    /* sessions are recoverable */
+        int wait_ms;                /* for the replacement of a worker */
+        int stand_in_ms;            /* the same, before another one stands in for it */
+        double every_ns;            /* of a session's work, a snapshot */
+        uint64_t most, used;        /* bytes of memory for it, of all sessions */
+        uint64_t count;             /* sessions that were recovered */
+        uint64_t snapshots;         /* that were taken */
+        uint32_t holds;             /* segments of clients that are held, of all sessions */
+        uint64_t stand_ins_look_ns; /* when to look which stand-ins are used: stand_in.c */
         gt_journal_pool pool;
         gt_spool *spool; /* NULL: snapshots are in memory */
     } recovery;

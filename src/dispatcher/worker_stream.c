@@ -121,9 +121,7 @@ bool gt__worker_catch_up(gt_dispatch_worker *worker)
         progress = true;
     }
     worker->backlog.behind = false;
-    for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && peer->session->home == worker)
-            gt__download_continue(peer->session);
+    gt__downloads_continue(worker);
     return progress || !worker->backlog.behind;
 }
 

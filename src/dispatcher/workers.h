@@ -16,10 +16,11 @@
 
 /* Records and frees that wait to be written to a worker: worker_stream.c. */
 typedef struct gt_backlog {
-    gt_slot_queue outbox; /* records that its link had no room for */
-    bool into_outbox;     /* where the last reserve was */
-    bool behind;          /* something waits for room in its link: gt__worker_catch_up */
-    gt_instruction frees; /* slots to be freed in one record */
+    gt_slot_queue outbox;                         /* records that its link had no room for */
+    bool into_outbox;                             /* where the last reserve was */
+    bool behind;                                  /* something waits for room in its link: gt__worker_catch_up */
+    gt_session *downloads_first, *downloads_last; /* sessions that wait to ask for a part: download.c */
+    gt_instruction frees;                         /* slots to be freed in one record */
     unsigned free_count;
     bool holding;     /* all records go to the outbox, while a run is recorded: spread/replay.h */
     size_t held_from; /* slots that it had before */

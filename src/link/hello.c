@@ -167,8 +167,11 @@ gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello)
     return send_hello(link, GT_ROLE_WORKER, hello);
 }
 
+_Static_assert((int)GT_GOODBYE_TAIL + 1 <= (int)GT_LINK_LAST_ROOM, "a goodbye has room in a full link");
+
 void gt__goodbye_send(gt_link *link, const char *reason)
 {
+    link->ending = true;
     gt_slot *goodbye = link->dead ? NULL : gt__link_reserve(link, 1 + GT_GOODBYE_TAIL);
     if (!goodbye)
         return;

@@ -9,6 +9,7 @@
  * Writing:  slots = gt__link_reserve(link, n); fill; gt__link_commit(link, n); now and then gt__link_flush(link).
  *           reserve returns NULL when the peer is behind (flow control) or the link is dead: flush and, if you
  *           may wait, gt__link_wait(link, GT_WAIT_WRITE, ...). A record is reserved whole, so it is contiguous.
+ *           A full link still has GT_LINK_LAST_ROOM slots for a goodbye (link->ending).
  * Reading:  while ((slots = gt__link_peek(link, &available))) {... gt__link_consume(link, n); }
  *           A record is never split across two windows. Slots stay valid until the peek that follows their
  *           consumption. In shared memory the peer can still write to them: copy before you check.
@@ -98,6 +99,7 @@ enum {
     GT_LINK_URGENT = 64,        /* urgent words that wait for the reader at most: a power of two */
     GT_LINK_PAGE = 28 * 1024,   /* bytes */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
+    GT_LINK_LAST_ROOM = 8,      /* slots that only the last record gets (link->ending): why the link ends */
 };
 
 _Static_assert((int)GT_MAX_TAIL + 1 <= (int)GT_LINK_MAX_RESERVE, "a record is reserved whole");
@@ -115,7 +117,8 @@ struct gt_link {
     bool watched;                        /* a loop that does not sleep in gt__link_wait must call look every
                                           * GT_LIVENESS_MS to notice a stopped peer */
     bool lean;                           /* set by its owner: its memory counts more than its speed */
-    bool gone;                           /* the peer is gone: no more writing, but what has arrived can be read */
+    bool ending;      /* set by its owner: the next record is the last, a full link has room for it */
+    bool gone;        /* the peer is gone: no more writing, but what has arrived can be read */
     bool stopped;     /* its process may still live: it may write to shared memory when it wakes */
     bool dead;        /* no more reading either */
     char reason[256]; /* why it is dead */
@@ -131,6 +134,12 @@ struct gt_link {
     char key[41];   /* the accepting side: the peer's public key (keys.h), if it has shown one */
     int port;       /* the connecting side: of a server on this host; 0: elsewhere */
 };
+
+/* Slots of the link's room that a record now may not take. */
+static inline unsigned gt__link_kept(const gt_link *link)
+{
+    return link->ending ? 0 : GT_LINK_LAST_ROOM;
+}
 
 /* Whether a slot can be written at write_next. */
 static inline bool gt__link_has_room(const gt_link *link)
@@ -226,7 +235,7 @@ uint64_t gt__deadline_ns(int timeout_ms);
 /* The dispatcher's side: where peers arrive. */
 typedef struct gt_acceptor_ops {
     /* Move what has arrived into the links; returns a new link, which the caller closes, or NULL: no more. Call it
-     * until NULL whenever fd is readable or arm returns false. */
+     * whenever fd is readable or arm returns false, which they are until it returns NULL. */
     gt_link *(*poll)(gt_acceptor *acceptor);
     bool (*arm)(gt_acceptor *acceptor);   /* false: something is waiting, do not sleep */
     void (*close)(gt_acceptor *acceptor); /* ZeroMQ: its links die with it; they must still be closed */

@@ -172,10 +172,11 @@ gt_err gt__memory_parts_new(gt_memory_parts parts[2])
     if (parts[0].rings >= 0 && parts[1].watch >= 0 && watch(parts[0].watch, parts[1].ring, EPOLLIN | EPOLLET) &&
         !ftruncate(rings, SHARED_BYTES) && !fcntl(rings, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return GT_OK;
-    gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create the rings of a link: %s", strerror(errno));
+    int error = errno;
     for (int side = 0; side < 2; side++)
         gt__memory_parts_close(&parts[side]);
-    return err;
+    errno = error; /* the caller may want to know */
+    return gt__fail(GT_ERR_MEMORY, "cannot create the rings of a link: %s", strerror(error));
 }
 
 void gt__memory_parts_close(gt_memory_parts *parts)
@@ -276,7 +277,14 @@ static void memory_flush(gt_link *link)
     wake(&m->out->reader_sleeps, m->peer_bell);
 }
 
-/* Slots free at out_tail; reads the peer's head. */
+/* Slots that may be written at out_tail, as far as is known: none of those that are kept for the last record. */
+static unsigned known_room(const memory_link *m)
+{
+    unsigned used = (unsigned)(m->out_tail - m->out_head), most = RING_SLOTS - gt__link_kept(&m->base);
+    return used < most ? most - used : 0;
+}
+
+/* The same; reads the peer's head. */
 static unsigned room(memory_link *m)
 {
     uint64_t head = atomic_load(&m->out->head);
@@ -285,7 +293,7 @@ static unsigned room(memory_link *m)
         return 0;
     }
     m->out_head = head;
-    return RING_SLOTS - (unsigned)(m->out_tail - head);
+    return known_room(m);
 }
 
 static gt_slot *memory_reserve(gt_link *link, unsigned slots)
@@ -296,7 +304,7 @@ static gt_slot *memory_reserve(gt_link *link, unsigned slots)
         return NULL;
     gt__link_flush(link); /* so that published records are never far apart: see next_window */
     unsigned window = slots > WRITE_WINDOW ? slots : WRITE_WINDOW;
-    unsigned available = RING_SLOTS - (unsigned)(m->out_tail - m->out_head);
+    unsigned available = known_room(m);
     if (available < window)
         available = room(m);
     if (available < slots) {

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ enum {
     PENDING_MS = 3000,    /* how long they may take for it */
     EVENTS = 64,          /* handled in one call of poll */
     CLOSED_AGAIN_MS = 20, /* between attempts, when a busy server closed the connection */
+    REST_MS = 100,        /* between attempts to accept, when there are no descriptors */
 };
 
 typedef struct pending_peer {
@@ -45,6 +47,7 @@ typedef struct memory_acceptor {
     gt_acceptor base; /* fd: an epoll over everything below */
     int listener;
     int spare;             /* a reserve descriptor: at the limit it is closed to accept and refuse a peer */
+    int timer;             /* rings when the listener is to be watched again */
     pending_peer *pending; /* oldest first */
     unsigned pending_count, pending_room;
     gt_address_file file;
@@ -272,12 +275,17 @@ static bool pending_grow(memory_acceptor *a)
     return true;
 }
 
-static void pending_add(memory_acceptor *a, int fd)
+static bool watch(const memory_acceptor *a, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return !epoll_ctl(a->base.fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static void pending_add(memory_acceptor *a, int fd)
+{
     if (a->pending_count == MAX_PENDING) /* drop the one that has been silent longest */
         pending_close(a, 0);
-    if (!pending_grow(a) || epoll_ctl(a->base.fd, EPOLL_CTL_ADD, fd, &event))
+    if (!pending_grow(a) || !watch(a, fd))
         gt__memory_hang_up(fd);
     else
         a->pending[a->pending_count++] = (pending_peer){.fd = fd, .deadline = gt__deadline_ns(PENDING_MS)};
@@ -289,21 +297,52 @@ static void pending_expire(memory_acceptor *a)
         pending_close(a, 0);
 }
 
+/* Do not look at the listener for a while: connections in its queue would wake the event loop again and again. */
+static void rest(const memory_acceptor *a)
+{
+    const struct itimerspec once = {.it_value.tv_nsec = REST_MS * 1000000L};
+    if (!timerfd_settime(a->timer, 0, &once, NULL))
+        epoll_ctl(a->base.fd, EPOLL_CTL_DEL, a->listener, NULL);
+}
+
+static void rest_is_over(const memory_acceptor *a)
+{
+    uint64_t rings;
+    ssize_t got = read(a->timer, &rings, sizeof rings);
+    (void)got;
+    watch(a, a->listener);
+}
+
+/* There is no descriptor for the next connection: refuse it. False: not now. The one that was given up for it comes back when
+ * another thread has closed the connection, which may take a moment. */
+static bool refuse_one(memory_acceptor *a)
+{
+    gt__descriptors_exhausted();
+    if (a->spare < 0)
+        a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (a->spare < 0)
+        return false;
+    close(a->spare);
+    int fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        gt__descriptor_discard(fd);
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd >= 0;
+}
+
 /* Take connections from the listener; those that remain keep it readable. */
 static void accept_all(memory_acceptor *a)
 {
     int pid;
     for (int k = 0; k < EVENTS; k++) {
         int fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && a->spare >= 0) {
-            /* Refuse it: left in the queue it would wake the event loop again and again. */
-            close(a->spare);
-            fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-            if (fd >= 0)
-                gt__descriptor_discard(fd);
-            a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
-        }
+        bool full = fd < 0 && (errno == EMFILE || errno == ENFILE);
+        if (full && refuse_one(a))
+            continue;
+        if (full || (fd < 0 && errno != EAGAIN))
+            rest(a);
         if (fd < 0)
             return;
         if (same_user(fd, &pid))
@@ -320,7 +359,10 @@ static gt_link *welcome(memory_acceptor *a, int fd)
     gt_link *link;
     int pid;
     epoll_ctl(a->base.fd, EPOLL_CTL_DEL, fd, NULL);
-    if (!same_user(fd, &pid) || gt__memory_parts_new(parts) != GT_OK) {
+    bool same = same_user(fd, &pid);
+    if (!same || gt__memory_parts_new(parts) != GT_OK) {
+        if (same && (errno == EMFILE || errno == ENFILE))
+            gt__descriptors_exhausted();
         gt__memory_hang_up(fd);
         return NULL;
     }
@@ -367,6 +409,10 @@ static gt_link *acceptor_poll(gt_acceptor *acceptor)
             accept_all(a);
             continue;
         }
+        if (event.data.fd == a->timer) {
+            rest_is_over(a);
+            continue;
+        }
         gt_link *link = pending_heard(a, event.data.fd);
         if (link)
             return link;
@@ -387,7 +433,7 @@ static void acceptor_close(gt_acceptor *acceptor)
     for (unsigned k = 0; k < a->pending_count; k++)
         gt__memory_hang_up(a->pending[k].fd);
     free(a->pending);
-    int fds[] = {a->base.fd, a->listener, a->spare};
+    int fds[] = {a->base.fd, a->listener, a->spare, a->timer};
     for (size_t k = 0; k < sizeof fds / sizeof *fds; k++)
         if (fds[k] >= 0)
             close(fds[k]);
@@ -447,9 +493,9 @@ static gt_err memory_listen(const char *host, int port, gt_acceptor **acceptor, 
     a->base = (gt_acceptor){.ops = &acceptor_ops, .fd = epoll_create1(EPOLL_CLOEXEC)};
     a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = a->listener};
+    a->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     gt_err err;
-    if (a->base.fd < 0 || a->listener < 0 || epoll_ctl(a->base.fd, EPOLL_CTL_ADD, a->listener, &event))
+    if (!watch(a, a->listener) || !watch(a, a->timer))
         err = gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
     else
         err = bind_some_port(a, port, bound);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,9 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "core/log.h"
+#include "link/link.h"
 
 enum { SEGMENT_HEADER = 4096 };
 
@@ -295,6 +299,21 @@ void gt__segment_release(gt_segment *segment)
             close(segment->fd);
         free(segment);
     }
+}
+
+void gt__descriptors_exhausted(void)
+{
+    enum { AGAIN_S = 10 };
+    static atomic_ullong again_ns;
+    struct rlimit limit;
+    unsigned long long due_ns = atomic_load(&again_ns), now = gt__now_ns();
+    if (now < due_ns || !atomic_compare_exchange_strong(&again_ns, &due_ns, now + AGAIN_S * 1000000000ull))
+        return;
+    bool known = !getrlimit(RLIMIT_NOFILE, &limit);
+    gt__log_error(
+        "connections are refused: all %llu descriptors that this process may open are in use; raise the limit "
+        "(`ulimit -n`) or close connections",
+        known ? (unsigned long long)limit.rlim_cur : 0);
 }
 
 void gt__descriptors_raise(void)

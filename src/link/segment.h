@@ -59,6 +59,9 @@ void gt__descriptor_discard(int fd);
 /* Several, one after the other. */
 void gt__descriptors_discard(const int *fds, int count);
 
+/* A connection was refused because this process has no descriptor for it: say so, now and then. From any thread. */
+void gt__descriptors_exhausted(void);
+
 /* Segments take descriptors: raise this process's limit as far as it may. */
 void gt__descriptors_raise(void);
 

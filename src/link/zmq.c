@@ -266,11 +266,18 @@ uint64_t gt__zmq_unread(gt_link *base)
 
 /* ---- writing ------------------------------------------------------------------------------------------------ */
 
+/* Slots that may be written behind those of the frame: none of those that are kept for the last record. */
+static unsigned room(const gt_zmq_link *link)
+{
+    unsigned used = link->base.unflushed + gt__link_kept(&link->base);
+    return link->credit > used ? link->credit - used : 0;
+}
+
 static void open_window(gt_zmq_link *link)
 {
-    unsigned slots = link->credit < link->frame_slots ? link->credit : link->frame_slots;
+    unsigned slots = link->base.unflushed + room(link);
     link->base.write_next = link->frame + link->base.unflushed;
-    link->base.write_end = link->frame + slots;
+    link->base.write_end = link->frame + (slots < link->frame_slots ? slots : link->frame_slots);
 }
 
 /* After each quarter of the window. */
@@ -336,7 +343,7 @@ gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
     assert(slots <= GT_ZMQ_FRAME_SLOTS);
     if (base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
         gt__link_flush(base);
-    if (link->credit - base->unflushed < slots) {
+    if (room(link) < slots) {
         gt__link_flush(base); /* the peer returns credit only for slots it has received */
         link->side->pump(link);
     }
@@ -346,7 +353,7 @@ gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
         gt__link_kill(base, "out of memory");
         return NULL;
     }
-    bool enough = link->credit - base->unflushed >= slots;
+    bool enough = room(link) >= slots;
     link->wanted = enough ? 0 : slots;
     open_window(link);
     return enough ? base->write_next : NULL;
@@ -363,8 +370,7 @@ bool gt__zmq_has(gt_link *base, gt_wait what)
         if (base->gone)
             gt__link_kill(base, "closed");
     }
-    return (what & GT_WAIT_WRITE) && !base->gone &&
-           link->credit - base->unflushed >= (link->wanted ? link->wanted : 1);
+    return (what & GT_WAIT_WRITE) && !base->gone && room(link) >= (link->wanted ? link->wanted : 1);
 }
 
 bool gt__zmq_readable(void *socket)

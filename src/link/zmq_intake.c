@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ enum {
     SILENT_MS = 5000,   /* from the connection to its first message; */
     OVERDUE_MS = 10000, /* and how much longer, in case it was us who did not run */
     RESERVE = 32,       /* descriptors that are kept for all else */
+    REST_MS = 10,       /* when a connection can neither be taken nor refused */
     MOST_ENTRIES = 1 << 20,
 };
 
@@ -100,9 +102,11 @@ static void keep_spare(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* There is no descriptor for the next connection. Left in the queue it would wake libzmq's thread again and again. */
+/* There is no descriptor for the next connection. Left in the queue it would wake libzmq's thread again and again; if it cannot be
+ * helped, not too often. */
 static void refuse_one(gt_accept_function *system_accept, int listener)
 {
+    gt__descriptors_exhausted();
     pthread_mutex_lock(&mutex);
     if (spare >= 0)
         close(spare);
@@ -112,6 +116,8 @@ static void refuse_one(gt_accept_function *system_accept, int listener)
         close(fd);
     pthread_mutex_unlock(&mutex);
     keep_spare();
+    if (fd < 0)
+        poll(NULL, 0, REST_MS);
 }
 
 static bool is_watched(int listener)
@@ -139,6 +145,7 @@ int gt__intake_accept(gt_accept_function *system_accept, int listener, struct so
         errno = EAGAIN;
     }
     if (watched && fd >= 0 && is_reserved(fd)) {
+        gt__descriptors_exhausted();
         close(fd);
         fd = -1;
         errno = EAGAIN;

@@ -27,7 +27,7 @@
 
 enum {
     PUMP_FRAMES = 1000,
-    BUCKETS = 256,
+    BUCKETS = 4096,
     IDENTITY_BYTES =
         5,           /* a zero byte and 32 bits, chosen by the ROUTER; peers that choose their own are refused */
     ALIVE_MS = 1000, /* between heartbeats */
@@ -52,7 +52,10 @@ typedef struct router {
     uint64_t alive_next_ns; /* time of the next heartbeats; 0: no peers */
     uint64_t probe_next_ns; /* of those to suspects; 0: there are none */
     router_link *peers[BUCKETS];
-    router_link *pages[BUCKETS]; /* by the identities of their pages' connections */
+    router_link *pages[BUCKETS];   /* by the identities of their pages' connections */
+    router_link *tokens[BUCKETS];  /* those that have a page, by its number */
+    router_link *sources[BUCKETS]; /* by ZeroMQ's descriptors of their connections */
+    router_link *suspects;         /* whose connections have ended, perhaps */
     unsigned peer_count, peers_ever;
     router_link *fresh; /* not yet returned by poll, newest first */
 } router;
@@ -70,9 +73,13 @@ struct router_link {
     gt_zmq_link base;
     router *router; /* NULL once the acceptor is closed */
     uint8_t identity[IDENTITY_BYTES];
-    int connection;    /* ZeroMQ's descriptor */
-    unsigned probes;   /* its connection has ended, perhaps: heartbeats that it still gets to find out */
+    int connection;  /* ZeroMQ's descriptor */
+    unsigned probes; /* its connection has ended, perhaps: heartbeats that it still gets to find out */
+    router_link *suspect_next;
     router_link *next; /* in its bucket */
+    router_link *source_next;
+    uint64_t token; /* under which it is in `tokens`; 0: it is not */
+    router_link *token_next;
     peer_page page;
     router_link *page_next;  /* in the bucket of its page */
     router_link *fresh_next; /* in router.fresh */
@@ -80,9 +87,21 @@ struct router_link {
 
 /* ---- peers -------------------------------------------------------------------------------------------------- */
 
+/* ROUTER counts up, from a random number. */
 static unsigned bucket_number(const uint8_t *identity)
 {
-    return (identity[3] ^ identity[4] ^ identity[1] ^ identity[2]) % BUCKETS;
+    return ((unsigned)identity[3] << 8 | identity[4]) % BUCKETS;
+}
+
+/* Numbers are the peers' own choice: one who chooses many with the same bucket only finds its own more slowly. */
+static router_link **token_bucket(router *r, uint64_t token)
+{
+    return &r->tokens[token % BUCKETS];
+}
+
+static router_link **source_bucket(router *r, int connection)
+{
+    return &r->sources[(unsigned)connection % BUCKETS];
 }
 
 static router_link **bucket_of(router *r, const uint8_t *identity)
@@ -132,10 +151,38 @@ static void page_remove(router_link *peer)
     peer->page.is_open = false;
 }
 
+/* The number of the peer's page is known, or another than before; 0: it has none any more. */
+static void set_token(router_link *peer, uint64_t token)
+{
+    if (peer->token) {
+        router_link **at = token_bucket(peer->router, peer->token);
+        while (*at != peer)
+            at = &(*at)->token_next;
+        *at = peer->token_next;
+    }
+    peer->token = token;
+    if (token) {
+        router_link **bucket = token_bucket(peer->router, token);
+        peer->token_next = *bucket;
+        *bucket = peer;
+    }
+}
+
 static void peer_remove(router_link *peer)
 {
     router *r = peer->router;
     page_remove(peer);
+    set_token(peer, 0);
+    if (peer->probes) {
+        router_link **suspected = &r->suspects;
+        while (*suspected != peer)
+            suspected = &(*suspected)->suspect_next;
+        *suspected = peer->suspect_next;
+    }
+    router_link **source = source_bucket(r, peer->connection);
+    while (*source != peer)
+        source = &(*source)->source_next;
+    *source = peer->source_next;
     router_link **at = bucket_of(r, peer->identity);
     while (*at != peer)
         at = &(*at)->next;
@@ -260,10 +307,9 @@ static void router_link_close(gt_link *link)
 /* A connection shows the number of a peer's page: it has it from now on. */
 static void page_open(router *r, const uint8_t *identity, uint64_t token, int connection)
 {
-    router_link *peer = NULL;
-    for (unsigned k = 0; k < BUCKETS && !peer && token; k++)
-        for (peer = r->peers[k]; peer && peer->base.page_token != token;)
-            peer = peer->next;
+    router_link *peer = token ? *token_bucket(r, token) : NULL;
+    while (peer && peer->token != token)
+        peer = peer->token_next;
     if (!peer)
         return;
     gt__intake_delivered(connection, true);
@@ -367,6 +413,9 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     router_link **bucket = bucket_of(r, identity);
     peer->next = *bucket;
     *bucket = peer;
+    router_link **source = source_bucket(r, peer->connection);
+    peer->source_next = *source;
+    *source = peer;
     peer->fresh_next = r->fresh;
     r->fresh = peer;
     if (r->peer_count++ == 0) {
@@ -389,6 +438,8 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     gt__intake_delivered(peer ? peer->connection : zmq_msg_get(frame, ZMQ_SRCFD), peer);
     if (peer) {
         gt__zmq_receive(&peer->base, frame, more);
+        if (__builtin_expect(peer->base.page_token != peer->token, 0))
+            set_token(peer, peer->base.page_token);
         announce(&peer->base.base);
         return;
     }
@@ -403,33 +454,48 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     zmq_msg_close(frame);
 }
 
-/* A heartbeat to all peers, or to those that are suspected; sending fails for those that are gone. Returns how many stay
- * suspected. */
-static unsigned beat(router *r, bool all)
+/* A heartbeat; false: the peer is gone. */
+static bool beat(router_link *peer)
 {
-    unsigned suspects = 0;
-    for (unsigned k = 0; k < BUCKETS; k++) {
-        for (router_link *peer = r->peers[k]; peer; peer = peer->next) {
-            if (peer->base.base.gone || (!all && !peer->probes))
-                continue;
-            zmq_msg_t empty;
-            zmq_msg_init(&empty);
-            peer->probes -= peer->probes != 0;
-            suspects += router_send(&peer->base, &empty) && peer->probes;
-        }
+    zmq_msg_t empty;
+    zmq_msg_init(&empty);
+    return !peer->base.base.gone && router_send(&peer->base, &empty);
+}
+
+static void beat_all(router *r)
+{
+    for (unsigned k = 0; k < BUCKETS; k++)
+        for (router_link *peer = r->peers[k]; peer; peer = peer->next)
+            beat(peer);
+}
+
+/* To those that are suspected; sending fails for those that are gone. */
+static void beat_suspects(router *r)
+{
+    for (router_link **at = &r->suspects; *at;) {
+        router_link *peer = *at;
+        peer->probes--;
+        if (!beat(peer))
+            peer->probes = 0;
+        if (peer->probes)
+            at = &peer->suspect_next;
+        else
+            *at = peer->suspect_next;
     }
-    return suspects;
 }
 
 /* The descriptor of a connection that ended may belong to a new one by now. */
 static void suspect(router *r, int connection)
 {
-    for (unsigned k = 0; k < BUCKETS; k++)
-        for (router_link *peer = r->peers[k]; peer; peer = peer->next)
-            if (peer->connection == connection && !peer->base.base.gone) {
-                peer->probes = PROBES;
-                r->probe_next_ns = gt__now_ns();
+    for (router_link *peer = *source_bucket(r, connection); peer; peer = peer->source_next)
+        if (peer->connection == connection && !peer->base.base.gone) {
+            if (!peer->probes) {
+                peer->suspect_next = r->suspects;
+                r->suspects = peer;
             }
+            peer->probes = PROBES;
+            r->probe_next_ns = gt__now_ns();
+        }
 }
 
 /* What ZeroMQ's monitor reports: sockets that listen, and connections that ended. */
@@ -454,10 +520,12 @@ static void look_after_peers(router *r)
     uint64_t now = gt__now_ns();
     if (now < next_beat_ns(r))
         return;
-    bool all = now >= r->alive_next_ns;
-    if (all)
+    if (now >= r->alive_next_ns) {
         r->alive_next_ns = now + ALIVE_MS * 1000000ull;
-    r->probe_next_ns = beat(r, all) ? now + PROBE_MS * 1000000ull : 0;
+        beat_all(r);
+    }
+    beat_suspects(r);
+    r->probe_next_ns = r->suspects ? now + PROBE_MS * 1000000ull : 0;
     set_timer(r);
 }
 

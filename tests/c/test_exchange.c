@@ -20,12 +20,18 @@ enum { PARTIES = 3, PATIENCE_MS = 20000 };
 
 static atomic_bool stop; /* ends what waits for ever */
 
-static gt_exchange *mesh_new(void)
+/* `listen`: where it has a tcp port; NULL: it has none. */
+static gt_exchange *mesh_at(const char *listen)
 {
     gt_exchange *mesh = NULL;
-    if (!CHECK_EQ(gt__exchange_mesh("localhost:1", NULL, &stop, &mesh), GT_OK))
+    if (!CHECK_EQ(gt__exchange_mesh("localhost:1", listen, &stop, &mesh), GT_OK))
         abort();
     return mesh;
+}
+
+static gt_exchange *mesh_new(void)
+{
+    return mesh_at(NULL);
 }
 
 static void introduce(gt_exchange *to, int32_t worker, gt_exchange *whom)
@@ -149,6 +155,51 @@ static void test_brief_visit(const void *argument)
     CHECK(gt__exchange_ready(one, 0, 6, 0, PATIENCE_MS)); /* that it is gone is known */
     one->ops->introduce(one, 0, 1, "zero", address);
     CHECK(gt__exchange_ready(one, 0, 6, 0, PATIENCE_MS));
+    one->ops->close(one);
+}
+
+/* It does not listen any more when we hear of it. That is known from the refusals, long before the time to connect is over. */
+static void test_unreachable(const void *argument)
+{
+    gt_exchange *zero = mesh_at(argument), *one = mesh_new();
+    char address[128], expected[256];
+    gt_message *message;
+    one->ops->join(one, 1, 2, 99);
+    snprintf(address, sizeof address, "%s", zero->ops->address(zero));
+    zero->ops->close(zero);
+    one->ops->introduce(one, 0, 1, "zero", address);
+    CHECK_EQ(gt__exchange_post(one, 0, 5, 0, "hello", 5, NULL), GT_OK);
+    if (CHECK(gt__exchange_ready(one, 0, 6, 0, PATIENCE_MS)) &&
+        CHECK_EQ(gt__exchange_take(one, 0, 6, 0, &message), GT_ERR_CONNECTION)) {
+        snprintf(expected, sizeof expected, "worker zero could not be reached at %.*s", (int)strcspn(address, " "),
+                 address);
+        if (!CHECK(!strcmp(gt_error_text(), expected)))
+            fprintf(stderr, "  it says: %s; expected: %s\n", gt_error_text(), expected);
+    }
+    one->ops->close(one);
+}
+
+/* A worker that we cannot reach may still reach us, later. What was sent to it meanwhile is there then. */
+static void test_unreachable_for_us(const void *argument)
+{
+    (void)argument;
+    gt_exchange *zero = mesh_new(), *one = mesh_new(), *other = mesh_new();
+    char elsewhere[128];
+    zero->ops->join(zero, 0, 1, 99);
+    one->ops->join(one, 1, 2, 99);
+    snprintf(elsewhere, sizeof elsewhere, "%s", other->ops->address(other));
+    other->ops->close(other);
+    zero->ops->introduce(zero, 1, 2, "one", elsewhere);
+    CHECK_EQ(gt__exchange_post(zero, 1, 5, 0, "hello", 5, NULL), GT_OK);
+    CHECK(gt__exchange_ready(zero, 1, 6, 0, PATIENCE_MS)); /* it is known that it cannot be reached */
+    CHECK_EQ(gt__exchange_post(zero, 1, 6, 0, "again", 5, NULL), GT_OK);
+    introduce(one, 0, zero);
+    expect_message(one, "hello");
+    gt_message *message;
+    if (CHECK(gt__exchange_ready(one, 0, 6, 0, PATIENCE_MS)) &&
+        CHECK_EQ(gt__exchange_take(one, 0, 6, 0, &message), GT_OK))
+        one->ops->done(one, message);
+    zero->ops->close(zero);
     one->ops->close(one);
 }
 
@@ -487,6 +538,9 @@ int main(int argc, char **argv)
     check_run("a worker of another server", test_wrong_key, NULL);
     check_run("a worker that takes another's number", test_successor, NULL);
     check_run("a worker that is gone when we hear of it", test_brief_visit, NULL);
+    check_run("a worker that cannot be reached", test_unreachable, NULL);
+    check_run("a worker that cannot be reached, by tcp", test_unreachable, "127.0.0.1");
+    check_run("a worker that can reach us only", test_unreachable_for_us, NULL);
     check_run("a worker that is stopped", test_stopped_worker, NULL);
     check_run("a message that is too large", test_too_large, NULL);
     check_run("lent memory at the end", test_lent_at_the_end, &(bool){false});

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "core/config.h"
+#include "dispatcher/state.h"
 #include "random_numbers.h"
 #include "server_fixture.h"
 
@@ -312,6 +313,8 @@ static void test_cross_talk(const void *transport)
         step_honest(&honest[numbers_below(&n, HONEST)]);
         if (numbers_below(&n, 4) == 0)
             step_hostile(bad, honest);
+        if (step % 64 == 0)
+            bad->link->ops->arm(bad->link); /* notices if the server has ended it */
         if (bad->link->dead || bad->link->gone) {
             gt__link_close(bad->link);
             join(&s, bad, transport);
@@ -518,11 +521,72 @@ static void test_memory_of_others(const void *backend)
     gt__engine_finder = (gt_engine_finder){0};
 }
 
+/* ---- connections without end ---------------------------------------------------------------------------------- */
+
+/* Always has another one, whose peer is gone already. */
+typedef struct endless_acceptor {
+    gt_acceptor base;
+    const gt_dispatcher *dispatcher;
+    atomic_bool open;
+    atomic_uint came;
+    uint64_t turn;             /* of the loop: */
+    unsigned in_turn, at_most; /* those that came in it, and in any */
+} endless_acceptor;
+
+static gt_link *endless_poll(gt_acceptor *acceptor)
+{
+    endless_acceptor *a = (endless_acceptor *)acceptor;
+    gt_link *theirs = NULL, *ours = NULL;
+    if (!atomic_load(&a->open) || gt__link_memory_pair(&theirs, &ours) != GT_OK)
+        return NULL;
+    gt__link_close(ours);
+    a->in_turn = a->turn == a->dispatcher->turns ? a->in_turn + 1 : 1;
+    a->turn = a->dispatcher->turns;
+    a->at_most = a->in_turn > a->at_most ? a->in_turn : a->at_most;
+    atomic_fetch_add(&a->came, 1);
+    return theirs;
+}
+
+static bool endless_arm(gt_acceptor *acceptor)
+{
+    return !atomic_load(&((endless_acceptor *)acceptor)->open);
+}
+
+static void endless_close(gt_acceptor *acceptor)
+{
+    (void)acceptor;
+}
+
+/* They come as fast as they are taken: clients are served between them. */
+static void test_connections_without_end(const void *argument)
+{
+    enum { CAME = 500, MOST_IN_A_TURN = 100 };
+    static const gt_acceptor_ops ops = {.poll = endless_poll, .arm = endless_arm, .close = endless_close};
+    server s;
+    (void)argument;
+    server_new(&s, false);
+    endless_acceptor acceptor = {.base = {.ops = &ops, .fd = -1}, .dispatcher = s.dispatcher};
+    s.dispatcher->acceptors[s.dispatcher->acceptor_count++] = &acceptor.base;
+    server_add_worker(&s, false);
+    gt_link *client = server_link(&s);
+    server_start(&s);
+    CHECK(join_client(client));
+    atomic_store(&acceptor.open, true);
+    for (uint64_t id = 1; atomic_load(&acceptor.came) < CAME; id += 3)
+        if (!CHECK(session_works(client, id)))
+            break;
+    atomic_store(&acceptor.open, false);
+    gt__link_close(client);
+    server_stop(&s);
+    CHECK(acceptor.at_most <= MOST_IN_A_TURN);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("no cross-talk by memory", test_cross_talk, "memory");
     check_run("no cross-talk by tcp", test_cross_talk, "tcp");
+    check_run("connections without end", test_connections_without_end, NULL);
     check_run("memory of others is cleared", test_memory_of_others, "lazy");
     check_run("memory of others is cleared where the host cannot", test_memory_of_others, "lazy_far");
     return check_end();

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -371,6 +372,35 @@ static void test_lingering_descriptors(const void *argument)
     expect_descriptors(before);
 }
 
+/* Connections for which a server has no descriptors: its loop is not woken by them again and again, and takes them when it has
+ * some. */
+static void test_no_descriptors(const void *argument)
+{
+    (void)argument;
+    enum { CROWD = 20, MOST_TURNS = 100 };
+    ends e = {.transport = &gt__transport_memory};
+    int crowd[CROWD], turns = 0;
+    if (!CHECK_EQ(gt__transport_memory.listen(NULL, 0, &e.acceptor, &e.port), GT_OK))
+        return;
+    for (int k = 0; k < CROWD; k++)
+        crowd[k] = raw_connect(&gt__transport_memory, e.port);
+    struct rlimit before, none;
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = (rlim_t)fcntl(e.acceptor->fd, F_DUPFD_CLOEXEC, 0); /* all below are in use */
+    close((int)none.rlim_cur);
+    setrlimit(RLIMIT_NOFILE, &none);
+    struct pollfd wake = {.fd = e.acceptor->fd, .events = POLLIN};
+    for (; turns < MOST_TURNS && poll(&wake, 1, 0) > 0; turns++)
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+    setrlimit(RLIMIT_NOFILE, &before);
+    CHECK(turns < MOST_TURNS);
+    connect_more(&e);
+    for (int k = 0; k < CROWD; k++)
+        close(crowd[k]);
+    ends_close(&e);
+}
+
 static void send_packet(int socket, size_t size, const int *fds, unsigned count)
 {
     char data[64] = {0};
@@ -477,6 +507,7 @@ int main(int argc, char **argv)
         {.name = "full bells", .run = test_full_bells, .which = MEMORY},
         {.name = "lingering descriptors", .run = test_lingering_descriptors, .which = MEMORY},
         {.name = "stray descriptors", .run = test_stray_descriptors, .which = MEMORY},
+        {.name = "no descriptors", .run = test_no_descriptors, .which = MEMORY},
         {.name = "a crowd", .run = test_crowd, .which = MEMORY},
     };
     check_begin(argc, argv);

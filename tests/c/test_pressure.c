@@ -51,6 +51,8 @@ static void test_unread_answers(const void *argument)
             break;
     }
     CHECK(too_many ? answers < asked : answers == asked);
+    if (too_many && CHECK_EQ(record->ins.op, GT_OP_goodbye)) /* though its link was full */
+        CHECK(strstr((const char *)record[1].bytes, "64 MiB of answers unread"));
     CHECK(session_works(good, 2000000));
     gt__link_close(deaf);
     CHECK(session_works(good, 3000000));
@@ -81,6 +83,7 @@ static void test_unread_statistics(const void *argument)
     CHECK(asked < ASKED); /* the server has had enough of it */
     CHECK(session_works(good, 1));
     CHECK_EQ(server_statistic(good, 1, "\"workers\"", "sessions"), IDLE + 1);
+    expect_goodbye(deaf, "64 MiB of answers unread");
     gt__link_close(deaf);
     CHECK(session_works(good, 100));
     for (int k = 0; k < IDLE; k++)
@@ -420,6 +423,85 @@ static void test_nothing_left_over(const void *argument)
     server_stop(&s);
 }
 
+/* A worker that answers in the order in which it was asked, fetches and marks alike, and later. */
+typedef struct late_worker {
+    gt_link *link;
+    unsigned owed;
+} late_worker;
+
+/* Its stream up to the next fetch of a part, which is of *row. */
+static bool receive_fetch(late_worker *w, uint64_t *row)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    do {
+        if (!receive_any(w->link, record))
+            return false;
+        if (record->ins.op == GT_OP_slice)
+            *row = record->ins.operand[0];
+        if (record->ins.op == GT_OP_mark && !w->owed)
+            answer_mark(w->link);
+        else
+            w->owed += record->ins.op == GT_OP_fetch || record->ins.op == GT_OP_mark;
+    } while (record->ins.op != GT_OP_fetch);
+    return true;
+}
+
+static void answer_all(late_worker *w)
+{
+    for (; w->owed; w->owed--)
+        answer_mark(w->link); /* the last, and empty, piece of a part looks the same */
+}
+
+static void ask_for_long(gt_link *client, int64_t floats)
+{
+    join_client(client);
+    send_full(client, 1, floats, 1.0);
+    send_ins(client, (gt_instruction){.op = GT_OP_fetch, .result = 7, .operand = {1}});
+    gt__link_flush(client);
+}
+
+/* Two clients wait for room in their worker's link to be asked for the next part: the one that came first gets it first. */
+static void test_long_answers_in_order(const void *argument)
+{
+    (void)argument;
+    enum { TENSORS = 60000, AT_ONCE = 16, PARTS = 64, FLOATS = PARTS * (4 << 20) / (int)sizeof(float) };
+    static gt_slot record[1 + GT_MAX_TAIL];
+    server s;
+    server_new(&s, false);
+    late_worker w = {.link = server_link(&s)};
+    gt_link *filler = server_link(&s), *first = server_link(&s), *second = server_link(&s);
+    server_start(&s);
+    join_worker(w.link, "late");
+    join_client(filler);
+    for (uint64_t id = 1; id <= TENSORS; id += AT_ONCE) {
+        for (uint64_t k = id; k < id + AT_ONCE; k++)
+            send_full(filler, k, 1, 1.0);
+        gt__link_flush(filler);
+        for (int k = 0; k < AT_ONCE; k++)
+            CHECK(receive(w.link, record) && record->ins.op == GT_OP_full);
+    }
+    uint64_t row_of_second = 0, row = 0, ticket = 8;
+    ask_for_long(second, FLOATS);
+    CHECK(receive_fetch(&w, &row_of_second));
+    ask_for_long(first, FLOATS);
+    do /* until both have asked for a part, the one of `first` before the other */
+        answer_all(&w);
+    while (CHECK(receive_fetch(&w, &row)) && row == row_of_second);
+    CHECK(receive_fetch(&w, &row) && row == row_of_second);
+    gt__link_close(filler); /* the frees of its tensors fill the worker's link */
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (server_statistic(first, ticket++, "\"workers\"", "sessions") != 2)
+        if (!CHECK(gt__remaining_ms(deadline)))
+            break;
+    answer_all(&w);
+    CHECK(receive_fetch(&w, &row) && row != row_of_second);
+    CHECK(receive_fetch(&w, &row) && row == row_of_second);
+    gt__link_close(first);
+    gt__link_close(second);
+    gt__link_close(w.link);
+    server_stop(&s);
+}
+
 /* Two long fetches, and the worker dies in the first: the client hears of both, once. */
 static void test_long_answer_lost(const void *argument)
 {
@@ -681,6 +763,7 @@ int main(int argc, char **argv)
     check_run("leaving a full ring", test_leaving_a_full_ring, NULL);
     check_run("long answers by memory", test_long_answers, "memory");
     check_run("long answers by tcp", test_long_answers, "tcp");
+    check_run("long answers in order", test_long_answers_in_order, NULL);
     check_run("a long answer is lost", test_long_answer_lost, NULL);
     check_run("nothing left over", test_nothing_left_over, NULL);
     check_run("an unheard worker stops", test_unheard_worker, NULL);

@@ -384,6 +384,46 @@ static void test_a_replaced_worker_is_disconnected(const void *argument)
     server_stop(&s);
 }
 
+/* Uploads that are begun and never end: all pieces that come are looked for among them, so their number is bounded. Those whose
+ * tensors are freed do not count. */
+static void test_unfinished_uploads(const void *argument)
+{
+    enum { BEGUN = 100000, MOST = 1024 };
+    const bool freed = *(const bool *)argument;
+    gt_dispatcher dispatcher = {0};
+    gt_recovery recovery = {.journal.pool = &dispatcher.recovery.pool};
+    gt_session session = {.dispatcher = &dispatcher, .recovery = &recovery};
+    CHECK_EQ(gt__handles_init(&session.handles), GT_OK);
+    for (uint64_t id = 1; id <= BEGUN; id++) {
+        gt_slot upload = {.ins = {.op = GT_OP_upload, .result = id}};
+        gt_handle *handle;
+        upload.ins.imm[0].u = 2 * GT_MAX_CHUNK;
+        gt_slot *kept = gt__recover_reserve(&session, &upload.ins);
+        if (!CHECK(kept))
+            break;
+        *kept = upload;
+        gt__recover_note(&session, kept);
+        if (!freed)
+            CHECK_EQ(gt__handles_insert(&session.handles, id, &handle), GT_OK);
+    }
+    CHECK(recovery.filling_count <= MOST);
+    CHECK_EQ(recovery.hopeless, !freed);
+    uint32_t before = recovery.filling_count;
+    gt_slot last = {
+        .ins = {.op = GT_OP_data, .operand = {recovery.filling[0].id}}}; /* completes the first of them */
+    last.ins.imm[0].u = last.ins.imm[1].u = GT_MAX_CHUNK;
+    gt_slot *kept = gt__recover_reserve(&session, &last.ins);
+    if (CHECK(kept)) {
+        *kept = last;
+        gt__recover_note(&session, kept);
+        CHECK_EQ(recovery.filling_count, before - 1);
+    }
+    gt__handles_free(&session.handles);
+    gt__journal_free(&recovery.journal);
+    gt__journal_pool_free(&dispatcher.recovery.pool);
+    free(recovery.filling);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -392,6 +432,8 @@ int main(int argc, char **argv)
     check_run("nothing to restore", test_nothing_to_restore, NULL);
     check_run("a loss before the journal is placed", test_a_loss_before_the_journal_is_placed, NULL);
     check_run("a session that cannot be recovered", test_a_session_that_cannot_be_recovered, NULL);
+    check_run("unfinished uploads", test_unfinished_uploads, &(bool){false});
+    check_run("unfinished uploads of freed tensors", test_unfinished_uploads, &(bool){true});
     check_run("a replaced worker is disconnected", test_a_replaced_worker_is_disconnected, NULL);
     return check_end();
 }

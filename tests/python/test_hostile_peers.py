@@ -113,6 +113,7 @@ def test_more_connections_than_descriptors(programs, server, transport):
     crowd = [server.connect(transport) for _ in range(4 * most)]
     try:
         until(lambda: sum(drained(peer) for peer in crowd) > 2 * most, "the server to refuse connections")
+        until(lambda: "descriptors that this process may open are in use" in server.process.text(), "the server to say why")
         assert programs.run(WORK, f"memory://localhost:{server.port}") == "right\n"
     finally:
         for peer in crowd:

@@ -341,8 +341,13 @@ def test_hostile_requests(programs):
     for host in ("evil.example", f"evil.example:{site.http_port}", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:80x",
                  "[::1", "10.1.2.3", "x" * 300, ""):
         assert site.ask("/api/state", Host=host)[0] in (400, 421), host  # DNS rebinding
-    for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/api/", "/page.js/", "/api/clients/", "/api/clients/9999999999999999", "//"):
+    for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/api/", "/page.js/", "/api/clients/", "/api/clients/9999999999999999",
+                 "/api/clients/0", "/api/clients/-1", "/api/clients/1e3", "//"):
         assert site.ask(path)[0] == 404, path
+    for number in ("-1", "9" * 16, "9" * 5000, "0x10", "1e3", "1.5", "%00", "%201", "+1", "NaN", ""):
+        status, _, text = site.ask(f"/api/timeline?after={number}")
+        assert status == 400 and "not the number of a sample" in text, number
+    assert site.ask("/api/timeline?after=999999999999999")[0] == 200
     assert site.ask("/api/state", "DELETE")[0] == 405 and site.ask("/api/state", "OPTIONS")[0] == 405
     status, headers, _ = site.ask("/")
     policy = headers["Content-Security-Policy"]

@@ -445,6 +445,55 @@ def test_hostile_pickles():
     assert gt.nn.Parameter(gt.ones(1)).requires_grad
 
 
+def test_small_files_for_large_values():
+    """A value that is nested without end, or has the same part again and again, is not hashed, copied or printed."""
+    deep, twofold = b")" + b"\x85" * 500_000, b")" + b"2\x86" * 60
+    encoded = b"c_codecs\nencode\nq\x01(X" + struct.pack("<I", 1 << 20) + b"a" * (1 << 20) + b"q\x00X\x06\x00\x00\x00latin1tR0"
+    for content, words in [
+        (b"}" + deep + b"Ns.", "a key of more than"),
+        (b"}" + twofold + b"Ns.", "a key of more than"),
+        (b"}(" + twofold + b"Nu.", "a key of more than"),
+        (b"\x8f(" + twofold + b"\x90.", "a key of more than"),
+        (b"(" + twofold + b"\x91.", "a key of more than"),
+        (b"ccollections\nCounter\n(](" + twofold + b"etR.", "a key of more than"),
+        (b"ccollections\nOrderedDict\n(](](" + twofold + b"NeetR.", "a key of more than"),
+        (b"cbuiltins\nset\n(](" + twofold + b"etR.", "a key of more than"),
+        (twofold + b"Q.", "Only persistent_load of storage"),
+        (twofold + b")R.", "unrecognized function"),
+        (b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n" + twofold + b"X\x03\x00\x00\x00cpuK\x01tQ.", "a storage of name"),
+        (b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000" + twofold + b"K\x01tQ.", "at ("),
+        (encoded + b"h\x01(h\x00X\x06\x00\x00\x00latin1tR0" * 100 + b"N.", "again and again"),
+    ]:  # fmt: skip
+        raises(pickle.UnpicklingError, lambda: load_bytes(archive_of(b"\x80\x04" + content)), words)
+    # What people do write.
+    for value in ({(1, ("a", 2.0)): 3}, {1, (2, 3)}, collections.Counter([(1, 2), (1, 2)])):
+        assert load_bytes(content_of(value)) == value
+
+
+def test_records_that_overlap():
+    """A small archive cannot have the same bytes under thousands of names."""
+    data, count = bytes(1 << 16), 8
+    parts = [(("storage", torch.FloatStorage, str(k), "cpu", len(data) // 4)) for k in range(count)]
+
+    class Pickler(pickle._Pickler):
+        def persistent_id(self, value):
+            return parts[value.args[0]] if isinstance(value, Named) and value.function is None else None
+
+    buffer = io.BytesIO()
+    Pickler(buffer, 2).dump([Named(None, k) for k in range(count)])
+    good = archive_of(buffer.getvalue(), {f"data/{k}": data for k in range(count)})
+    assert len(load_bytes(good)) == count
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("archive/data.pkl", buffer.getvalue())
+        archive.writestr("archive/data/0", data)
+        for k in range(1, count):
+            entry = copy.copy(archive.infolist()[1])
+            entry.filename = entry.orig_filename = f"archive/data/{k}"
+            archive.filelist.append(entry)
+    raises((RuntimeError, pickle.UnpicklingError), lambda: load_bytes(out.getvalue()), "overlaps others")
+
+
 def test_hostile_tensors():
     """Views outside of their storage, and sizes that would need more memory than there is."""
 

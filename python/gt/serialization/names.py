@@ -6,6 +6,7 @@ PyTorch. Global stands for such a name when GT writes a file.
 """
 
 import pickle
+import reprlib
 import warnings
 
 from gt import _gt
@@ -24,6 +25,19 @@ _OTHER_DTYPES = (
     'float8_e8m0fnu', 'float4_e2m1fn_x2', 'quint8', 'qint8', 'qint32', 'quint4x2', 'quint2x4')
 _DTYPES = {*STORAGES.values(), *_OTHER_DTYPES}
 _LARGEST_EXPANSION = 1 << 32  # bytes of a tensor that repeats the elements of its storage
+_MOST_COPIES = 16  # of the elements of a storage, by tensors that are views for PyTorch and copies for GT
+
+
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxstring, _short.maxother = 2, 60, 60
+
+
+def shown(value):
+    """A value of a file, for an error: short, whatever it is."""
+    try:
+        return _short.repr(value)[:100]
+    except Exception:  # an integer of a million digits
+        return f'a value of type {type(value).__name__}'
 
 
 class Global:
@@ -75,6 +89,7 @@ class Storage:
     def __init__(self, dtype, data, location='cpu'):
         self.dtype, self.location = dtype, location
         self._data, self._memories = data, {}
+        self._copies = _MOST_COPIES * len(data) + (1 << 20)  # bytes that may still be copied
 
     def __len__(self):
         return len(self._data) // self.dtype.itemsize
@@ -85,6 +100,14 @@ class Storage:
 
     cpu = cuda = to = pin_memory = _moved
 
+    def copy_of(self, tensor, made):
+        """made(tensor), which needs memory of its own: small files must not take any amount of it."""
+        self._copies -= tensor.numel() * tensor.element_size()
+        if self._copies < 0:
+            raise pickle.UnpicklingError(f'a tensor of size {tuple(tensor.shape)} copies the elements of its storage once too '
+                                         'often')
+        return made(tensor)
+
     def close(self):
         """Release the memory that belongs to the file."""
         self._data = b''
@@ -94,7 +117,8 @@ class Storage:
         """A tensor with this view of the elements, after checking that all of them are in the storage."""
         dtype = dtype or self.dtype
         if type(offset) is not int or offset < 0 or not _whole(size) or not _whole(stride) or len(size) != len(stride):
-            raise pickle.UnpicklingError(f'a tensor with offset {offset!r}, size {size!r} and stride {stride!r}')
+            raise pickle.UnpicklingError(f'a tensor with offset {shown(offset)}, size {shown(size)} and stride '
+                                         f'{shown(stride)}')
         length = 1
         for extent in size:
             length *= extent
@@ -142,9 +166,9 @@ def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_ho
     tensor = _rebuild_tensor(storage, offset, size, stride, dtype)
     for bit, set in (metadata or {}).items():
         if set and bit == 'neg':
-            tensor = -tensor
+            tensor = storage.copy_of(tensor, lambda view: -view)
         elif set and bit == 'conj':
-            tensor = tensor.conj()
+            tensor = storage.copy_of(tensor, lambda view: view.conj())
     return tensor.requires_grad_() if requires_grad else tensor
 
 

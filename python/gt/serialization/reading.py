@@ -18,6 +18,7 @@ from gt.serialization import names
 from gt.serialization.restricted import Anything, Machine
 
 _LEGACY_MAGIC = (0x1950a86a20f9469cfc6c).to_bytes(10, 'little')
+_KEYS = (str, bytes, int)  # of storages
 _HEADER = struct.Struct('<4s22sHH')  # of a record: signature, .., lengths of the name and of the extra field
 
 
@@ -124,9 +125,11 @@ class Reader:
         if isinstance(location, bytes):
             location = location.decode('ascii')
         if kind not in ('storage', b'storage') or not isinstance(storage_type, names.StorageType):
-            raise pickle.UnpicklingError(f'Only persistent_load of storage is allowed, but got {kind!r:.100}')
+            raise pickle.UnpicklingError(f'Only persistent_load of storage is allowed, but got {names.shown(kind)}')
         if any(view) or type(count) is not int or count < 0:
-            raise pickle.UnpicklingError(f'a storage of {count!r} elements, view {view!r}')
+            raise pickle.UnpicklingError(f'a storage of {names.shown(count)} elements, view {names.shown(view)}')
+        if not isinstance(key, _KEYS) or not isinstance(location, str):
+            raise pickle.UnpicklingError(f'a storage of name {names.shown(key)} at {names.shown(location)}')
         known = key, storage_type.dtype
         if known not in self.storages:
             data = find(key, count * storage_type.dtype.itemsize, storage_type.dtype)
@@ -156,7 +159,7 @@ class Archive:
     """The records of a zip archive, as parts of the mapped file."""
 
     def __init__(self, data):
-        self.data = data
+        self.data, self.found, self.left = data, set(), len(data)
         try:
             with zipfile.ZipFile(io.BufferedReader(View(data))) as archive:
                 self.entries = {entry.filename: entry for entry in archive.infolist()}
@@ -185,6 +188,11 @@ class Archive:
         begin = at + _HEADER.size + name_length + extra_length
         if signature != b'PK\x03\x04' or entry.compress_size != size or begin + size > len(self.data):
             raise Damaged(f'record {entry.filename} is damaged or truncated')
+        if entry.filename not in self.found:  # a small file could have the same bytes under many names
+            self.found.add(entry.filename)
+            self.left -= size
+        if self.left < 0:
+            raise Damaged(f'record {entry.filename} overlaps others: together they have more bytes than the file')
         return self.data[begin:begin + size]
 
 
@@ -195,7 +203,7 @@ def read_archive(data, reader):
         raise Damaged('it is a TorchScript archive; save the state_dict() of the module instead')
     order = bytes(archive.record('byteorder')).decode('latin-1') if 'byteorder' in archive else 'little'
     if order not in ('little', 'big'):
-        raise Damaged(f'Unknown endianness type: {order!r}')
+        raise Damaged(f'Unknown endianness type: {names.shown(order)}')
 
     def find(key, size, dtype):
         content = archive.record(f'data/{key}')
@@ -223,7 +231,7 @@ def read_legacy(data, reader):
     _, at = _next_pickle(data, 0)
     version, at = _next_pickle(data, at)
     if version != 1001:
-        raise Damaged(f'Invalid protocol version: {version!r}')
+        raise Damaged(f'Invalid protocol version: {names.shown(version)}')
     system, at = _next_pickle(data, at)
     order = 'little' if not isinstance(system, dict) or system.get('little_endian', True) else 'big'
     sizes = _Sizes(data, at)
@@ -233,18 +241,18 @@ def read_legacy(data, reader):
         raise Damaged('the list of storages is missing')
     where = {}
     for key in keys:
-        if key not in sizes.widths or end + 8 > len(data):
-            raise Damaged(f'storage {key!r} is missing or truncated')
+        if not isinstance(key, _KEYS) or key not in sizes.widths or end + 8 > len(data):
+            raise Damaged(f'storage {names.shown(key)} is missing or truncated')
         count = int.from_bytes(data[end:end + 8], 'little')
         where[key] = end + 8, end + 8 + count * sizes.widths[key]
         end = where[key][1]
         if end > len(data):
-            raise Damaged(f'storage {key!r} is truncated')
+            raise Damaged(f'storage {names.shown(key)} is truncated')
 
     def find(key, size, dtype):
         begin, stop = where.get(key, (0, -1))
         if stop - begin != size:
-            raise Damaged(f'storage {key!r} has {stop - begin} bytes, but the object needs {size}')
+            raise Damaged(f'storage {names.shown(key)} has {stop - begin} bytes, but the object needs {size}')
         return _swapped(data[begin:stop], dtype, order)
     return reader.unpickle(data, find, at), end
 
@@ -265,8 +273,9 @@ class _Sizes(Machine):
 
     def persistent(self):
         identity = self.stack.pop()
-        if type(identity) is not tuple or len(identity) < 5 or not isinstance(identity[1], names.StorageType):
-            raise pickle.UnpicklingError(f'unsupported persistent id {identity!r:.100}')
+        if (type(identity) is not tuple or len(identity) < 5 or not isinstance(identity[1], names.StorageType)
+                or not isinstance(identity[2], _KEYS)):
+            raise pickle.UnpicklingError(f'unsupported persistent id {names.shown(identity)}')
         self.widths[identity[2]] = identity[1].dtype.itemsize
         self.stack.append(Anything())
 

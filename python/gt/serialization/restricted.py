@@ -3,7 +3,9 @@
 Python's own unpickler calls any function that a file names. This one knows the opcodes, a table of harmless globals, and
 the globals that the user allowed by add_safe_globals(). It refuses every other name, and every use of a known one that
 could do more than build a value: it calls only what the table has, fills only dicts, lists and sets that it made, and
-never allocates more than the file's size because of a length that the file states.
+never allocates more than the file's size because of a length that the file states. A few bytes of a pickle can describe a value
+that is nested without end, or names one part of it again and again: what goes through all of a value (hashing it, copying it,
+writing it into an error) is bounded.
 """
 
 import pickle
@@ -18,11 +20,25 @@ UnpicklingError = pickle.UnpicklingError
 
 _BLOCKED = ('sys', 'os', 'posix', 'nt')  # refused even if the user allows a name of theirs
 _user_allowed = set()
+_MOST_IN_A_KEY = 1000  # parts of a key of a dict, or of an item of a set
+_MOST_COPIES = 16  # how often calls may copy as much as the pickle has
+
+
+def _check_key(key):
+    """A key is hashed, which goes through all of a nested tuple, and through a part as often as it occurs."""
+    parts, pending = 0, [key]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (tuple, frozenset)):
+            parts += 1 + len(part)
+            if parts > _MOST_IN_A_KEY:
+                raise UnpicklingError(f'a key of more than {_MOST_IN_A_KEY} parts')
+            pending.extend(part)
 
 
 def _encode(text, encoding):
     if encoding not in ('latin1', 'latin-1', 'ascii', 'utf-8', 'utf8'):
-        raise UnpicklingError(f'the encoding {encoding!r} of a bytes object')
+        raise UnpicklingError(f'the encoding {names.shown(encoding)} of a bytes object')
     return text.encode(encoding)
 
 
@@ -35,7 +51,16 @@ def _bytearray(content=b'', encoding='latin-1'):
 
 
 def _set(items=()):
+    for item in items:
+        _check_key(item)
     return set(items)
+
+
+def _check_call(function, args):
+    """Of a container whose keys are arguments."""
+    for key in args[0] if args and function in (Counter, OrderedDict) else ():
+        pair = function is OrderedDict and isinstance(key, (tuple, list)) and key
+        _check_key(key[0] if pair else key)
 
 
 _ALLOWED = {
@@ -108,6 +133,9 @@ def find_global(module, name):
     return found
 
 
+_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
+
+
 class Anything:
     """Stands for every object of a pickle that is only measured."""
 
@@ -125,6 +153,7 @@ class Machine:
         self.data, self.at, self.encoding, self.measure = data, at, encoding, measure
         self.persistent_load = persistent_load
         self.stack, self.marks, self.memo, self.globals, self.protocol = [], [], {}, {}, 0
+        self.copies = _MOST_COPIES * len(data) + (1 << 20)  # items and characters that calls may still copy
 
     def load(self):
         """The object. A damaged or refused pickle raises UnpicklingError."""
@@ -204,9 +233,13 @@ class Machine:
             self.stack.append(Anything())
             return
         if not self._is_global(function) or not callable(function) or function is Tensor:
-            raise UnpicklingError(f'Trying to call reduce for unrecognized function {function!r}')
+            raise UnpicklingError(f'Trying to call reduce for unrecognized function {names.shown(function)}')
         if type(args) is not tuple:
             raise UnpicklingError(f'arguments of type {type(args).__name__}')
+        self.copies -= sum(len(arg) for arg in args if isinstance(arg, _SIZED))
+        if self.copies < 0:
+            raise UnpicklingError('its calls copy the same values again and again')
+        _check_call(function, args)
         self.stack.append(function(*args))
 
     def new_object(self, keywords=None):
@@ -221,7 +254,7 @@ class Machine:
         """NEWOBJ_EX."""
         keywords = self.stack.pop()
         if keywords and not self.measure and self.stack[-2] not in _user_globals().values():
-            raise UnpicklingError(f'keywords for a new {self.stack[-2]!r}')
+            raise UnpicklingError(f'keywords for a new {names.shown(self.stack[-2])}')
         self.new_object(keywords)
 
     def build(self):
@@ -252,7 +285,7 @@ class Machine:
             self.stack.append(Anything())
             return
         if type(identity) is not tuple or not identity or identity[0] not in ('storage', b'storage'):
-            raise UnpicklingError(f'Only persistent_load of storage is allowed, but got {identity!r:.100}')
+            raise UnpicklingError(f'Only persistent_load of storage is allowed, but got {names.shown(identity)}')
         if self.persistent_load is None:
             raise UnpicklingError('unsupported persistent id encountered')
         self.stack.append(self.persistent_load(identity))
@@ -279,6 +312,7 @@ class Machine:
         if len(items) % 2:
             raise UnpicklingError('the pickle is damaged: a key without a value')
         for k in range(0, len(items), 2):
+            _check_key(items[k])
             target[items[k]] = items[k + 1]
 
     def new_dictionary(self, items):
@@ -290,7 +324,7 @@ class Machine:
         """Add to the set on top."""
         if type(self.stack[-1]) is not set:
             raise UnpicklingError(f'Can only add to sets, but got {type(self.stack[-1])}')
-        self.stack[-1].update(items)
+        self.stack[-1].update(_set(items))
 
     def tuple_of(self, count):
         """Replace the top of the stack by a tuple of it."""
@@ -354,7 +388,7 @@ _OPERATIONS = {ord(code): operation for code, operation in {
     't': lambda m: m.stack.append(tuple(m.since_mark())),
     'l': lambda m: m.stack.append(m.since_mark()),
     'd': lambda m: m.new_dictionary(m.since_mark()),
-    '\x91': lambda m: m.stack.append(frozenset(m.since_mark())),
+    '\x91': lambda m: m.stack.append(frozenset(_set(m.since_mark()))),
     '\x85': lambda m: m.tuple_of(1),
     '\x86': lambda m: m.tuple_of(2),
     '\x87': lambda m: m.tuple_of(3),

@@ -9,7 +9,6 @@ state, a checkpoint of several parts) are stored with joined names, and their st
 readers see a flat dictionary.
 """
 
-import itertools
 import json
 
 from gt import _gt
@@ -130,13 +129,17 @@ class _Bad(Exception):
 
 def _object(pairs):
     """A JSON object: no name twice, and only text that UTF-8 can express (JSON can escape half a surrogate pair)."""
-    found = dict(pairs)
-    for text in itertools.chain(found, found.values()):
-        if isinstance(text, str) and any('\ud800' <= character <= '\udfff' for character in text):
-            raise _Bad(f'{text!r} in the header is not text')
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Bad(f'{next(name for name in names if names.count(name) > 1)!r} occurs twice in the header')
+    found = {}
+    for name, value in pairs:
+        for text in name, value:
+            try:
+                if isinstance(text, str):
+                    text.encode()
+            except UnicodeEncodeError:
+                raise _Bad(f'{text!r} in the header is not text') from None
+        if name in found:
+            raise _Bad(f'{name!r} occurs twice in the header')
+        found[name] = value
     return found
 
 

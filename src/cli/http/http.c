@@ -131,11 +131,23 @@ static enum MHD_Result answer_client(gt_dashboard *dashboard, struct MHD_Connect
     return answer_shared(connection, "application/json", text, bytes);
 }
 
+/* The digits at the beginning of a text; 0: it has none, or too many for a number of ours. */
+static size_t read_number(const char *text, uint64_t *number)
+{
+    enum { MOST_DIGITS = 15 };
+    size_t digits = strspn(text, "0123456789");
+    *number = digits <= MOST_DIGITS ? strtoull(text, NULL, 10) : 0;
+    return digits <= MOST_DIGITS ? digits : 0;
+}
+
 static enum MHD_Result answer_samples(gt_dashboard *dashboard, struct MHD_Connection *connection)
 {
     const char *after = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "after");
-    size_t bytes = 0;
-    char *text = gt__collector_samples(dashboard->collector, after ? strtoull(after, NULL, 10) : 0, &bytes);
+    uint64_t number = 0;
+    size_t bytes = 0, digits = after ? read_number(after, &number) : 0;
+    if (after && (!digits || after[digits]))
+        return answer_line(connection, MHD_HTTP_BAD_REQUEST, "after: not the number of a sample\n");
+    char *text = gt__collector_samples(dashboard->collector, number, &bytes);
     if (!text)
         return MHD_NO;
     struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE);
@@ -186,12 +198,11 @@ static enum MHD_Result refuse(const gt_dashboard *dashboard, struct MHD_Connecti
 /* The number in "/api/clients/12/disconnect", between what is before and after it. */
 static bool find_number(const char *path, const char *before, const char *after, uint64_t *number)
 {
-    size_t length = strlen(before), digits;
+    size_t length = strlen(before);
     if (strncmp(path, before, length))
         return false;
-    digits = strspn(path + length, "0123456789");
-    *number = strtoull(path + length, NULL, 10);
-    return digits && digits <= 15 && !strcmp(path + length + digits, after);
+    size_t digits = read_number(path + length, number);
+    return digits && !strcmp(path + length + digits, after);
 }
 
 typedef enum question { VIEW, SAMPLES, CLIENT, TOKEN, NOTHING } question;
@@ -206,7 +217,7 @@ static question find_question(const char *path, uint64_t *number)
             *number = (uint64_t)view;
             return VIEW;
         }
-    if (find_number(path, "/api/clients/", "", number))
+    if (find_number(path, "/api/clients/", "", number) && *number) /* clients are numbered from 1 */
         return CLIENT;
     return !strcmp(path, "/api/timeline") ? SAMPLES : !strcmp(path, "/api/token") ? TOKEN : NOTHING;
 }

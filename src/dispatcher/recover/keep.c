@@ -25,6 +25,7 @@ enum {
     COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
     SCARCE_COST = 10,        /* or of this, if memory is scarce */
     MOST_STATE = 1 << 20,    /* slots of state records */
+    MOST_FILLING = 1024,     /* uploads of which pieces are still to come */
     STRICT = 4,              /* attempts at a snapshot without strided tensors, before they are taken, too */
 };
 
@@ -175,18 +176,41 @@ static void append_upload(gt_session *session, const gt_slot *record)
         give_up(session, "it uploaded from a shared segment that cannot be read, or memory is short");
 }
 
-/* A snapshot has whole tensors only: it waits for these. */
-static void note_filling(gt_recovery *recovery, const gt_instruction *ins)
+/* Whether pieces of uploads are still to come; those of tensors that were freed before are not. */
+static bool is_filling(gt_session *session)
 {
-    if (ins->op == GT_OP_data) {
-        for (uint32_t k = 0; k < recovery->filling_count; k++)
-            if (recovery->filling[k].id == ins->operand[0] &&
-                recovery->filling[k].bytes <= ins->imm[0].u + ins->imm[1].u)
-                recovery->filling[k--] = recovery->filling[--recovery->filling_count];
-        return;
-    }
+    gt_recovery *recovery = session->recovery;
+    for (uint32_t k = 0; k < recovery->filling_count; k++)
+        if (!gt__handles_find(&session->handles, recovery->filling[k].id))
+            recovery->filling[k--] = recovery->filling[--recovery->filling_count];
+    return recovery->filling_count;
+}
+
+/* A piece came: clients send those of one upload after the other, so it is the last one, most often. */
+static void note_piece(gt_recovery *recovery, const gt_instruction *ins)
+{
+    uint64_t end = ins->imm[0].u + ins->imm[1].u;
+    for (uint32_t k = recovery->filling_count; k-- > 0;)
+        if (recovery->filling[k].id == ins->operand[0]) {
+            if (recovery->filling[k].bytes <= end)
+                recovery->filling[k] = recovery->filling[--recovery->filling_count];
+            return;
+        }
+}
+
+/* A snapshot has whole tensors only: it waits for these. Every piece is looked for among them, so they are not many; a client that
+ * begins more is not recoverable. */
+static void note_filling(gt_session *session, const gt_instruction *ins)
+{
+    gt_recovery *recovery = session->recovery;
     if (ins->imm[1].u || ins->imm[0].u <= GT_MAX_CHUNK)
         return;
+    if (recovery->filling_count == MOST_FILLING && is_filling(session) &&
+        recovery->filling_count > MOST_FILLING / 2) {
+        recovery->hopeless = true;
+        recovery->look_ns = 0;
+        return;
+    }
     if (recovery->filling_count == recovery->filling_capacity) {
         uint32_t capacity = recovery->filling_capacity ? 2 * recovery->filling_capacity : 4;
         gt_filling *filling = realloc(recovery->filling, capacity * sizeof *filling);
@@ -196,16 +220,6 @@ static void note_filling(gt_recovery *recovery, const gt_instruction *ins)
         recovery->filling_capacity = capacity;
     }
     recovery->filling[recovery->filling_count++] = (gt_filling){.id = ins->result, .bytes = ins->imm[0].u};
-}
-
-static bool is_filling(gt_session *session)
-{
-    gt_recovery *recovery = session->recovery;
-    for (uint32_t k = 0; k < recovery->filling_count; k++)
-        if (!gt__handles_find(&session->handles,
-                              recovery->filling[k].id)) /* it was freed before it was complete */
-            recovery->filling[k--] = recovery->filling[--recovery->filling_count];
-    return recovery->filling_count;
 }
 
 gt_slot *gt__recover_window(gt_session *session, size_t *count)
@@ -229,8 +243,10 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
         append_upload(session, record);
         return;
     }
-    if (ins->op == GT_OP_upload || ins->op == GT_OP_data)
-        note_filling(recovery, ins);
+    if (ins->op == GT_OP_upload)
+        note_filling(session, ins);
+    else if (ins->op == GT_OP_data)
+        note_piece(recovery, ins);
     if (ins->op == GT_OP_path) /* its pieces follow each other */
         recovery->defining = ins->imm[0].u + ins->tail < ins->imm[1].u;
     gt__journal_commit(&recovery->journal, 1u + ins->tail);
@@ -405,7 +421,8 @@ void gt__recover_weigh(gt_session *session)
         gt__output_waits(&session->output))
         return;
     if (recovery->hopeless) {
-        give_up(session, "it has too many signals, paths or refused tensors, or memory is short");
+        give_up(session,
+                "it has too many signals, paths, refused tensors or unfinished uploads, or memory is short");
         return;
     }
     charge(session);

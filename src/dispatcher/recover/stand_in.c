@@ -9,8 +9,10 @@
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
 
-/* How long one may take to join: what its host's stream has before it comes first. */
-enum { JOIN_MS = 10000 };
+enum {
+    JOIN_MS = 10000, /* how long one may take to join: what its host's stream has before it comes first */
+    LOOK_MS = 100,   /* between two looks whether those that are there are used */
+};
 
 /* ---- asking ------------------------------------------------------------------------------------------------- */
 
@@ -147,8 +149,12 @@ static bool is_used(const gt_dispatcher *dispatcher, int32_t index)
     return false;
 }
 
+/* Whether one is used takes a look at every session, so it is asked now and then only. */
 void gt__stand_ins_look(gt_dispatcher *dispatcher)
 {
+    if (gt__remaining_ms(dispatcher->recovery.stand_ins_look_ns) > 0)
+        return;
+    dispatcher->recovery.stand_ins_look_ns = gt__deadline_ns(LOOK_MS);
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->stand_in.present && !is_used(dispatcher, index))
             /* At once: with a goodbye in its stream only, tensors could be placed behind it. */

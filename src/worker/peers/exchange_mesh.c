@@ -40,6 +40,7 @@ enum {
     IDLE_MS = GT_LIVENESS_MS, /* longest sleep of the thread: it polls whether peers live */
     ATTEMPT_MS = 2000,        /* timeout of one attempt to connect */
     AGAIN_MS = 200,           /* between attempts */
+    REFUSALS = 3,             /* attempts: a worker that refuses all of them does not listen any more */
     MAX_MESH_WORKERS = 4096,
 };
 
@@ -75,12 +76,18 @@ static bool is_gone(const gt_mesh_peer *peer)
     return *peer->gone || (peer->life && peer->newest > peer->life);
 }
 
+/* Whether it is only that we could not reach it: it may have a way to us, and what is queued for it is kept for a while. */
+static bool may_still_come(const gt_mesh_peer *peer)
+{
+    return *peer->gone && peer->unreached && peer->deadline && peer->newest <= peer->life;
+}
+
 static void put(gt_exchange *exchange, int32_t to, gt_message *message)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = gt__mesh_peer(mesh, to);
-    if (peer && !is_gone(peer)) {
+    if (peer && (!is_gone(peer) || may_still_come(peer))) {
         *peer->last = message;
         peer->last = &message->next;
     } else /* the receiver is gone */
@@ -95,6 +102,8 @@ static gt_err expect(gt_exchange *exchange, int32_t from)
     gt_mesh_peer *peer = gt__mesh_peer(mesh, from);
     if (!peer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (*peer->gone && peer->unreached)
+        return gt__fail(GT_ERR_CONNECTION, "worker %s could not be reached at %s", peer->name, peer->gone);
     if (is_gone(peer))
         return gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name,
                         *peer->gone ? peer->gone : "another has taken its place");
@@ -180,11 +189,12 @@ static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const
             peer->fresh = NULL;
         }
         peer->life = life;
-        peer->deadline = 0;
         if (life > peer->newest)
             peer->newest = life;
         if (peer->gone_life < life)
             *peer->gone = 0; /* not if this generation has connected and gone since */
+        if (!*peer->gone)
+            peer->deadline = peer->refusals = 0;
     }
     pthread_mutex_unlock(&mesh->mutex);
     if (stale)
@@ -202,11 +212,23 @@ typedef struct attempt {
     gt_keys keys;
 } attempt;
 
-/* Without a key only by shared memory: another program may have taken the tcp port of a worker that is gone. */
-static gt_err connect_attempt(const attempt *a, gt_link **link)
+/* Whether it is possible at all that we connect to that address; if not, its worker may still connect to us. */
+static bool can_connect(const char *address, size_t host_length, bool beside, const gt_keys *keys)
+{
+    char host[sizeof((gt_mesh_peer *)0)->address];
+    snprintf(host, sizeof host, "%.*s", (int)host_length, address);
+    return beside || *keys->server || gt__address_is_local(host);
+}
+
+/* Without a key only by shared memory: another program may have taken the tcp port of a worker that is gone. *refused: nothing
+ * listens there. */
+static gt_err connect_attempt(const attempt *a, gt_link **link, bool *refused)
 {
     char address[sizeof "memory://localhost" + sizeof a->address];
     const char *port = strrchr(a->address, ':'), *own_port = strrchr(a->mesh->place, ':');
+    uint64_t refused_by =
+        gt__deadline_ns(ATTEMPT_MS / 2); /* the end of an attempt without any answer is the same error */
+    *refused = false;
     if (!port)
         return GT_ERR_CONNECTION;
     /* A worker with our own address is on this host, though the name does not say so. */
@@ -217,8 +239,11 @@ static gt_err connect_attempt(const attempt *a, gt_link **link)
         snprintf(address, sizeof address, "memory://%s%s", beside ? "localhost" : a->address, beside ? port : "");
         err = gt__address_connect_with(address, NULL, ATTEMPT_MS, link);
     }
-    return err != GT_OK && *a->keys.server ? gt__address_connect_with(a->address, &a->keys, ATTEMPT_MS, link)
-                                           : err;
+    if (err != GT_OK && *a->keys.server)
+        err = gt__address_connect_with(a->address, &a->keys, ATTEMPT_MS, link);
+    *refused = err == GT_ERR_CONNECTION && gt__remaining_ms(refused_by) &&
+               can_connect(a->address, (size_t)(port - a->address), beside, &a->keys);
+    return err;
 }
 
 static void *connect_main(void *argument)
@@ -226,12 +251,15 @@ static void *connect_main(void *argument)
     attempt *a = argument;
     gt_mesh *mesh = a->mesh;
     gt_link *link = NULL;
-    gt_err err = connect_attempt(a, &link);
+    bool refused;
+    gt_err err = connect_attempt(a, &link, &refused);
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = mesh->peers[a->worker];
     peer->connecting = false;
     peer->again_ns = gt__deadline_ns(AGAIN_MS);
     bool meant = peer->life == a->life;
+    if (meant)
+        peer->refusals = refused ? peer->refusals + 1 : 0;
     if (err == GT_OK && meant)
         peer->fresh = link;
     mesh->attempts--;
@@ -250,11 +278,11 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
     gt_mesh_peer *peer = mesh->peers[worker];
     if (!peer->deadline)
         peer->deadline = gt__deadline_ns(gt__connect_timeout_ms(0));
-    if (gt__remaining_ms(peer->deadline) == 0) {
+    if (gt__remaining_ms(peer->deadline) == 0 || peer->refusals >= REFUSALS) {
         peer->gone_life = peer->life;
-        snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s%s",
-                 *peer->address ? peer->address : "all",
-                 *peer->key ? "" : "; on another host it needs `gt worker --listen auto`");
+        peer->unreached = true;
+        snprintf(peer->gone, sizeof peer->gone, "%s%s", *peer->address ? peer->address : "all",
+                 *peer->key || peer->refusals ? "" : "; on another host it needs `gt worker --listen auto`");
         pthread_cond_broadcast(&mesh->changed);
         return;
     }
@@ -323,8 +351,11 @@ static void look_after_peers(gt_mesh *mesh)
         for (const gt_mesh_link *end = mesh->links; end; end = end->next)
             linked |= end->worker == worker && !end->link->gone && gt__mesh_leads_to(end, peer);
         if (linked)
+            peer->deadline = peer->refusals = 0;
+        else if (may_still_come(peer) && !gt__remaining_ms(peer->deadline)) {
+            return_queue(mesh, peer);
             peer->deadline = 0;
-        else if ((peer->queue || peer->wanted) && *peer->name && !is_gone(peer))
+        } else if ((peer->queue || peer->wanted) && *peer->name && !is_gone(peer))
             connect_peer(mesh, worker);
     }
     pthread_mutex_unlock(&mesh->mutex);
@@ -349,6 +380,7 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
     gt_mesh_peer *peer = end->worker >= 0 ? gt__mesh_peer(mesh, end->worker) : NULL;
     if (peer && !another && end->life >= peer->newest) {
         snprintf(peer->gone, sizeof peer->gone, "%s", end->link->reason);
+        peer->unreached = false;
         peer->gone_life = end->life;
         return_queue(mesh, peer);
     }

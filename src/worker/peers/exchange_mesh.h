@@ -42,6 +42,8 @@ typedef struct gt_mesh_peer {
     gt_life newest;    /* the latest generation known, from the stream or a hello: earlier ones are gone */
     gt_life gone_life; /* the generation that `gone` refers to */
     char gone[160];    /* why it is gone; "": it is not, as far as we know */
+    bool unreached;    /* we found no way to it: `gone` is where we tried. It may reach us until the deadline */
+    unsigned refusals; /* attempts to connect that were refused, one after the other */
     gt_message *queue, **last;
     bool wanted; /* our worker waits for a message of it */
     bool connecting;
