@@ -18,9 +18,10 @@ enum {
 
 static uint32_t hash_tail(const gt_slot *record, uint64_t hash)
 {
+    const uint64_t *tail = record[1].u64;
     if (record->ins.op != GT_OP_cat) /* whose tail has ids */
         for (unsigned k = 0; k < 8u * record->ins.tail; k++)
-            hash = gt__hash_mix(hash ^ hash >> 29, record[1].u64[k]);
+            hash = gt__hash_mix(hash ^ hash >> 29, tail[k]);
     return (uint32_t)(hash >> 32);
 }
 
