@@ -2,12 +2,12 @@
 #include "link/zmq_page.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/thread.h"
 #include "link/zmq.h"
 
 enum {
@@ -76,16 +76,6 @@ static void *page_main(void *argument)
     }
 }
 
-static bool start_thread(gt_zmq_page *page)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
-    bool started = pthread_create(&page->thread, NULL, page_main, page) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 static void page_close(gt_zmq_page *page)
 {
     int linger = 0;
@@ -105,7 +95,7 @@ gt_zmq_page *gt__zmq_page_new(void *socket, uint64_t token)
     page->socket = socket;
     page->token = token;
     page->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (page->stop >= 0 && start_thread(page))
+    if (page->stop >= 0 && gt__thread_start(&page->thread, page_main, page) == GT_OK)
         return page;
     page_close(page);
     return NULL;

@@ -2,7 +2,6 @@
 #include "worker/card.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 #include "core/cards.h"
 #include "core/log.h"
 #include "core/report.h"
+#include "core/thread.h"
 #include "worker/worker.h"
 
 enum { PERIOD_S = 1, PATIENCE_S = 1 };
@@ -85,16 +85,6 @@ static void *watch_main(void *argument)
     return NULL;
 }
 
-static bool start_thread(gt_card_watch *watch)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
-    bool started = pthread_create(&watch->thread, NULL, watch_main, watch) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 void gt__card_watch_start(gt_worker *worker)
 {
     const gt_engine_ops *ops = worker->engine->ops;
@@ -111,7 +101,7 @@ void gt__card_watch_start(gt_worker *worker)
         pthread_cond_init(&watch->changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
         pthread_mutex_init(&watch->mutex, NULL);
-        if (start_thread(watch)) {
+        if (gt__thread_start(&watch->thread, watch_main, watch) == GT_OK) {
             worker->card = watch;
             return;
         }

@@ -2,11 +2,11 @@
 #include "worker/stand_in.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
+#include "core/thread.h"
 
 enum { STOP_POLL_MS = 200, LOOK_MS = 100 };
 
@@ -88,14 +88,8 @@ void gt__stand_in_start(gt_worker *worker, const gt_instruction *ins, const gt_s
     stand_in->options.stop = &stand_in->stop;
     stand_in->options.stop_poll_ms = STOP_POLL_MS;
     stand_in->options.opened = NULL;
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the main thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&stand_in->thread, NULL, run, stand_in);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) {
-        gt__log_error("worker %s cannot start a stand-in for %s: %s", worker->name, stand_in->name,
-                      strerror(failed));
+    if (gt__thread_start(&stand_in->thread, run, stand_in) != GT_OK) {
+        gt__log_error("worker %s has no stand-in for %s: %s", worker->name, stand_in->name, gt_error_text());
         free(stand_in);
         refuse(worker, ins->imm[0].u);
         return;

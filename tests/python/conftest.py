@@ -63,3 +63,19 @@ def pytest_collection_modifyitems(items):
 
 def pytest_unconfigure(config):
     shutil.rmtree(RUNTIME, ignore_errors=True)
+
+
+@pytest.fixture
+def workers():
+    """workers(n): this thread uses an embedded server of n workers until the test ends."""
+    from gt import _gt
+    opened = []
+
+    def open(count):
+        opened.append(_gt.open_embedded(count))
+        _gt.use(opened[-1])
+
+    yield open
+    _gt.use(None)
+    for connection in opened:
+        connection.close()

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import gt
-from gt import _gt
 
 TORCH = {gt.float64: torch.float64, gt.float32: torch.float32, gt.float16: torch.float16, gt.bfloat16: torch.bfloat16,
          gt.int64: torch.int64, gt.int32: torch.int32, gt.uint8: torch.uint8, gt.bool: torch.bool}
@@ -15,20 +14,14 @@ FLOATS = (gt.float64, gt.float32, gt.float16, gt.bfloat16)
 
 
 @pytest.fixture
-def workers():
-    """workers(n): this thread uses an embedded server of n workers until the test ends. Signals a0, a1 and a2 split that axis."""
-    opened = []
-
+def workers(workers):
+    """As conftest.py has it. Signals a0, a1 and a2 split that axis."""
     def open(count):
-        opened.append(_gt.open_embedded(count))
-        _gt.use(opened[-1])
+        workers(count)
         for axis in range(3):
             gt.register_config(f"a{axis}", gt.SignalConfig(gt.ShardConfig(axis, list(range(count)))))
 
-    yield open
-    _gt.use(None)
-    for connection in opened:
-        connection.close()
+    return open
 
 
 def totals(key):

@@ -16,21 +16,6 @@ PROGRAMS = int(os.environ.get("GT_TEST_PROGRAMS", "500"))
 BLOCK = 50
 
 
-@pytest.fixture
-def workers():
-    """workers(n): this thread uses an embedded server of n workers until the test ends."""
-    opened = []
-
-    def open(count):
-        opened.append(_gt.open_embedded(count))
-        _gt.use(opened[-1])
-
-    yield open
-    _gt.use(None)
-    for connection in opened:
-        connection.close()
-
-
 def shard(name, axis=None, workers=None, replicated=False, backward=None):
     gt.register_config(name, gt.SignalConfig(gt.ShardConfig(axis, workers, replicated), backward))
 

@@ -10,6 +10,7 @@
 
 #include "cli/array.h"
 #include "cli/http/http.h"
+#include "core/thread.h"
 #include "cli/watcher.h"
 #include "core/settings.h"
 

@@ -44,7 +44,6 @@ void gt__shared_text_release(void *text); /* shared->text */
 /* A link to the dispatcher, before it runs, for a monitor of this process (gt__watcher_adopt). It needs no key, and takes no
  * connection of those that are limited. */
 gt_err gt__monitor_link(gt_dispatcher *dispatcher, gt_link **link);
-gt_err gt__thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
 
 /* ---- collect.c ---------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,4 @@
 /* cli/http/shared.c: what the dashboard's threads share: texts, and how they begin. See http.h. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,14 +36,4 @@ gt_err gt__monitor_link(gt_dispatcher *dispatcher, gt_link **link)
     if (err != GT_OK)
         gt__link_close(*link);
     return err;
-}
-
-gt_err gt__thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the main thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? gt__fail(GT_ERR_INTERNAL, "cannot start a thread: %s", strerror(failed)) : GT_OK;
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 
 #include "core/log.h"
 #include "core/settings.h"
+#include "core/thread.h"
 
 enum {
     BUFFERS = 8,
@@ -329,16 +329,6 @@ static size_t buffer_bytes_for(const gt_file_options *options, bool text)
     return options->rotate_bytes > least + head ? options->rotate_bytes - head : least;
 }
 
-static gt_err start_thread(gt_file_writer *writer)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
-    bool started = pthread_create(&writer->thread, NULL, writer_main, writer) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started ? GT_OK : gt__fail(GT_ERR_INTERNAL, "no thread could be started for the %s", writer->what);
-}
-
 /* `text`: the writer of what another one translates. */
 static gt_err writer_open(const gt_file_options *options, bool text, gt_file_writer **out)
 {
@@ -370,7 +360,7 @@ static gt_err writer_open(const gt_file_options *options, bool text, gt_file_wri
         err =
             gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
     if (err == GT_OK)
-        err = start_thread(writer);
+        err = gt__thread_start(&writer->thread, writer_main, writer);
     if (err != GT_OK) {
         gt__file_close(&writer->texts);
         writer_free(writer);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/thread.h"
 
 enum { READY_BYTES = 32 << 10 };
 #define FILE_BYTES ((off_t)1 << 30)
@@ -245,12 +245,8 @@ gt_err gt__spool_new(const char *directory, uint64_t most, gt_spool **out)
                      : gt__fail(GT_ERR_VALUE, "snapshots cannot be written to %s: %s", directory, strerror(errno));
     if (fd >= 0)
         close(fd);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the main thread */
-    if (err == GT_OK && pthread_create(&spool->thread, NULL, write_values, spool))
-        err = gt__fail(GT_ERR_INTERNAL, "no thread could be started for snapshots");
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err == GT_OK)
+        err = gt__thread_start(&spool->thread, write_values, spool);
     if (err != GT_OK) {
         pthread_cond_destroy(&spool->changed);
         pthread_mutex_destroy(&spool->lock);

@@ -5,12 +5,13 @@
 #include "engines/cpu/detach.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "core/thread.h"
 
 enum { LEFT_NICE = 19 };
 
@@ -143,15 +144,10 @@ static bool has_room(void)
 static task *begin(void work(void *job), void drop(void *job), void *job)
 {
     task *t = is_ready && has_room() ? malloc(sizeof *t) : NULL;
-    sigset_t all, before;
     if (!t)
         return NULL;
     *t = (task){.work = work, .drop = drop, .job = job};
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool created = pthread_create(&t->thread, NULL, thread_main, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (created)
+    if (gt__thread_start(&t->thread, thread_main, t) == GT_OK)
         return t;
     free(t);
     return NULL;
