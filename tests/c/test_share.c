@@ -627,6 +627,47 @@ static void test_lent_time_is_not_saved_up(const void *argument)
     end_spread(&s, second, spread);
 }
 
+/* A spread client waits for a long operation. Another one, on other workers, overtakes it. */
+static void test_other_workers_are_not_held_up(const void *argument)
+{
+    (void)argument;
+    shared_server s = {0};
+    gt_link *workers[4];
+    uint64_t busy_ns[2] = {0};
+    char name[16];
+    server_new(&s.server, false);
+    for (int w = 0; w < 4; w++)
+        workers[w] = server_link(&s.server);
+    s.heavy = server_link(&s.server);
+    s.light = server_link(&s.server);
+    s.watcher = server_link(&s.server);
+    server_start(&s.server);
+    for (int w = 0; w < 4; w++) {
+        snprintf(name, sizeof name, "number%d", w);
+        join_worker(workers[w], name);
+    }
+    join_client(s.heavy);   /* client 1, at worker 0, spread over 0 and 1 */
+    join_client(s.watcher); /* at worker 1 */
+    join_client(s.light);   /* client 3, at worker 2, spread over 2 and 3 */
+    send_rows_scope(s.heavy);
+    send_rows_scope_on(s.light, 2, 3);
+    send_spread_passes(s.heavy, 2);
+    wait_taken(&s, 1, 4); /* its second pass waits */
+    send_spread_passes(s.light, BACKLOG);
+    for (int k = 0; k < BACKLOG; k++) {
+        CHECK_EQ(receive_pass(workers[2]), LARGE);
+        CHECK_EQ(receive_pass(workers[3]), LARGE);
+        answer_worked(workers[2], &busy_ns[0], PASS_NS);
+        answer_worked(workers[3], &busy_ns[1], PASS_NS);
+    }
+    gt__link_close(s.watcher);
+    gt__link_close(s.heavy);
+    gt__link_close(s.light);
+    server_stop(&s.server);
+    for (int w = 0; w < 4; w++)
+        gt__link_close(workers[w]);
+}
+
 static void send_products(gt_link *client, int count)
 {
     gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 2, .tail = 1, .result = 1}}};
@@ -725,5 +766,6 @@ int main(void)
     check_run("a worker is lent", test_a_worker_is_lent, NULL);
     check_run("workers are not lent for ever", test_workers_are_not_lent_for_ever, NULL);
     check_run("lent time is not saved up", test_lent_time_is_not_saved_up, NULL);
+    check_run("other workers are not held up", test_other_workers_are_not_held_up, NULL);
     return check_end();
 }
