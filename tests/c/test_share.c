@@ -533,7 +533,8 @@ static void test_spread_weights(const void *argument)
     gt__link_close(workers[1]);
 }
 
-/* A spread client and one of each worker: each gets every second pass of a worker. */
+/* A spread client and one of each worker: each gets about every second pass of a worker. The
+ * spread one gets fewer if a worker is lent while the answer of the other one is on its way. */
 static void test_spread_beside_others(const void *argument)
 {
     (void)argument;
@@ -568,7 +569,7 @@ static void test_spread_beside_others(const void *argument)
             answer_worked(workers[w], &busy_ns[w], PASS_NS);
         }
     for (int w = 0; w < 2; w++)
-        CHECK(of_spread[w] >= passes[w] / 2 - 3 && of_spread[w] <= passes[w] / 2 + 3);
+        CHECK(of_spread[w] >= passes[w] / 4 && of_spread[w] <= passes[w] / 2 + 3);
     gt__link_close(spread);
     gt__link_close(clients[0]);
     gt__link_close(clients[1]);
