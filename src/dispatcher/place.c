@@ -256,6 +256,10 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
         gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, gt__session_lost(session, handle));
         return GT_OK;
     }
+    if (!session->home) { /* a tensor on other workers, which take no new clients */
+        gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
+        return GT_OK;
+    }
     if (session->spreading)
         return gt__spread_fetch(session, handle, record);
     if (!record->ins.imm[0].u && gt__meta_bytes(&handle->meta) > GT_DOWNLOAD_PART)

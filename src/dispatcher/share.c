@@ -249,14 +249,14 @@ static inline void use(gt_account *account, double ns)
     account->total_ns += ns;
 }
 
-/* The spread sessions together have the weights of those that wait, and of the one that works. */
-static double line_inverse(const gt_session *session)
+/* At a worker the spread sessions together have the weights of those that wait for it, and of the one that works. */
+static double line_inverse(const gt_session *session, const gt_share *share)
 {
-    const gt_spread_line *line = &session->dispatcher->line;
     const gt_account *account = &session->account;
     if (!account->spread)
         return 0;
-    return 1 / (line->weight + (account->waits_in == &line->waiting ? 0 : account->weight));
+    bool waits = account->waits_in == &session->dispatcher->line.waiting;
+    return 1 / (waits ? fmax(share->line_weight, account->weight) : share->line_weight + account->weight);
 }
 
 static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsigned work, double ns,
@@ -273,7 +273,7 @@ static void charge_records(gt_session *session, gt_dispatch_worker *worker, unsi
                         .work = work,
                         .part = 1 / (float)workers,
                         .inverse = session->account.inverse,
-                        .line_inverse = line_inverse(session),
+                        .line_inverse = line_inverse(session, share),
                         .ns = whole,
                         .records = records};
     use(&session->account, (double)whole / workers);
@@ -495,10 +495,8 @@ void gt__share_drop(gt_dispatch_worker *worker, const gt_session *session)
         charge->session->account.queued -= charge->records;
         charge->session = NULL;
     }
-    if (share->marked == session) {
+    if (share->marked == session)
         share->marked = NULL;
-        share->depth_ns = 0;
-    }
 }
 
 void gt__share_drop_all(gt_dispatch_worker *worker)

@@ -17,6 +17,7 @@
  * line, in the order of the time that they have used (turns.c). At each worker all of them together count as one that waits there,
  * with the sum of their weights. When it is their turn there, the worker is kept for the first in the line, until it was served:
  * one session at a time, so sessions cannot wait for each other. While one of its workers is far from open the others are not kept.
+ * A session overtakes those in front of it if none of them reaches its workers, or only the first, which does not keep them.
  *
  * The window of a spread session that is alone grows while records for one of its workers keep another one idle: in a pipeline the
  * records for the next worker come behind all of those for this one.
@@ -70,7 +71,7 @@ typedef struct gt_spread_line {
     const gt_dispatch_worker *awaited; /* the worker of it that is far from open */
     const gt_dispatch_worker *yields;  /* one that was not kept, because its own sessions had the next turn */
     double clock_ns;                   /* used_ns of the one that was served last, when it was */
-    double weight;                     /* of all that wait */
+    uint64_t walk;                     /* number of looks through the line: gt_share.claimed */
 } gt_spread_line;
 
 /* A session's part of the division. */
@@ -108,6 +109,8 @@ typedef struct gt_share {
     gt_waiting waiting;          /* sessions that need this worker only */
     const gt_session *serving;   /* the one of them that is being served */
     uint32_t in_line;            /* spread sessions that wait and reach this worker */
+    double line_weight;          /* of these */
+    uint64_t claimed;            /* the last look through the line in which one of them was passed over */
     double line_ns;              /* time that spread sessions used here, divided by their weights, as used_ns is */
     const gt_session *kept_for;  /* the spread session that this worker is kept open for */
     float factor[GT_WORKS];      /* measured time in units of the estimate */

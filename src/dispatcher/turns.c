@@ -12,8 +12,11 @@
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
-/* A shorter wait in the line says nothing of idle workers. */
-enum { LEAST_WAIT_NS = 200000 };
+enum {
+    LEAST_WAIT_NS = 200000,     /* a shorter wait in the line says nothing of idle workers */
+    MOST_PASSED = 32,           /* sessions of the line that one behind them may overtake */
+    MOST_CREDIT_NS = 100000000, /* that they keep over one that overtook them */
+};
 
 /* ---- lists -------------------------------------------------------------------------------------------------- */
 
@@ -50,6 +53,12 @@ void gt__share_reorder(gt_session *session)
     enlist(waiting, session);
 }
 
+/* In this turn of the loop. */
+static bool was_served(const gt_session *session)
+{
+    return session->account.turn == session->dispatcher->turns + 1;
+}
+
 /* ---- the line ----------------------------------------------------------------------------------------------- */
 
 static gt_spread_line *line_of(const gt_session *session)
@@ -83,9 +92,14 @@ void gt__share_spread(gt_session *session)
 void gt__share_gather(gt_session *session)
 {
     gt_account *account = &session->account;
+    gt_dispatch_worker *worker;
     if (!account->spread)
         return;
     gt__share_stop_waiting(session);
+    for (int32_t index = 0; (worker = next_worker(session, &index));) {
+        worker->share.depth_ns = 0; /* the window was deepened for this session */
+        gt__share_decide(worker);
+    }
     account->spread = false;
     account->used_ns = session->home ? session->home->share.clock_ns : 0;
 }
@@ -99,12 +113,12 @@ static void join_line(gt_session *session)
         gt_share *share = &worker->share;
         if (!share->in_line++)
             share->line_ns = fmax(share->line_ns, share->clock_ns);
+        share->line_weight += account->weight;
     }
     account->used_ns = fmax(account->used_ns, line->clock_ns);
     account->waits_with = account->weight;
     account->waits_since_ns = gt__now_ns();
     account->insists = false;
-    line->weight += account->waits_with;
     enlist(&line->waiting, session);
 }
 
@@ -125,13 +139,13 @@ static void release(const gt_session *session)
 
 static void leave_line(gt_session *session)
 {
-    gt_spread_line *line = line_of(session);
     gt_dispatch_worker *worker;
     release(session);
     delist(session);
-    line->weight = line->waiting.first ? line->weight - session->account.waits_with : 0;
-    for (int32_t index = 0; (worker = next_worker(session, &index));)
-        worker->share.in_line--;
+    for (int32_t index = 0; (worker = next_worker(session, &index));) {
+        gt_share *share = &worker->share;
+        share->line_weight = --share->in_line ? share->line_weight - session->account.waits_with : 0;
+    }
 }
 
 /* The first in the line. One that insists stays in front of those that used less time and came later. */
@@ -160,13 +174,27 @@ static bool is_its_turn(const gt_session *session)
     return true;
 }
 
+/* The worker of the session that is farthest from open; NULL: none is far. */
+static const gt_dispatch_worker *farthest(const gt_session *session)
+{
+    const gt_dispatch_worker *worker, *found = NULL;
+    uint64_t most_ns = 0;
+    for (int32_t index = 0; (worker = next_worker(session, &index));) {
+        uint64_t left_ns = worker->share.placed_ns - worker->share.done_ns;
+        if (!gt__share_is_far(&worker->share) || left_ns <= most_ns)
+            continue;
+        found = worker;
+        most_ns = left_ns;
+    }
+    return found;
+}
+
 /* Which worker is awaited, if any? From when it is the session's turn everywhere; or one whose own sessions had the next turn all the
  * same, and used it for something long. */
 static void choose_awaited(gt_session *session)
 {
     gt_spread_line *line = line_of(session);
     gt_account *account = &session->account;
-    gt_dispatch_worker *worker;
     if (account->insists && line->yields && gt__share_is_far(&line->yields->share)) {
         line->awaited = line->yields;
         account->insists = false;
@@ -175,8 +203,7 @@ static void choose_awaited(gt_session *session)
     if (account->insists)
         return;
     if (!line->awaited && is_its_turn(session)) {
-        for (int32_t index = 0; (worker = next_worker(session, &index)) && !line->awaited;)
-            line->awaited = gt__share_is_far(&worker->share) ? worker : NULL;
+        line->awaited = farthest(session);
         account->insists = !line->awaited;
     }
     account->insists |= line->awaited && !gt__share_is_far(&line->awaited->share);
@@ -199,6 +226,49 @@ static void keep_workers(gt_session *session)
         line->yields = wanted && !now ? worker : line->yields;
         gt__share_decide(worker);
     }
+}
+
+/*
+ * The session is passed over: one behind it in the line may be served, if it reaches none of these workers. One that awaits a worker
+ * lends the others.
+ */
+static void claim_workers(const gt_session *session)
+{
+    const gt_spread_line *line = line_of(session);
+    bool lends = line->keeps == session && line->awaited && !session->account.insists;
+    gt_dispatch_worker *worker;
+    for (int32_t index = 0; (worker = next_worker(session, &index));)
+        if (!lends || worker == line->awaited)
+            worker->share.claimed = line->walk;
+}
+
+static bool is_claimed(const gt_session *session)
+{
+    const gt_dispatch_worker *worker;
+    for (int32_t index = 0; (worker = next_worker(session, &index));)
+        if (worker->share.claimed == line_of(session)->walk)
+            return true;
+    return false;
+}
+
+/* Whether the session can be served now; if so, gt__share_open knows that it is its turn. */
+static bool can_go(gt_session *session)
+{
+    gt_spread_line *line = line_of(session);
+    line->serving = session;
+    if (!was_served(session) && !is_claimed(session) && is_its_turn(session) && gt__output_has_room(session))
+        return true;
+    line->serving = NULL;
+    return false;
+}
+
+/* Those that were passed over do not save up what the others use meanwhile: they keep their place and a limited credit. */
+static void limit_credit(gt_spread_line *line, double used_ns)
+{
+    line->clock_ns = fmax(line->clock_ns, used_ns - MOST_CREDIT_NS);
+    for (gt_session *session = line->waiting.first; session && session->account.used_ns < line->clock_ns;
+         session = session->account.next)
+        session->account.used_ns = line->clock_ns;
 }
 
 void gt__share_fed(gt_session *session, const gt_share *idle)
@@ -235,8 +305,10 @@ bool gt__share_open(const gt_session *session)
     const gt_spread_line *line = line_of(session);
     const gt_dispatch_worker *worker = session->home;
     bool its_turn = line->serving == session;
+    if (!worker) /* nothing can be placed: the client is told so */
+        return true;
     if (!session->account.spread)
-        return !worker || !worker->closed;
+        return !worker->closed;
     if (!its_turn && line->waiting.first)
         return false;
     for (int32_t index = 0; (worker = next_worker(session, &index));)
@@ -280,11 +352,6 @@ static void take(gt_session *session)
     session->account.turn = session->dispatcher->turns + 1; /* 0: never */
 }
 
-static bool was_served(const gt_session *session)
-{
-    return session->account.turn == session->dispatcher->turns + 1;
-}
-
 gt_session *gt__share_next(gt_dispatch_worker *worker)
 {
     gt_share *share = &worker->share;
@@ -299,6 +366,8 @@ gt_session *gt__share_next(gt_dispatch_worker *worker)
     }
     take(session);
     share->clock_ns = fmax(share->clock_ns, session->account.used_ns);
+    /* If it was the turn of the spread sessions, and they could not use it, that is not saved up for them. */
+    share->line_ns = fmax(share->line_ns, session->account.used_ns);
     return session;
 }
 
@@ -308,25 +377,45 @@ void gt__share_served(gt_dispatch_worker *worker)
     gt__share_decide(worker);
 }
 
+/* It waits no more: the first in the line, or one that overtakes it. */
+static void take_from_line(gt_session *session, bool overtakes)
+{
+    gt_spread_line *line = line_of(session);
+    gt_dispatch_worker *worker;
+    take(session);
+    session->account.waited_until_ns = gt__now_ns();
+    if (overtakes)
+        limit_credit(line, session->account.used_ns);
+    else
+        line->clock_ns = fmax(line->clock_ns, session->account.used_ns);
+    for (int32_t index = 0; (worker = next_worker(session, &index));)
+        worker->share.clock_ns = fmax(worker->share.clock_ns, worker->share.line_ns);
+}
+
 gt_session *gt__share_next_spread(gt_dispatcher *dispatcher)
 {
     gt_spread_line *line = &dispatcher->line;
-    gt_session *session = first_in_line(line);
-    gt_dispatch_worker *worker;
-    if (!session || was_served(session))
+    gt_session *first = first_in_line(line), *session = line->waiting.first;
+    if (!first)
         return NULL;
-    line->serving = session;
-    if (!is_its_turn(session) || !gt__output_has_room(session)) {
-        keep_workers(session);
-        line->serving = NULL;
-        return NULL;
+    line->walk++;
+    if (can_go(first)) {
+        take_from_line(first, false);
+        return first;
     }
-    take(session);
-    session->account.waited_until_ns = gt__now_ns();
-    line->clock_ns = fmax(line->clock_ns, session->account.used_ns);
-    for (int32_t index = 0; (worker = next_worker(session, &index));)
-        worker->share.clock_ns = fmax(worker->share.clock_ns, worker->share.line_ns);
-    return session;
+    if (!was_served(first))
+        keep_workers(first);
+    claim_workers(first);
+    for (unsigned passed = 0; session && passed < MOST_PASSED; session = session->account.next, passed++) {
+        if (session == first)
+            continue;
+        if (can_go(session)) {
+            take_from_line(session, true);
+            return session;
+        }
+        claim_workers(session);
+    }
+    return NULL;
 }
 
 void gt__share_served_spread(gt_dispatcher *dispatcher)

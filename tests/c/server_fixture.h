@@ -282,18 +282,23 @@ static inline bool tensors_become(gt_link *link, int64_t count)
     return true;
 }
 
-/* The client's scope 1, "rows": tensors are split along their first axis over workers 0 and 1. */
-static inline void send_rows_scope(gt_link *client)
+/* The client's scope 1, "rows": tensors are split along their first axis over two workers. */
+static inline void send_rows_scope_on(gt_link *client, int first, int second)
 {
     gt_slot record[GT_CONFIG_SLOTS];
     gt_signal_config rows = {
-        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {first, second}};
     gt__config_write(&rows, record);
     send_slots(client, record, 1u + record->ins.tail);
     gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
     scope->ins.imm[0].u = 1;
     memcpy(scope + 1, "rows", strlen("rows"));
     send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+}
+
+static inline void send_rows_scope(gt_link *client)
+{
+    send_rows_scope_on(client, 0, 1);
 }
 
 #endif
