@@ -282,12 +282,14 @@ static inline bool tensors_become(gt_link *link, int64_t count)
     return true;
 }
 
-/* The client's scope 1, "rows": tensors are split along their first axis over two workers. */
+/* The client's scope 1, "rows": tensors are split along their first axis over these workers, one or two. */
 static inline void send_rows_scope_on(gt_link *client, int first, int second)
 {
     gt_slot record[GT_CONFIG_SLOTS];
-    gt_signal_config rows = {
-        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {first, second}};
+    gt_signal_config rows = {.name = "rows",
+                             .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS,
+                             .worker_count = 1 + (first != second),
+                             .workers = {first, second}};
     gt__config_write(&rows, record);
     send_slots(client, record, 1u + record->ins.tail);
     gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};

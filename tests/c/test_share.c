@@ -3,6 +3,7 @@
  * the order of its records does not depend on time.
  */
 #include "core/config.h"
+#include "dispatcher/orders.h"
 #include "server_fixture.h"
 
 enum {
@@ -218,9 +219,8 @@ static void test_worker_leaves(const void *argument)
     server_stop(&s.server);
 }
 
-static void send_spread_fulls(gt_link *client, int64_t size, int count)
+static void send_fulls(gt_link *client, int64_t size, int count)
 {
-    send_rows_scope(client);
     for (int k = 1; k <= count; k++) {
         gt_slot full[2] = {
             {.ins = {
@@ -229,6 +229,12 @@ static void send_spread_fulls(gt_link *client, int64_t size, int count)
         send_slots(client, full, 2);
     }
     gt__link_flush(client);
+}
+
+static void send_spread_fulls(gt_link *client, int64_t size, int count)
+{
+    send_rows_scope(client);
+    send_fulls(client, size, count);
 }
 
 static void send_spread_full(gt_link *client, int64_t size)
@@ -370,6 +376,40 @@ static void test_moved_client(const void *argument)
     wait_taken(&s, 1, BACKLOG + 1);
     CHECK(passes_before_small(s.worker) < BACKLOG / 4);
     end(&s);
+}
+
+/* A client has a tensor on another worker, which takes no new clients, and its own is lost: a fetch is refused, and the server goes on. */
+static void test_no_worker_is_left_for_it(const void *argument)
+{
+    (void)argument;
+    server s;
+    char text[256];
+    server_new(&s, false);
+    gt_link *lost = server_link(&s), *drained = server_link(&s), *client = server_link(&s),
+            *watcher = server_link(&s);
+    server_start(&s);
+    join_worker(lost, "lost");
+    join_worker(drained, "drained");
+    join_client(client);
+    join_client(watcher);
+    send_rows_scope_on(client, 1, 1);
+    send_fulls(client, SMALL, 1);
+    CHECK(receive_until(drained, GT_OP_full));
+    CHECK(gt__dispatcher_order(s.dispatcher, GT_ORDER_DRAIN, 1));
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (server_statistic(watcher, 1, "\"draining\": true", "instructions") < 0)
+        if (!CHECK(gt__remaining_ms(deadline)))
+            break;
+    gt__link_close(lost);
+    CHECK(is_told_of_one_worker(client));
+    send_ins(client, (gt_instruction){.op = GT_OP_fetch, .result = 77, .operand = {1}});
+    CHECK_EQ(receive_answer(client, 77, text, sizeof text), GT_ERR_CONNECTION);
+    CHECK(strstr(text, "drained"));
+    CHECK(server_statistic(watcher, 1, "\"clients\"", "number") > 0);
+    gt__link_close(client);
+    gt__link_close(watcher);
+    server_stop(&s);
+    gt__link_close(drained);
 }
 
 /* A client that waits for one worker while another worker is lost keeps its turn, also if others wait all the time. */
@@ -761,6 +801,7 @@ int main(void)
     check_run("a full worker is lost", test_full_worker_is_lost, NULL);
     check_run("a weight that changes", test_changing_weight, NULL);
     check_run("a client that moves", test_moved_client, NULL);
+    check_run("no worker is left", test_no_worker_is_left_for_it, NULL);
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a fast card", test_fast_card, NULL);
     check_run("marks answered together", test_marks_answered_together, NULL);
