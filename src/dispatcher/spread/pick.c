@@ -408,23 +408,26 @@ static gt_handle *summand(picking *p, gt_handle *inside, gt_handle *picked)
     return made;
 }
 
+/* What each member has at the index, which is something else where the index is not inside its part. */
+static gt_handle *picked_here(picking *p, const gt_task *task, const gt_plan *plan, gt_handle **inside)
+{
+    gt_handle *a = gt__make_operand(&p->m, task, plan, 0), *index = gt__make_operand(&p->m, task, plan, 1);
+    gt_handle *local = in_part(p, task, index, inside);
+    return gt__make_here(&p->m, along(p, (gt_opcode)task->ins->op), (gt_handle *[]){a, local},
+                         (gt_layout *[]){p->parts, p->whole}, p->whole, NULL);
+}
+
 gt_err gt__run_gather(gt_task *task, const gt_plan *plan, gt_handle *result)
 {
     picking p = picking_begin(task, plan);
-    gt_handle *a = gt__make_operand(&p.m, task, plan, 0), *index = gt__make_operand(&p.m, task, plan, 1), *inside;
-    gt_handle *local = in_part(&p, task, index, &inside);
-    gt_handle *picked = gt__make_here(&p.m, along(&p, GT_OP_gather), (gt_handle *[]){a, local},
-                                      (gt_layout *[]){p.parts, p.whole}, p.whole, NULL);
+    gt_handle *inside, *picked = picked_here(&p, task, plan, &inside);
     return picking_end(&p, summand(&p, inside, picked), result);
 }
 
 gt_err gt__run_take(gt_task *task, const gt_plan *plan, gt_handle *result)
 {
     picking p = picking_begin(task, plan);
-    gt_handle *a = gt__make_operand(&p.m, task, plan, 0), *index = gt__make_operand(&p.m, task, plan, 1), *inside;
-    gt_handle *local = in_part(&p, task, index, &inside);
-    gt_handle *picked = gt__make_here(&p.m, along(&p, GT_OP_take), (gt_handle *[]){a, local},
-                                      (gt_layout *[]){p.parts, p.whole}, p.whole, NULL);
+    gt_handle *inside, *picked = picked_here(&p, task, plan, &inside);
     gt_meta lines = task->source[1].handle->meta; /* the index, broadcast over the axes behind */
     for (unsigned d = p.axis + 1; d < task->source[0].meta->rank; d++)
         lines.shape[lines.rank++] = 1;
