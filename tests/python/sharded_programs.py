@@ -88,7 +88,7 @@ class Generator:
 
     def allows(self, signal, rank):
         """Whether a new tensor of that rank can be placed this way: a missing axis is an error."""
-        axis, workers, replicated, _ = self.config[signal]
+        axis, workers, replicated, *_ = self.config[signal]
         return rank == 0 or axis is None or replicated or len(workers) == 1 or -rank <= axis < rank
 
     def fits(self, rank):
@@ -502,8 +502,8 @@ def program_text(program):
 
 def register(config, meaningful):
     """Register the config, unless the program runs on one worker."""
-    for name, (axis, workers, replicated, backward) in config.items():
-        shard = gt.ShardConfig(axis, workers, replicated) if meaningful and workers else None
+    for name, (axis, workers, replicated, backward, *mesh) in config.items():
+        shard = gt.ShardConfig(axis, workers, replicated, *mesh) if meaningful and workers else None
         gt.register_config(name, gt.SignalConfig(shard, backward))
 
 
@@ -586,13 +586,16 @@ def run(program, connections, calls=1):
     return f"program {program.seed}, on {program.workers} workers:\n  " + "\n  ".join(wrong) + "\n\n" + script(program)
 
 
-if __name__ == "__main__":
-    first, last = int(sys.argv[1]), int(sys.argv[-1])
+def main(arguments, generator):
+    first, last = int(arguments[0]), int(arguments[-1])
     servers = Connections()
     for seed in range(first, last + 1):
-        report = run(Generator(seed).write(), servers)
+        report = run(generator(seed).write(), servers)
         if report:
-            print(report)
-            sys.exit(1)
+            sys.exit(report)
     servers.close()
     print(f"{last - first + 1} programs agree")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], Generator)
