@@ -154,11 +154,11 @@ static int read_mesh(PyObject *given, gt_mesh *mesh)
 static PyObject *py_set(PyObject *module, PyObject *args)
 {
     (void)module;
-    const char *name, *backward;
+    const char *name, *backward, *schedule = NULL;
     PyObject *shard, *axis = Py_None, *workers = Py_None, *mesh = Py_None;
     int compile, replicated = 0;
     gt_signal_config signal = {0};
-    if (!PyArg_ParseTuple(args, "sOzp:config_set", &name, &shard, &backward, &compile))
+    if (!PyArg_ParseTuple(args, "sOzp|z:config_set", &name, &shard, &backward, &compile, &schedule))
         return NULL;
     if (shard != Py_None && !PyArg_ParseTuple(shard, "OOp|O", &axis, &workers, &replicated, &mesh))
         return NULL;
@@ -169,6 +169,10 @@ static PyObject *py_set(PyObject *module, PyObject *args)
         strcpy(signal.backward, backward);
     signal.flags = (uint8_t)((compile ? GT_CONFIG_COMPILE : 0) | (replicated ? GT_CONFIG_REPLICATED : 0) |
                              (shard != Py_None ? GT_CONFIG_SHARD : 0));
+    if (schedule && strcmp(schedule, "gpipe") && strcmp(schedule, "1f1b"))
+        return PyErr_Format(PyExc_ValueError, "schedule must be 'gpipe' or '1f1b', not '%s'", schedule);
+    if (schedule)
+        signal.flags |= *schedule == 'g' ? GT_CONFIG_GPIPE : GT_CONFIG_1F1B;
     if (axis != Py_None) {
         if (gt__py_int64(axis, &signal.axis) < 0)
             return NULL;
@@ -197,7 +201,7 @@ static PyObject *mesh_list(const gt_mesh *mesh)
     return list;
 }
 
-/* (shard or None, backward or None, compile), shard being (axis or None, workers or None, replicated, mesh or None), mesh a
+/* (shard or None, backward or None, compile, schedule or None), shard being (axis or None, workers or None, replicated, mesh or None), mesh a
  * list of (name, size, dimension or None). */
 static PyObject *py_get(PyObject *module, PyObject *name)
 {
@@ -223,9 +227,13 @@ static PyObject *py_get(PyObject *module, PyObject *name)
     if (signal.flags & GT_CONFIG_SHARD && workers && axis && mesh)
         Py_SETREF(shard, Py_BuildValue("(OOOO)", axis, workers,
                                        signal.flags & GT_CONFIG_REPLICATED ? Py_True : Py_False, mesh));
-    PyObject *result = shard && mesh ? Py_BuildValue("(OzO)", shard, *signal.backward ? signal.backward : NULL,
-                                                     signal.flags & GT_CONFIG_COMPILE ? Py_True : Py_False)
-                                     : NULL;
+    const char *schedule = signal.flags & GT_CONFIG_GPIPE  ? "gpipe"
+                           : signal.flags & GT_CONFIG_1F1B ? "1f1b"
+                                                           : NULL;
+    PyObject *result = shard && mesh
+                           ? Py_BuildValue("(OzOz)", shard, *signal.backward ? signal.backward : NULL,
+                                           signal.flags & GT_CONFIG_COMPILE ? Py_True : Py_False, schedule)
+                           : NULL;
     Py_XDECREF(shard);
     Py_XDECREF(workers);
     Py_XDECREF(axis);
@@ -265,8 +273,8 @@ PyMethodDef gt__py_signal_functions[] = {
     ONE("signal_mark", py_mark, "signal_mark(name): a mark in the stream, for logs."),
     ONE("placement", py_placement, "placement(tensor): where it lives, as text; waits for the answer."),
     ONE("config_load", py_load, "config_load(path): read signals from a YAML file."),
-    SOME("config_set", py_set, "config_set(name, shard, backward, compile)"),
-    ONE("config_get", py_get, "config_get(name): (shard, backward, compile) or None."),
+    SOME("config_set", py_set, "config_set(name, shard, backward, compile, schedule=None)"),
+    ONE("config_get", py_get, "config_get(name): (shard, backward, compile, schedule) or None."),
     NOARGS("config_names", py_names, "config_names(): the signals that have a config."),
     {.ml_name = NULL},
 };

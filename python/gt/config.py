@@ -27,6 +27,7 @@ class SignalConfig:
     shard: Optional[ShardConfig] = None
     backward_signal: Optional[str] = None
     compile: bool = False
+    schedule: Optional[str] = None
 
 
 def load_config(path):
@@ -55,7 +56,7 @@ def _mesh_axes(shard):
 def register_config(name, config):
     """Define a signal."""
     shard = config.shard and (config.shard.axis, config.shard.workers, config.shard.replicated, _mesh_axes(config.shard))
-    _gt.config_set(name, shard, config.backward_signal, config.compile)
+    _gt.config_set(name, shard, config.backward_signal, config.compile, config.schedule)
 
 
 def get_config(name=None):
@@ -65,12 +66,12 @@ def get_config(name=None):
     found = _gt.config_get(name)
     if found is None:
         return None
-    shard, backward, compile = found
+    shard, backward, compile, schedule = found
     if shard and shard[3]:
         *shard, axes = shard
         shard += [{axis: size for axis, size, _ in axes}, {dimension: axis for axis, _, dimension in axes if dimension is not None}]
     elif shard:
         shard = shard[:3]
-    return SignalConfig(shard and ShardConfig(*shard), backward, compile)
+    return SignalConfig(shard and ShardConfig(*shard), backward, compile, schedule)
 
 __dir__ = _help.publish(__name__)

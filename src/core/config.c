@@ -393,6 +393,19 @@ static gt_err read_shard_key(reader *r, const yaml_node_t *key, const yaml_node_
     return check(&r->signal);
 }
 
+static gt_err read_schedule(reader *r, const yaml_node_t *node)
+{
+    const char *text = scalar(node);
+    char is[64];
+    if (text && strcasecmp(text, "gpipe") == 0)
+        r->signal.flags |= GT_CONFIG_GPIPE;
+    else if (text && strcasecmp(text, "1f1b") == 0)
+        r->signal.flags |= GT_CONFIG_1F1B;
+    else
+        return refuse(r, node, "schedule must be gpipe or 1f1b, not %s", shown(node, is));
+    return GT_OK;
+}
+
 static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
 {
     const char *name = scalar(key);
@@ -404,7 +417,9 @@ static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node
         return read_name(r, value, "backward", r->signal.backward);
     if (strcmp(name, "compile") == 0)
         return read_flag(r, value, "compile", GT_CONFIG_COMPILE, &r->signal.flags);
-    return refuse(r, key, "unknown key '%s'; there are shard, backward and compile", name);
+    if (strcmp(name, "schedule") == 0)
+        return read_schedule(r, value);
+    return refuse(r, key, "unknown key '%s'; there are shard, backward, compile and schedule", name);
 }
 
 /* ---- limits: in YAML ---------------------------------------------------------------------------------------- */

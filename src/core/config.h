@@ -8,6 +8,7 @@
  *         replicated: true         # instead of axis: every worker has the whole tensor
  *       backward: backward_layer1  # the signal under which gradients are computed; the same if left out
  *       compile: true              # an engine may compile what runs under it
+ *       schedule: 1f1b             # or gpipe: the order of micro-batches, where it is a stage of a pipeline
  *
  *     mesh: {data: 4, model: 2}    # not a signal: a grid of workers (mesh.h), for shard: {0: data, 1: model}
  *

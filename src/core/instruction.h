@@ -188,6 +188,8 @@ enum gt_config_flags {
     GT_CONFIG_REPLICATED = 1 << 2,
     GT_CONFIG_COMPILE = 1 << 3,
     GT_CONFIG_AUTOMATIC = 1 << 4, /* no signal: spread what is large by itself (GT_AUTO_SHARD) */
+    GT_CONFIG_GPIPE = 1 << 5,     /* a stage of a pipeline, in this order: for the client only */
+    GT_CONFIG_1F1B = 1 << 6,
 };
 
 enum gt_share_kind { GT_SHARE_MEMORY = 0, GT_SHARE_LEFT = 1, GT_SHARE_OWNER = 2 };
