@@ -65,6 +65,14 @@ def test_losses_are_those_of_one_worker(mode):
     assert gathers == 0
 
 
+def test_the_guide_shows_the_files():
+    guide = (REPOSITORY / "docs" / "sharding.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", guide, flags=re.M | re.S)
+    for mode in TRANSFORMER.MODES:
+        shown = [line for line in (FOLDER / f"{mode}.yaml").read_text().splitlines() if line[0] != "#" and not line.endswith("{}")]
+        assert "".join(f"{line}\n" for line in shown) in blocks, mode
+
+
 def test_every_file_has_all_signals():
     """A name that is missing would be warned of."""
     for mode in TRANSFORMER.MODES:
