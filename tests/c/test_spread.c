@@ -70,6 +70,7 @@ static void test_meshes(const void *argument)
                   "mesh(data=2 partial, model=3 split(axis=0), workers=[5,4,3,2,1,0])"));
     CHECK(!strcmp(gt__layout_text(whole, text, sizeof text), "replicated(workers=[5,4,3,2,1,0])"));
     CHECK(gt__layout_equal(both, same) && !gt__layout_equal(both, summed) && gt__layout_same_mesh(both, summed));
+    CHECK(gt__layout_parts(both) == 6 && gt__layout_parts(summed) == 6 && gt__layout_parts(whole) == 1);
     CHECK(gt__layout_is_partial(summed) && !gt__layout_is_partial(both) && !gt__layout_same_grid(both, whole));
     gt_meta tensor, part;
     OK(gt__meta_set(&tensor, GT_FLOAT32, 2, (int64_t[]){6, 8}));

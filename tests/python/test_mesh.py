@@ -111,6 +111,22 @@ def test_the_workers_of_a_mesh_are_listed_in_its_order(workers, tmp_path):
     assert np.array_equal((x + 1).numpy(), [1, 2, 3, 4])
 
 
+def test_large_things_that_are_spread_by_themselves_meet_a_mesh(programs):
+    said = programs.run("""
+        import gt
+        gt.gpu_workers(4)
+        mesh = {"data": 2, "model": 2}
+        gt.register_config("both", gt.SignalConfig(gt.ShardConfig(mesh=mesh, split={0: "data", 1: "model"})))
+        gt.manual_seed(0)
+        large = gt.randn(1024, 2048)
+        x = gt.signal.tensor(large, name="both")
+        print(large.placement, (x + large).placement, ((x + large) - 2 * large).abs().max().item())
+        product, expected = x @ large.T, large @ large.T
+        print((product - expected).abs().max().item() < 1e-2)
+    """, GT_AUTO_SHARD=1).splitlines()
+    assert said == ["split(axis=0, workers=[0,1,2,3]) mesh(data=2 split(axis=0), model=2 split(axis=1), workers=[0,1,2,3]) 0.0", "True"]
+
+
 def test_axes_of_one_worker(workers):
     """They do not matter: what is left is a line of workers, or one worker."""
     workers(3)
@@ -329,6 +345,39 @@ def test_dimensions_that_do_not_divide(eight):
             gt.zeros(8)
     with pytest.raises(gt.GtError, match=r"both: axis 1 of a tensor of shape \(8,3\) does not divide"):
         gt.signal.tensor(gt.zeros(8, 3), name="both")
+
+
+def test_the_mesh_of_a_servers_config(programs):
+    """The client does not know it: what does not divide fails when it is read. The log names the parts."""
+    config = programs.directory / "server.yaml"
+    config.write_text("mesh: {data: 2, model: 2}\nboth: {shard: {0: data, 1: model}}\n")
+    log = programs.directory / "run.log"
+    server = programs.server("--config", config, "--log", log)
+    for index in range(4):
+        programs.worker(server.port, "--index", index)
+    said = programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        while len(gt.debug.get_worker_stats()) < 4:
+            pass
+        with gt.signal.context("both"):
+            x, wrong, short = gt.ones(4, 6), gt.ones(4, 5), gt.ones(4)
+        print(x.placement, x.sum().item())
+        for tensor in (wrong, short, wrong + 1):
+            try:
+                print(tensor.numpy())
+            except gt.GtConnectionError as error:
+                print(str(error).splitlines()[0])
+    """, f"localhost:{server.port}").splitlines()
+    assert said[0] == "mesh(data=2 split(axis=0), model=2 split(axis=1), workers=[0,1,2,3]) 24.0"
+    assert "axis 1 of a tensor of shape (4,5) does not divide along mesh axis 'model' of 2" in said[1]
+    assert "axis 1 of a tensor of shape (4,) is out of range, to be split along mesh axis 'model' of 2" in said[2]
+    assert "does not divide" in said[3] and len(said) == 4
+    server.end()
+    text = log.read_text()
+    for part in range(1, 5):
+        assert f"shape=(2,3) shard={part}/4 axes=0,1" in text
 
 
 def test_parts_of_a_worker_that_is_gone(programs):

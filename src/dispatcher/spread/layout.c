@@ -111,6 +111,14 @@ bool gt__layout_same_mesh(const gt_layout *a, const gt_layout *b)
     return gt__layout_same_grid(a, b) && gt__layout_same_workers(a, b);
 }
 
+unsigned gt__layout_parts(const gt_layout *layout)
+{
+    unsigned parts = layout->kind == GT_REPLICATED || layout->kind == GT_MESHED ? 1 : layout->count;
+    for (unsigned d = 0; layout->kind == GT_MESHED && d < layout->mesh.rank; d++)
+        parts *= layout->mesh.axis[d].kind == GT_REPLICATED ? 1 : (unsigned)layout->mesh.axis[d].size;
+    return parts;
+}
+
 bool gt__layout_is_partial(const gt_layout *layout)
 {
     bool partial = layout->kind == GT_PARTIAL;

@@ -61,6 +61,8 @@ int gt__layout_find(const gt_layout *layout, int32_t worker);
 /* Both are meshed, over meshes of the same sizes; and of the same workers. */
 bool gt__layout_same_grid(const gt_layout *a, const gt_layout *b);
 bool gt__layout_same_mesh(const gt_layout *a, const gt_layout *b);
+/* How many members have something of their own: parts or summands. Of copies, one. */
+unsigned gt__layout_parts(const gt_layout *layout);
 /* Some summands are not added up. */
 bool gt__layout_is_partial(const gt_layout *layout);
 /* The part of a tensor like `whole` that a member holds, and where it starts along each dimension. */

@@ -264,8 +264,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     const gt_meta *metas[GT_MAX_CAT];
     for (unsigned k = 0; k < task->count; k++)
         metas[k] = task->source[k].meta;
-    double ns = gt__share_estimate(ins, metas, task->count, &task->out) /
-                (plan->result->kind == GT_REPLICATED ? 1 : members);
+    double ns = gt__share_estimate(ins, metas, task->count, &task->out) / gt__layout_parts(plan->result);
     if (ns > 0)
         gt__share_charge(task->session, worker, gt__share_work(ins->op), ns, members);
     return GT_OK;
