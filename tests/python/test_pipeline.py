@@ -80,6 +80,29 @@ def test_gradients_are_those_without_a_pipeline(workers, schedule):
     assert places == [f"single(worker={stage})" for stage in range(STAGES) for _ in range(2)]
 
 
+GRID = {"data": 2, "model": 2}
+
+
+@pytest.mark.parametrize("shards", [
+    [gt.ShardConfig(0, [0, 1]), gt.ShardConfig(0, [3, 2]), gt.ShardConfig(workers=[4])],
+    [gt.ShardConfig(mesh=GRID, split={0: "data"}, workers=[0, 1, 2, 3]),
+     gt.ShardConfig(mesh=GRID, split={0: "data", 1: "model"}, workers=[4, 5, 6, 7]),
+     gt.ShardConfig(mesh=GRID, split={-1: "model"}, workers=[3, 2, 1, 0])],
+], ids=["pairs", "meshes"])
+def test_stages_of_several_workers(workers, shards):
+    workers(1)
+    register(1)
+    plain_losses, plain, _ = train(None)
+    workers(8)
+    for name, shard in zip(SIGNALS, shards):
+        gt.register_config(name, gt.SignalConfig(shard))
+    losses, gradients, places = train("1f1b")
+    np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
+    for expected, gradient in zip(plain, gradients, strict=True):
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+    assert len(set(places)) > 1
+
+
 def test_a_long_run_as_hot_paths(programs):
     """40 steps with recording and replay of the streams have the losses of the same run without."""
     source = """
