@@ -30,7 +30,7 @@ class Generator(sharded_programs.Generator):
     def allows_shape(self, signal, shape):
         """On a mesh each dimension that is split must be there once and divide."""
         if len(self.config[signal]) == 4:
-            return super().allows(signal, len(shape))
+            return self.allows(signal, len(shape))
         mesh, split = self.config[signal][4:]
         dimensions = [d + len(shape) if d < 0 else d for d in split]
         return (all(0 <= d < len(shape) for d in dimensions) and len(set(dimensions)) == len(dimensions) and
@@ -59,11 +59,6 @@ class Generator(sharded_programs.Generator):
         value = self.new(text.format(shape, self.dtype, math.prod(shape)), shape, "f", True, leaf)
         if leaf and value:
             self.line(f"leaves.append({value.name}.requires_grad_(True))")
-
-    def place(self):
-        a, signal = self.pick("f", "i", rank=1), self.name()
-        if a and self.allows_shape(signal, a.shape):
-            self.new(f"gt.signal.tensor({a.name}, name='{signal}')", a.shape, a.kind, a.exact, a.tracked)
 
     def made(self, shape):
         value, signal = super().made(shape), self.name()

@@ -91,6 +91,9 @@ class Generator:
         axis, workers, replicated, *_ = self.config[signal]
         return rank == 0 or axis is None or replicated or len(workers) == 1 or -rank <= axis < rank
 
+    def allows_shape(self, signal, shape):
+        return self.allows(signal, len(shape))
+
     def fits(self, rank):
         """The same for the current scopes: the innermost one with a shard entry decides."""
         deciding = [s for s in self.scopes if self.config[s][1] is not None]
@@ -437,7 +440,7 @@ class Generator:
     def accumulate(self):
         """Add a split tensor to one that is not split, at repeated indices."""
         a, signal = self.pick("f", rank=1, least=1), self.name()
-        if a and a.size <= 500 and self.fits(a.rank) and self.allows(signal, a.rank):
+        if a and a.size <= 500 and self.fits(a.rank) and self.allows_shape(signal, a.shape):
             d, n = self.rng.randrange(a.rank), self.rng.randint(1, 4)
             shape = a.shape[:d] + (n,) + a.shape[d + 1:]
             index = self.new(f"gt.signal.tensor(gt.randint(0, {n}, {a.shape}), name='{signal}')", a.shape, "i", True)
@@ -447,7 +450,7 @@ class Generator:
 
     def place(self):
         a, signal = self.pick("f", "i", rank=1), self.name()
-        if a and self.allows(signal, a.rank):
+        if a and self.allows_shape(signal, a.shape):
             self.new(f"gt.signal.tensor({a.name}, name='{signal}')", a.shape, a.kind, a.exact, a.tracked)
 
     def forget(self):

@@ -270,6 +270,15 @@ def test_a_table_that_is_looked_up_by_parts_of_a_batch(workers):
         np.testing.assert_allclose(spread, plain, rtol=1e-12)
 
 
+def test_a_sum_that_begins_with_a_tensor_of_its_own(eight):
+    """Of the workers along data, one adds to the tensor, and the others to zeros."""
+    index = np.random.default_rng(3).integers(0, 16, (16, 16))
+    for name in ("rows", "both"):
+        base, result = gt.tensor(B), gt.tensor(B).scatter_add(0, on(name, index), on(name, A))
+        assert "data=4 partial" in result.placement
+        np.testing.assert_allclose(result.numpy(), base.scatter_add(0, gt.tensor(index), gt.tensor(A)).numpy(), rtol=1e-12)
+
+
 # ---- errors ---------------------------------------------------------------------------------------------------------
 
 
