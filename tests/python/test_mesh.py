@@ -14,6 +14,7 @@ from support import until
 from test_recovery import SOON, both
 from test_sharded_training import CHAR_GPT, CONTEXT, STEPS, TEXT
 
+pytestmark = pytest.mark.usefixtures("own_signals")
 PROGRAMS = int(os.environ.get("GT_TEST_PROGRAMS", "300"))
 BLOCK = 50
 MESH = {"data": 4, "model": 2}

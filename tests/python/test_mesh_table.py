@@ -31,6 +31,8 @@ def six_workers():
         gt.register_config(name, gt.SignalConfig(shard))
     yield connection
     connection.close()
+    for name in (*SPLITS, *OTHERS):
+        gt.register_config(name, gt.SignalConfig())
 
 
 def placer(start):

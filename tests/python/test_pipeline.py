@@ -12,6 +12,7 @@ import gt
 from gt import nn
 from gt.nn import functional as F
 
+pytestmark = pytest.mark.usefixtures("own_signals")
 STAGES, BATCHES, WIDTH = 3, 5, 24
 SIGNALS = [f"stage_{stage}" for stage in range(STAGES)]
 

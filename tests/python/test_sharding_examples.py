@@ -11,6 +11,7 @@ import gt
 from gt import _gt
 from support import REPOSITORY
 
+pytestmark = pytest.mark.usefixtures("own_signals")
 FOLDER = REPOSITORY / "examples" / "sharding"
 STEPS = 8
 
