@@ -13,7 +13,7 @@
 
 /* ---- one axis ------------------------------------------------------------------------------------------------ */
 
-/* The members of a line along axis d, from `head` on, as a layout of their own; `extent`: of the dimension that is split. */
+/* The members of a line along axis d, from `head` on, as a layout of their own. `meta` is the tensor of the line. */
 static gt_layout *line_of(const gt_layout *layout, unsigned d, unsigned head, const gt_mesh_axis *as,
                           const gt_meta *meta)
 {
