@@ -2,9 +2,10 @@
  * collective.h: operations that several workers execute together. A small vtable, so that a device's own library
  * (NCCL) can replace ours.
  *
- * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere; each party
- * calls `run` when its stream gets there, and `run` returns when its own result is complete. gt_partner in
- * instruction.h defines the parts. Implementations: collective_host.c over an exchange.
+ * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere. Each party
+ * starts it when its stream gets there, and advances it as messages of the others arrive, or runs it: then it waits until
+ * its own result is complete. gt_partner in instruction.h defines the parts. Implementations: collective_host.c over an
+ * exchange.
  */
 #ifndef GT_WORKER_PEERS_COLLECTIVE_H
 #define GT_WORKER_PEERS_COLLECTIVE_H
@@ -14,6 +15,7 @@
 #include "worker/store.h"
 
 typedef struct gt_collective gt_collective;
+typedef struct gt_passage gt_passage; /* one party's way through a collective */
 
 typedef struct gt_collective_call {
     gt_opcode op;
@@ -36,6 +38,11 @@ typedef struct gt_collective_ops {
     /* An error: a party failed or is gone. Every party that needs data of a failed party gets the error; no party
      * blocks. */
     gt_err (*run)(gt_collective *collective, const gt_collective_call *call);
+    /* The same in pieces that never wait for another party. Start: send what the others need first. NULL: it can only be
+     * run. The call, and what it points to, must stay until the end. Advance: go on as far as messages have arrived. True: it
+     * is over, the passage is freed, and *err is what run would have returned. */
+    gt_passage *(*start)(gt_collective *collective, const gt_collective_call *call);
+    bool (*advance)(gt_passage *passage, gt_err *err);
     void (*close)(gt_collective *collective);
 } gt_collective_ops;
 
