@@ -26,11 +26,12 @@ struct gt_inquiry {
 
 static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
 {
-    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
+    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: those of a session come in their order */
     gt_pending pending = {.op = GT_OP_stats, .asked_ns = gt__now_ns(), .inquiry = inquiry};
-    if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
+    gt_instruction question = {.op = GT_OP_stats};
+    if (!out || gt__pendings_add(&worker->pendings, &pending, &question) != GT_OK)
         return false;
-    out->ins = (gt_instruction){.op = GT_OP_stats};
+    out->ins = question;
     gt__worker_commit(worker, 1);
     gt__link_flush(worker->link);
     if (!worker->reported.due++)

@@ -616,10 +616,11 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);
-        if (err == GT_OK)
-            err = gt__session_expect(session, record);
         if (err == GT_OK) {
             *out = *record;
+            err = gt__session_expect(session, record, &out->ins);
+        }
+        if (err == GT_OK) {
             out->ins.operand[0] = slot;
             out->ins.imm[0].u = segment;
             gt__worker_put(home, 1);
@@ -656,8 +657,8 @@ gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
         gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
     }
     GT_TRY(gt__spread_reserve(session, home->index, 1, &out));
-    GT_TRY(gt__session_expect(session, record));
     *out = *record;
+    GT_TRY(gt__session_expect(session, record, &out->ins));
     gt__worker_put(home, 1);
     gt__spread_turn_over(session);
     return GT_OK;

@@ -43,6 +43,10 @@ typedef struct gt_collective_ops {
      * is over, the passage is freed, and *err is what run would have returned. */
     gt_passage *(*start)(gt_collective *collective, const gt_collective_call *call);
     bool (*advance)(gt_passage *passage, gt_err *err);
+    /* Free the passage of a worker that ends. */
+    void (*abandon)(gt_passage *passage);
+    /* Whether this collective must not overtake others, nor be overtaken. NULL: none must not. */
+    bool (*keeps_order)(gt_collective *collective, const gt_collective_call *call);
     void (*close)(gt_collective *collective);
 } gt_collective_ops;
 

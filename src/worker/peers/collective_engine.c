@@ -14,6 +14,7 @@ enum { STATUS = 2, SHARED = 3 }; /* message numbers; collective_host.c has 0 and
 
 typedef struct own {
     gt_collective base;
+    gt_collective_ops ops;
     gt_worker *worker;
     gt_collective *others; /* for parties that have no group in common */
 } own;
@@ -126,6 +127,18 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
     return err;
 }
 
+/* Those of the engines are queued by all of them in the same order. */
+static bool keeps_order(gt_collective *collective, const gt_collective_call *call)
+{
+    return of_one_group((own *)collective, call);
+}
+
+static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
+{
+    own *o = (own *)collective;
+    return of_one_group(o, call) ? NULL : o->others->ops->start(o->others, call);
+}
+
 static void close_own(gt_collective *collective)
 {
     own *o = (own *)collective;
@@ -133,14 +146,21 @@ static void close_own(gt_collective *collective)
     free(o);
 }
 
-static const gt_collective_ops own_ops = {.name = "engine", .run = run, .close = close_own};
-
 gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective)
 {
     own *o = malloc(sizeof *o);
     if (!o)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *o = (own){.base.ops = &own_ops, .worker = worker, .others = *collective};
+    o->ops = (gt_collective_ops){.name = "engine",
+                                 .run = run,
+                                 .start = start,
+                                 .advance = (*collective)->ops->advance, /* only they are started */
+                                 .abandon = (*collective)->ops->abandon,
+                                 .keeps_order = keeps_order,
+                                 .close = close_own};
+    o->base.ops = &o->ops;
+    o->worker = worker;
+    o->others = *collective;
     *collective = &o->base;
     return GT_OK;
 }

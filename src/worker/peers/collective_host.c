@@ -649,6 +649,13 @@ static bool advance(gt_passage *p, gt_err *err)
     return over;
 }
 
+static void abandon(gt_passage *p)
+{
+    give_back(p);
+    free(p->staged);
+    free(p);
+}
+
 static void close_host(gt_collective *collective)
 {
     host *h = (host *)collective;
@@ -658,7 +665,7 @@ static void close_host(gt_collective *collective)
 }
 
 static const gt_collective_ops host_ops = {
-    .name = "host", .run = run, .start = start, .advance = advance, .close = close_host};
+    .name = "host", .run = run, .start = start, .advance = advance, .abandon = abandon, .close = close_host};
 
 gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *store, gt_collective **collective)
 {
