@@ -16,7 +16,7 @@ typedef struct gt_inquiry gt_inquiry;
 typedef struct gt_saved_part gt_saved_part;
 
 typedef struct gt_pending {
-    uint64_t number; /* of the question; 0: a mark */
+    uint64_t number;       /* of the question; 0: a mark */
     gt_session *session;   /* NULL: it left meanwhile */
     uint64_t ticket;       /* the client's */
     gt_download *download; /* the answer is a part of this; NULL: it is whole */

@@ -93,19 +93,21 @@ typedef struct gt_account {
     uint64_t waits_since_ns, waited_until_ns; /* the last time in the line */
     double waits_with;                        /* the weight that it has there */
     uint64_t turn;                            /* of the loop in which it was last served from there */
-    uint64_t full_at[GT_MAX_PARTIES / 64];    /* workers at which many of its records wait for another worker: it gets no more */
-    uint64_t patience_ns;                     /* how long it insists on workers of which one does not answer; 0: the first time */
-    uint64_t queued;                          /* records that its home worker has not executed yet */
-    uint64_t most_queued;                     /* no more are taken from the client then (--max-queued) */
+    uint64_t full_at[GT_MAX_PARTIES /
+                     64]; /* workers at which many of its records wait for another worker: it gets no more */
+    uint64_t patience_ns; /* how long it insists on workers of which one does not answer; 0: the first time */
+    uint64_t queued;      /* records that its home worker has not executed yet */
+    uint64_t most_queued; /* no more are taken from the client then (--max-queued) */
 } gt_account;
 
 /* A worker's part. */
 typedef struct gt_share {
-    bool late;                   /* its engine is asynchronous: the window is larger */
-    bool shared;                 /* several sessions used it lately: the window is smaller */
-    uint64_t depth_ns;           /* the window of its only session, which is spread; 0: as for others */
-    uint64_t idle_since_ns;      /* when it last answered its last mark */
-    uint64_t silent_since_ns;    /* when it last answered a mark, or got one that it has not answered yet, with none before */
+    bool late;              /* its engine is asynchronous: the window is larger */
+    bool shared;            /* several sessions used it lately: the window is smaller */
+    uint64_t depth_ns;      /* the window of its only session, which is spread; 0: as for others */
+    uint64_t idle_since_ns; /* when it last answered its last mark */
+    uint64_t
+        silent_since_ns; /* when it last answered a mark, or got one that it has not answered yet, with none before */
     const gt_session *marked;    /* whose charges the last mark had, or its first ones; to compare only */
     unsigned alone;              /* marks in a row with work of one session only */
     uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */

@@ -13,10 +13,10 @@
 #include "dispatcher/workers.h"
 
 enum {
-    LEAST_WAIT_NS = 200000,     /* a shorter wait in the line says nothing of idle workers */
+    LEAST_WAIT_NS = 200000,        /* a shorter wait in the line says nothing of idle workers */
     LEAST_PATIENCE_NS = 100000000, /* with a worker that does not answer, while others are kept */
-    MOST_PASSED = 32,           /* sessions of the line that one behind them may overtake */
-    MOST_CREDIT_NS = 100000000, /* that they keep over one that overtook them */
+    MOST_PASSED = 32,              /* sessions of the line that one behind them may overtake */
+    MOST_CREDIT_NS = 100000000,    /* that they keep over one that overtook them */
 };
 
 /* ---- lists -------------------------------------------------------------------------------------------------- */
@@ -307,7 +307,8 @@ static bool can_go(gt_session *session)
 {
     gt_spread_line *line = line_of(session);
     line->serving = session;
-    if (!was_served(session) && !is_held_back(session) && !is_claimed(session) && is_its_turn(session) && gt__output_has_room(session))
+    if (!was_served(session) && !is_held_back(session) && !is_claimed(session) && is_its_turn(session) &&
+        gt__output_has_room(session))
         return true;
     line->serving = NULL;
     return false;

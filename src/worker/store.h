@@ -65,7 +65,8 @@ typedef struct gt_store {
     gt_worker *worker; /* for its pending operations (late.h); NULL if the engine is synchronous */
     gt_entry *entries; /* by slot */
     size_t capacity;
-    gt_entry *hidden; /* from GT_STORE_HIDDEN on: of tensors whose slots the dispatcher has given to others, see peers/aside.h */
+    gt_entry *
+        hidden; /* from GT_STORE_HIDDEN on: of tensors whose slots the dispatcher has given to others, see peers/aside.h */
     size_t hidden_count, hidden_capacity;
     gt_buffer *free[GT_STORE_CLASSES];
     gt_buffer *spare;                       /* buffer headers without memory */

@@ -46,9 +46,9 @@ int gt__worker_patience_ms(const gt_worker *worker)
 enum {
     RETRY_MS = 50, /* between attempts to reach a server that is not up yet, doubled each time */
     MOST_RETRY_MS = 400,
-    LATE_WAIT_MS = 1,     /* for records, before the next poll of the engine */
-    LATE_EVERY = 16,      /* records between polls of the engine */
-    ATTEMPT_MS = 1000,    /* timeout of one attempt: *stop is not checked meanwhile */
+    LATE_WAIT_MS = 1,  /* for records, before the next poll of the engine */
+    LATE_EVERY = 16,   /* records between polls of the engine */
+    ATTEMPT_MS = 1000, /* timeout of one attempt: *stop is not checked meanwhile */
 };
 
 /* ---- the stream -------------------------------------------------------------------------------------------- */
@@ -70,8 +70,7 @@ static void take_share(gt_worker *worker, const gt_instruction *ins)
     else if (ins->imm[1].u == GT_SHARE_LEFT) {
         gt__deferred_leave(worker, ins->imm[0].u);
         gt__trim_soon(worker);
-    }
-    else
+    } else
         worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
 }
 

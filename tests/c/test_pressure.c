@@ -449,7 +449,8 @@ static bool receive_fetch(late_worker *w, uint64_t *row)
 
 static void answer_all(late_worker *w)
 {
-    for (unsigned k = 0; k < w->owed; k++) { /* the last, and empty, piece of a part looks as the answer to a mark */
+    for (unsigned k = 0; k < w->owed;
+         k++) { /* the last, and empty, piece of a part looks as the answer to a mark */
         gt_instruction reply = {.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = w->questions[k]};
         reply.imm[0].u = w->questions[k] ? 0 : gt__now_ns();
         send_ins(w->link, reply);

@@ -23,20 +23,20 @@ typedef struct gt_aside {
     struct gt_aside *next;
     uint64_t owner; /* the session (store.h) */
     unsigned count;
-    gt_slot_queue items; /* each is a header and a record */
+    gt_slot_queue items;   /* each is a header and a record */
     gt_under_way *started; /* its collectives that are not over */
-    uint64_t ran_ns;     /* executing them took so long, and the dispatcher was not told yet */
-    bool full;           /* it was told that they are many */
-    bool unwanted;       /* the client is gone */
+    uint64_t ran_ns;       /* executing them took so long, and the dispatcher was not told yet */
+    bool full;             /* it was told that they are many */
+    bool unwanted;         /* the client is gone */
 } gt_aside;
 
 /* A record that waits. */
 typedef struct gt_aside_item {
-    gt_slot *header;        /* its own words: */
-    uint64_t number;        /* the record's number in the stream */
-    gt_under_way *passage;  /* of a collective that was started, else NULL */
-    gt_path_plans *plans;   /* of a repeat, held, else NULL */
-    bool part;              /* one of several that a record of the stream became: it does not count as one */
+    gt_slot *header;       /* its own words: */
+    uint64_t number;       /* the record's number in the stream */
+    gt_under_way *passage; /* of a collective that was started, else NULL */
+    gt_path_plans *plans;  /* of a repeat, held, else NULL */
+    bool part;             /* one of several that a record of the stream became: it does not count as one */
     const gt_slot *record;
 } gt_aside_item;
 

@@ -179,7 +179,8 @@ static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, c
 }
 
 /* The elements that party k gave of its tensor `meta`, from its message of this step. False: the passage has failed. */
-static bool get(passage *p, unsigned k, const gt_meta *meta, unsigned axis, int64_t start, int64_t count, window *w)
+static bool get(passage *p, unsigned k, const gt_meta *meta, unsigned axis, int64_t start, int64_t count,
+                window *w)
 {
     gt_exchange *exchange = p->h->exchange;
     const gt_message *message = p->messages[k];
@@ -223,8 +224,8 @@ static bool have_arrived(passage *p)
     for (unsigned k = 0; k < call->count; k++) {
         if (!is_expected(p, k) || p->messages[k] || p->gone[k])
             continue;
-        gt_err err = gt__exchange_look(p->h->exchange, (int32_t)call->party[k].worker, call->tag, p->step,
-                                       &p->messages[k]);
+        gt_err err =
+            gt__exchange_look(p->h->exchange, (int32_t)call->party[k].worker, call->tag, p->step, &p->messages[k]);
         p->gone[k] = err != GT_OK;
         all &= p->messages[k] || p->gone[k];
     }

@@ -10,11 +10,14 @@
 #include "worker/worker.h"
 
 enum {
-    FULL_SLOTS = 4 << 10, /* of a session's records: the dispatcher is told. What is on its way then fits as well (aside.c) */
-    TURN_NS = 1000000,    /* that records put aside are executed while others are in the stream */
-    NOTHING_NS = 20000,   /* a look at collectives that took longer has added something up */
-    WAIT_MS = 1,          /* for another worker, before the next look at the stream */
-    PATIENT_NS = 20000000, /* after that the worker waits for the stream, and looks at the other workers in between */
+    FULL_SLOTS =
+        4
+        << 10, /* of a session's records: the dispatcher is told. What is on its way then fits as well (aside.c) */
+    TURN_NS = 1000000,  /* that records put aside are executed while others are in the stream */
+    NOTHING_NS = 20000, /* a look at collectives that took longer has added something up */
+    WAIT_MS = 1,        /* for another worker, before the next look at the stream */
+    PATIENT_NS =
+        20000000, /* after that the worker waits for the stream, and looks at the other workers in between */
 };
 
 /* ---- which records wait ------------------------------------------------------------------------------------- */
@@ -22,8 +25,8 @@ enum {
 /* What a record has to do with those put aside. Two records conflict if both use a tensor and one of them writes or frees it. */
 typedef struct relation {
     const gt_deferred *d;
-    gt_aside *own;   /* of the record's session; NULL: none of it waits */
-    gt_aside *after; /* it must wait behind these */
+    gt_aside *own;    /* of the record's session; NULL: none of it waits */
+    gt_aside *after;  /* it must wait behind these */
     gt_aside *reused; /* it makes a tensor in a slot that others put aside still use, and free */
 } relation;
 

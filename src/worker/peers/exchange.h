@@ -77,7 +77,8 @@ struct gt_exchange {
     const atomic_bool *stop; /* may be NULL */
     gt_origin failed;        /* the origin of a failure of the current instruction */
     uint64_t record;         /* the current instruction's number in the worker's stream */
-    uint64_t replaced[GT_MAX_PARTIES]; /* by worker: the record that named a successor; 0: none. Earlier ones wait in vain */
+    uint64_t replaced
+        [GT_MAX_PARTIES]; /* by worker: the record that named a successor; 0: none. Earlier ones wait in vain */
     /* Messages for us, from join on. `arrived` is signalled, and *news counts, when one arrives or its sender is gone. */
     pthread_mutex_t *mutex;
     pthread_cond_t *arrived;
