@@ -25,7 +25,7 @@ enum {
     GT_FLAG_KEEPDIM = 1 << 0,
     GT_FLAG_SMALLEST = 1 << 1,
     GT_FLAG_CONSUMES = 1 << 2, /* operand 0 dies with this instruction: it may be updated in place */
-    GT_FLAG_LAST = 1 << 3,     /* reply: the final piece */
+    GT_FLAG_LAST = 1 << 3,     /* reply: the final piece; send: behind all records before it */
     GT_FLAG_SEGMENTS = 1 << 4, /* welcome: bulk data may go through shared segments */
     GT_FLAG_REFUSED = 1 << 4,  /* computing records inside the dispatcher: `site` is the reason why (session.h) */
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
@@ -175,7 +175,8 @@ enum {
  *            client -> disp.     imm[0] its weight
  *   stand_in disp. -> worker     join once more, as the worker of number imm[0], which is dead; tail: a slot with its name
  *            worker -> disp.     it cannot: imm[0] the number
- *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
+ *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits, but
+ *                                with GT_FLAG_LAST: for all records of its session before it
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all
  *            disp. -> worker     result and operand[0] tensors, operand[1] which party this worker is, operand[2] axis of

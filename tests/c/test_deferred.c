@@ -308,6 +308,38 @@ static void test_times(const void *argument)
     stage_close(&s);
 }
 
+/* Many sums, each followed by what needs it: a few rounds of messages are enough for all of them. */
+static void test_round_trips(const void *argument)
+{
+    enum { SUMS = 50, MOST_ROUNDS = 4 };
+    static stage s;
+    if (!stage_open(&s, argument))
+        return;
+    for (uint64_t k = 0; k < SUMS; k++) {
+        const uint64_t in[WORKERS] = {3 * k + 1, 3 * k + 1, 3 * k + 1},
+                       out[WORKERS] = {3 * k + 2, 3 * k + 2, 3 * k + 2};
+        int64_t size = k % 2 ? SMALL : LARGE;
+        for (int w = 0; w < WORKERS; w++)
+            write_full(&s.players[w], 1, in[w], size, w + (int64_t)k);
+        write_sum(&s, 1, size, in, out);
+        for (int w = 0; w < WORKERS; w++)
+            write_ins(&s.players[w], 1,
+                      (gt_instruction){.op = GT_OP_neg, .result = 3 * k + 3, .operand = {out[w]}});
+    }
+    int rounds = 0;
+    for (; !is_done(&s) && rounds < MOST_ROUNDS; rounds++)
+        for (int w = 0; w < WORKERS; w++) { /* all that it can do before it needs more messages */
+            while (s.players[w].at < s.players[w].count)
+                take_one(&s, &s.players[w]);
+            idle(&s.players[w]);
+        }
+    CHECK(is_done(&s));
+    for (uint64_t k = 0; k < SUMS; k++)
+        CHECK_EQ(value_in(&s.players[1], 3 * k + 3), -(int64_t)(WORKERS * k + 3));
+    finish(&s);
+    stage_close(&s);
+}
+
 /* The slot of a tensor whose free waits becomes another session's. */
 static void test_slot_of_another(const void *argument)
 {
@@ -588,6 +620,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("others go on", test_others_go_on, "cpu");
     check_run("times", test_times, "cpu");
+    check_run("few round trips", test_round_trips, "cpu");
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
     check_run("a client has left", test_unwanted, "cpu");

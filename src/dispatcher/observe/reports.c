@@ -173,7 +173,8 @@ static void take_rows(gt_reported *reported, const gt_statement *statement)
         const struct gt_statement_row *sums = &statement->row[op];
         gt_report_row row = {
             .op = op, .on_host = on_host[op], .count = sums->count, .ns = sums->ns, .bytes = sums->bytes};
-        if (op == reported->doing)
+        if (op == reported->doing &&
+            !(statement->idle & 1)) /* waiting for another worker takes none of its time */
             row.ns += reported->doing_ns;
         if (row.count && op != GT_OP_mark) /* marks are the dispatcher's own */
             reported->rows[reported->row_count++] = row;

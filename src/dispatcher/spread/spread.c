@@ -653,7 +653,10 @@ gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
         gt_source source = gt__spread_source(session, &token);
         if (!source.layout)
             return gt__spread_no_memory();
-        GT_TRY(gt__spread_arrange(session, &source, alone, &here));
+        s->syncs = true;
+        gt_err err = gt__spread_arrange(session, &source, alone, &here);
+        s->syncs = false;
+        GT_TRY(err);
         gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
     }
     GT_TRY(gt__spread_reserve(session, home->index, 1, &out));

@@ -25,6 +25,7 @@ enum {
 /* What a record has to do with those put aside. Two records conflict if both use a tensor and one of them writes or frees it. */
 typedef struct relation {
     const gt_deferred *d;
+    bool appends;     /* it writes to a tensor that exists */
     gt_aside *own;    /* of the record's session; NULL: none of it waits */
     gt_aside *after;  /* it must wait behind these */
     gt_aside *reused; /* it makes a tensor in a slot that others put aside still use, and free */
@@ -37,7 +38,7 @@ static void relate(void *context, uint64_t *slot, unsigned use)
     bool writes = use & (GT_ID_WRITTEN | GT_ID_FREED);
     if (!other || !(other->writes || writes))
         return;
-    if (use == GT_ID_WRITTEN && other->aside != r->own)
+    if (use == GT_ID_WRITTEN && other->aside != r->own && !r->appends)
         r->reused = other->aside;
     else
         r->after = other->aside;
@@ -54,6 +55,12 @@ static bool is_movable(unsigned op)
     return op < GT_OP_FIRST_CONTROL || op == GT_OP_free || op == GT_OP_data || op == GT_OP_send ||
            op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_repeat || op == GT_OP_failure ||
            gt__deferred_may_wait(op);
+}
+
+/* Comes behind all records of its session before it. */
+static bool is_barrier(const gt_instruction *ins)
+{
+    return ins->op == GT_OP_fetch || ins->op == GT_OP_sync || (ins->op == GT_OP_send && ins->flags & GT_FLAG_LAST);
 }
 
 static bool has_arrived(gt_worker *worker, const gt_instruction *recv, uint64_t number)
@@ -231,20 +238,22 @@ static gt_aside *place_behind(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
     unsigned op = record->ins.op;
-    relation r = {.d = d, .own = gt__aside_find(d, worker->store->owner)};
+    relation r = {.d = d, .own = gt__aside_find(d, worker->store->owner), .appends = op == GT_OP_data};
     if (!d->count)
         return NULL;
     const gt_path_plans *plans = op == GT_OP_repeat ? gt__worker_path_plans(worker, record) : NULL;
     gt__aside_visit(record, plans, relate, &r);
-    while (r.reused) {
+    for (const gt_aside *last = NULL; r.reused && r.reused != last;) {
+        last = r.reused;
         if (!gt__aside_hide(worker, r.reused))
             run_out(worker);
+        r.own = gt__aside_find(d, worker->store->owner);
         r.after = r.reused = NULL;
         gt__aside_visit(record, plans, relate, &r);
     }
-    if (!d->count)
-        return NULL;
-    return r.after ? r.after : op == GT_OP_fetch || op == GT_OP_sync ? r.own : NULL;
+    if (r.after || r.reused) /* a slot that they still use, and do not free: no dispatcher gives it to another */
+        return r.after ? r.after : r.reused;
+    return is_barrier(&record->ins) ? r.own : NULL;
 }
 
 static bool put_aside(gt_worker *worker, gt_aside *aside, const gt_slot *record, gt_under_way *passage)
