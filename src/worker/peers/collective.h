@@ -5,7 +5,7 @@
  * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere. Each party
  * starts it when its stream gets there, and advances it as messages of the others arrive, or runs it: then it waits until
  * its own result is complete. gt_partner in instruction.h defines the parts. Implementations: collective_host.c over an
- * exchange.
+ * exchange; collective_lent.c and collective_engine.c between engines that have more in common.
  */
 #ifndef GT_WORKER_PEERS_COLLECTIVE_H
 #define GT_WORKER_PEERS_COLLECTIVE_H
@@ -15,7 +15,13 @@
 #include "worker/store.h"
 
 typedef struct gt_collective gt_collective;
-typedef struct gt_passage gt_passage; /* one party's way through a collective */
+
+/* One party's way through a collective that was started. */
+typedef struct gt_passage {
+    /* Go on as far as messages have arrived. True: it is over, the passage is freed, and *err is what run would have returned. */
+    bool (*advance)(struct gt_passage *passage, gt_err *err);
+    void (*abandon)(struct gt_passage *passage); /* free it: the worker ends */
+} gt_passage;
 
 typedef struct gt_collective_call {
     gt_opcode op;
@@ -38,14 +44,10 @@ typedef struct gt_collective_ops {
     /* An error: a party failed or is gone. Every party that needs data of a failed party gets the error; no party
      * blocks. */
     gt_err (*run)(gt_collective *collective, const gt_collective_call *call);
-    /* The same in pieces that never wait for another party. Start: send what the others need first. NULL: it can only be
-     * run. The call, and what it points to, must stay until the end. Advance: go on as far as messages have arrived. True: it
-     * is over, the passage is freed, and *err is what run would have returned. */
+    /* The same in pieces that never wait for another party: send what the others need first. NULL: it can only be run. The
+     * call, and what it points to, must stay until the end. */
     gt_passage *(*start)(gt_collective *collective, const gt_collective_call *call);
-    bool (*advance)(gt_passage *passage, gt_err *err);
-    /* Free the passage of a worker that ends. */
-    void (*abandon)(gt_passage *passage);
-    /* Whether this collective must not overtake others, nor be overtaken. NULL: none must not. */
+    /* Whether this collective must not overtake others, nor be overtaken. May be NULL. */
     bool (*keeps_order)(gt_collective *collective, const gt_collective_call *call);
     void (*close)(gt_collective *collective);
 } gt_collective_ops;
@@ -58,6 +60,9 @@ gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *s
 
 /* The engine's own collectives where all parties have them, *collective otherwise: it is replaced by one that takes it. */
 gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective);
+
+/* Collectives in which the parties' engines read each other's memory (loans.h), where all can; *collective otherwise, as above. */
+gt_err gt__collective_lent(gt_worker *worker, gt_collective **collective);
 
 /* What party k holds of the whole: along `axis`, by its start before or after. */
 void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,

@@ -14,7 +14,6 @@ enum { STATUS = 2, SHARED = 3 }; /* message numbers; collective_host.c has 0 and
 
 typedef struct own {
     gt_collective base;
-    gt_collective_ops ops;
     gt_worker *worker;
     gt_collective *others; /* for parties that have no group in common */
 } own;
@@ -22,13 +21,12 @@ typedef struct own {
 static bool of_one_group(const own *o, const gt_collective_call *call)
 {
     const gt_worker *worker = o->worker;
-    uint64_t group = worker->engine->ops->group(worker->engine);
     for (unsigned k = 0; k < call->count; k++) {
         int64_t party = call->party[k].worker;
-        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES || worker->group_of[party] != group))
+        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES || worker->group_of[party] != worker->group))
             return false;
     }
-    return group != 0;
+    return worker->group != 0;
 }
 
 static void tell_status(const own *o, const gt_collective_call *call)
@@ -146,21 +144,15 @@ static void close_own(gt_collective *collective)
     free(o);
 }
 
+static const gt_collective_ops own_ops = {
+    .name = "engine", .run = run, .start = start, .keeps_order = keeps_order, .close = close_own};
+
 gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective)
 {
     own *o = malloc(sizeof *o);
     if (!o)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    o->ops = (gt_collective_ops){.name = "engine",
-                                 .run = run,
-                                 .start = start,
-                                 .advance = (*collective)->ops->advance, /* only they are started */
-                                 .abandon = (*collective)->ops->abandon,
-                                 .keeps_order = keeps_order,
-                                 .close = close_own};
-    o->base.ops = &o->ops;
-    o->worker = worker;
-    o->others = *collective;
+    *o = (own){.base.ops = &own_ops, .worker = worker, .others = *collective};
     *collective = &o->base;
     return GT_OK;
 }

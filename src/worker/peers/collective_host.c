@@ -108,7 +108,8 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
 /* ---- giving and getting ------------------------------------------------------------------------------------ */
 
 /* One party's way through a collective: one step, or two. In each, a message of each party that it expects one of. */
-struct gt_passage {
+typedef struct passage {
+    gt_passage base;
     host *h;
     const gt_collective_call *call;
     gt_err err;   /* the first failure, ours or received: from then on we send it instead of data */
@@ -120,9 +121,7 @@ struct gt_passage {
     gt_message *messages[GT_MAX_PARTIES]; /* of the step, by party */
     bool gone[GT_MAX_PARTIES];            /* and parties of which none will come */
     char why[1024];
-};
-
-typedef gt_passage passage;
+} passage;
 
 /* Set the passage's failure from the thread's error, if it is the first. */
 static void fail(passage *p, gt_err err)
@@ -634,27 +633,30 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
     return err;
 }
 
-static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
+static bool advance(gt_passage *passage_of, gt_err *err)
 {
-    passage *p = malloc(sizeof *p);
-    if (p)
-        begin(p, (host *)collective, call);
-    return p;
-}
-
-static bool advance(gt_passage *p, gt_err *err)
-{
-    bool over = go_on(p, err);
+    bool over = go_on((passage *)passage_of, err);
     if (over)
-        free(p);
+        free(passage_of);
     return over;
 }
 
-static void abandon(gt_passage *p)
+static void abandon(gt_passage *passage_of)
 {
+    passage *p = (passage *)passage_of;
     give_back(p);
     free(p->staged);
     free(p);
+}
+
+static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
+{
+    passage *p = malloc(sizeof *p);
+    if (!p)
+        return NULL;
+    begin(p, (host *)collective, call);
+    p->base = (gt_passage){.advance = advance, .abandon = abandon};
+    return &p->base;
 }
 
 static void close_host(gt_collective *collective)
@@ -665,8 +667,7 @@ static void close_host(gt_collective *collective)
     free(h);
 }
 
-static const gt_collective_ops host_ops = {
-    .name = "host", .run = run, .start = start, .advance = advance, .abandon = abandon, .close = close_host};
+static const gt_collective_ops host_ops = {.name = "host", .run = run, .start = start, .close = close_host};
 
 gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *store, gt_collective **collective)
 {
