@@ -180,6 +180,61 @@ void gt__aside_pop(gt_worker *worker, gt_aside *aside)
         gt__store_unhide(worker->store);
 }
 
+/* ---- starting ahead ------------------------------------------------------------------------------------------ */
+
+/* Slots that records make or free, in an open hash table. */
+typedef struct slot_set {
+    uint64_t slot[4096]; /* plus one; 0: unused */
+    unsigned count;
+} slot_set;
+
+static uint64_t *place_in(slot_set *set, uint64_t slot)
+{
+    enum { SIZE = sizeof set->slot / sizeof set->slot[0] };
+    size_t at = (size_t)(slot * 0x9E3779B97F4A7C15u >> 40) % SIZE;
+    while (set->slot[at] && set->slot[at] != slot + 1)
+        at = (at + 1) % SIZE;
+    return &set->slot[at];
+}
+
+static void note_written(void *context, uint64_t *slot, unsigned use)
+{
+    slot_set *set = context;
+    if (!(use & (GT_ID_WRITTEN | GT_ID_FREED)))
+        return;
+    uint64_t *place = place_in(set, *slot);
+    set->count += !*place;
+    *place = *slot + 1;
+}
+
+static bool is_collective(unsigned op)
+{
+    return gt__deferred_may_wait(op) && op != GT_OP_recv;
+}
+
+void gt__aside_start(gt_worker *worker, gt_aside *aside)
+{
+    enum { MOST_WRITTEN = 1024 };
+    const gt_slot_queue *items = &aside->items;
+    slot_set written;
+    memset(&written, 0, sizeof written);
+    for (size_t at = items->first; at < items->end; at += 1u + items->slots[at].ins.tail) {
+        gt_aside_item item = item_at(items->slots + at);
+        const gt_instruction *ins = &item.record->ins;
+        if (item.plans && written.count + item.plans->path->inputs + item.plans->path->outputs > MOST_WRITTEN)
+            break;
+        if (is_collective(ins->op) && !item.passage && !*place_in(&written, ins->operand[0])) {
+            item.passage = gt__peers_start(worker, ins, item.record + 1, item.number);
+            gt__aside_set_passage(&item, item.passage);
+            if (item.passage)
+                gt__peers_list(item.passage, &aside->started);
+        }
+        gt__aside_visit(item.record, item.plans, note_written, &written);
+        if (written.count > MOST_WRITTEN)
+            break;
+    }
+}
+
 void gt__aside_free(gt_worker *worker, gt_aside *aside)
 {
     while (aside->count) {

@@ -26,6 +26,7 @@ typedef struct gt_aside {
     gt_slot_queue items;   /* each is a header and a record */
     gt_under_way *started; /* its collectives that are not over */
     uint64_t ran_ns;       /* executing them took so long, and the dispatcher was not told yet */
+    unsigned looked;       /* `count` when collectives behind the first were last started */
     bool full;             /* it was told that they are many */
     bool unwanted;         /* the client is gone */
 } gt_aside;
@@ -62,6 +63,8 @@ bool gt__aside_put(gt_worker *worker, gt_aside *aside, const gt_slot *record, gt
 /* The first; there is one. */
 gt_aside_item gt__aside_first(const gt_aside *aside);
 void gt__aside_set_passage(const gt_aside_item *item, gt_under_way *passage);
+/* The first waits. Start the collectives behind it whose operands are there: their messages need not wait for it. */
+void gt__aside_start(gt_worker *worker, gt_aside *aside);
 /* It was executed. */
 void gt__aside_pop(gt_worker *worker, gt_aside *aside);
 

@@ -156,6 +156,13 @@ static bool run_aside(gt_worker *worker, gt_aside *aside, uint64_t turn_ns)
         now_ns = gt__now_ns();
     }
     d->plans = NULL;
+    if (waits && (any || aside->count != aside->looked)) {
+        worker->cancel.held++;
+        gt__aside_start(worker, aside);
+        gt__peers_advance_all(worker, aside->started);
+        worker->cancel.held--;
+    }
+    aside->looked = aside->count;
     d->running = d->unwanted = false;
     d->more |= aside->count && !waits;
     gt__store_set_owner(worker->store, owner);
@@ -320,13 +327,13 @@ void gt__deferred_idle(gt_worker *worker)
     gt__late_pay(worker); /* another worker may wait for our messages */
     if (run_all(worker, TURN_NS))
         return;
-    uint64_t began_ns = gt__timing_wait_begin(worker);
+    uint64_t began_ns = gt__timing_wait_begin(worker), seen = d->seen; /* run_some shall see what comes, too */
     d->waits_since_ns = d->waits_since_ns ? d->waits_since_ns : began_ns;
     for (const gt_aside *aside = d->asides; aside; aside = aside->next)
         if (aside->count)
             gt__timing_peer_wait(worker, gt__aside_first(aside).record->ins.op, d->waits_since_ns);
     if (began_ns - d->waits_since_ns < PATIENT_NS)
-        gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
+        gt__exchange_wait(worker->exchange, &seen, WAIT_MS);
     else
         gt__link_wait(worker->link, GT_WAIT_READ, gt__stand_ins_check(worker, WAIT_MS));
     gt__timing_wait_end(worker, began_ns);
