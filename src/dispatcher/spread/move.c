@@ -138,6 +138,7 @@ gt_err gt__move_tensor(gt_session *session, int32_t from, uint32_t from_slot, in
     GT_TRY(gt__spread_reserve(session, to, 2, &recv));
     GT_TRY(gt__spread_slot(session, to, slot));
     send->ins = caused(session, GT_OP_send);
+    send->ins.flags = session->spreading->syncs ? GT_FLAG_LAST : 0;
     send->ins.operand[0] = from_slot;
     send->ins.imm[0].i = to;
     send->ins.imm[1].u = tag;
