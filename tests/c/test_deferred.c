@@ -5,6 +5,8 @@
  */
 #include <stdlib.h>
 
+#include "core/path.h"
+#include "link/hello.h"
 #include "random_numbers.h"
 #include "worker/answer.h"
 #include "worker_fixture.h"
@@ -430,6 +432,48 @@ static void test_unwanted(const void *argument)
     stage_close(&s);
 }
 
+static void put_on_link(gt_link *link, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    gt_slot *out = gt__link_reserve(link, length);
+    if (!CHECK(out != NULL))
+        return;
+    memcpy(out, record, length * sizeof *record);
+    gt__link_commit(link, length);
+}
+
+/* The worker ends while a run of a path, of which it knows or which was forgotten, waits for another worker. */
+static void test_end(const void *forgotten)
+{
+    gt_worker_options options = {.backend = "cpu", .board = gt__board_new(), .threads = 1};
+    gt_link *link, *workers;
+    gt_slot welcome = {.ins = {.op = GT_OP_welcome, .operand = {0, 1, 1}}};
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 1}}};
+    gt_slot neg = {.ins = {.op = GT_OP_neg, .result = 1, .operand = {GT_PATH_INPUT}}}, path[8] = {{{0}}},
+            run[2] = {{{0}}};
+    if (!CHECK_EQ(gt__link_memory_pair(&link, &workers), GT_OK))
+        return;
+    welcome.ins.imm[0].i = GT_PROTOCOL_VERSION;
+    recv->ins.imm[0].i = recv->ins.imm[1].i = 1;
+    recv[1].i64[0] = SMALL;
+    size_t slots = gt__path_definition_slots(1, 1, 0);
+    gt__path_define(&neg, 1, 1, &(uint32_t){0}, NULL, 0, path + 1);
+    path->ins = (gt_instruction){.op = GT_OP_path, .tail = (uint16_t)slots, .imm = {{.u = 0}, {.u = slots}}};
+    run->ins = (gt_instruction){.op = GT_OP_repeat, .tail = 1, .imm = {{.u = 2}}};
+    run[1].u64[0] = 1;
+    run[1].u64[1] = 2;
+    put_on_link(link, &welcome);
+    put_on_link(link, recv);
+    put_on_link(link, path);
+    put_on_link(link, run);
+    if (forgotten)
+        put_on_link(link, &(gt_slot){.ins = {.op = GT_OP_path}});
+    gt__goodbye_send(link, "");
+    CHECK_EQ(gt__worker_run(&options, workers), GT_OK);
+    gt__link_close(link);
+    gt__board_free(options.board);
+}
+
 /* ---- random programs ------------------------------------------------------------------------------------------ */
 
 typedef struct tensor {
@@ -624,6 +668,8 @@ int main(int argc, char **argv)
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
     check_run("a client has left", test_unwanted, "cpu");
+    check_run("the worker ends", test_end, NULL);
+    check_run("the worker ends, and a path was forgotten", test_end, "forgotten");
     check_run("random programs", test_random, "cpu");
     check_run("random programs on an asynchronous engine", test_random, "late");
     check_run("random programs in memory that the host cannot touch", test_random, "far");
