@@ -360,8 +360,11 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     memcpy(name, tail, sizeof name);
     memcpy(address, tail + 1, sizeof address);
     name[sizeof name - 1] = address[sizeof address - 1] = 0;
-    if (ins->result < GT_MAX_PARTIES)
+    if (ins->result < GT_MAX_PARTIES) {
         worker->group_of[ins->result] = ins->operand[1];
+        worker->league_of[ins->result] = ins->operand[2];
+        worker->life_of[ins->result] = ins->operand[0];
+    }
     worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, ins->operand[0], name, address);
 }
 
