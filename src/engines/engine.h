@@ -205,9 +205,9 @@ struct gt_engine_ops {
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
     /* Optional, with `collective`: who holds collectives together: engines whose numbers have the same upper half, and no two of them the
-     * same lower half, the seat, unless that is 0. `anywhere`: with engines on other hosts, too. 0: with none; the text says why. */
-    uint64_t (*league)(gt_engine *engine, bool anywhere);
-    const char *league_name; /* for people, "nccl"; NULL: not to be shown */
+     * same lower half, the seat, unless that is 0. 0: with none; the text says why. */
+    uint64_t (*league)(gt_engine *engine);
+    const char *league_name; /* by which GT_EXCHANGE asks for it, "nccl"; NULL: it is used unless another is asked for */
     /* A collective of its own. The call is queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's serves. */
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
     /* Optional: what it has kept of earlier calls with these parties, the same number at each; 0: nothing; GT_NO_CIRCLE: it does not

@@ -265,12 +265,13 @@ static gt_err choose_league(gt_worker *worker, char way[WAY_SIZE])
     const gt_engine_ops *engine = worker->engine->ops;
     gt_exchange_choice choice;
     GT_TRY(gt__exchange_choose(&choice));
-    bool wanted = choice == GT_CHOOSE_AUTO || choice == GT_CHOOSE_NCCL, anywhere = choice == GT_CHOOSE_NCCL;
-    worker->league = wanted && engine->league ? engine->league(worker->engine, anywhere) : 0;
-    if (anywhere && !worker->league)
+    bool named = engine->league && engine->league_name, asked = choice == GT_CHOOSE_NCCL;
+    bool wanted = named ? asked : engine->league && choice == GT_CHOOSE_AUTO;
+    worker->league = wanted ? engine->league(worker->engine) : 0;
+    if (asked && !worker->league)
         return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE=nccl cannot be used: %s",
-                        engine->league ? gt_error_text() : "the engine has no collectives of its own");
-    bool shown = worker->league && engine->league_name;
+                        named ? gt_error_text() : "it is for workers of the cuda engine");
+    bool shown = named && worker->league;
     snprintf(way, WAY_SIZE, "%s%s%s", worker->exchange->way, shown ? "+" : "", shown ? engine->league_name : "");
     return GT_OK;
 }

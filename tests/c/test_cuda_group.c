@@ -391,7 +391,7 @@ static void *take_part(void *argument)
     worker->exchange->ops->join(worker->exchange, (int32_t)p->self, p->self + 1, 1);
     CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
     CHECK_EQ(gt__collective_engine(worker, &worker->collective), GT_OK);
-    worker->league = p->ops.league(worker->engine, false);
+    worker->league = p->ops.league(worker->engine);
     CHECK(worker->league != 0);
     pthread_barrier_wait(&together);
     for (unsigned k = 0; k < p->count; k++) {

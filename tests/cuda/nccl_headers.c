@@ -13,7 +13,9 @@ GT_CUDA_NCCL_CONSTANTS(SAME)
 
 _Static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int), "enumerations");
 _Static_assert(sizeof(ncclUniqueId) == 128, "ids");
+#ifdef NCCL_API_MAGIC /* a plain number in older headers */
 _Static_assert(NCCL_API_MAGIC == GT_NCCL_MAGIC, "the configuration");
+#endif
 _Static_assert(offsetof(ncclConfig_t, magic) == offsetof(gt_nccl_config, magic) &&
                    offsetof(ncclConfig_t, version) == offsetof(gt_nccl_config, version) &&
                    offsetof(ncclConfig_t, blocking) == offsetof(gt_nccl_config, blocking),

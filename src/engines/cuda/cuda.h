@@ -353,7 +353,7 @@ void gt__cuda_mappings_close(gt_cuda *cuda, bool all);
 
 /* ---- nccl.c, collective.c --------------------------------------------------------------------------------------- */
 
-uint64_t gt__cuda_league(gt_engine *engine, bool anywhere);
+uint64_t gt__cuda_league(gt_engine *engine);
 uint64_t gt__cuda_circle(gt_engine *engine, const gt_group_call *call);
 gt_err gt__cuda_collective(gt_engine *engine, const gt_group_call *call, gt_token *token);
 gt_err gt__cuda_nccl_fail(const gt_cuda *cuda, int result, const char *what);

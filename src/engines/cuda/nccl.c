@@ -15,7 +15,6 @@
 
 #include "core/log.h"
 #include "engines/cuda/cuda.h"
-#include "engines/group.h"
 
 enum {
     MOST_COMMS = 16,        /* of a worker: each takes memory of the card */
@@ -50,24 +49,20 @@ gt_err gt__cuda_nccl_fail(const gt_cuda *cuda, int result, const char *what)
 
 /* ---- who may take part --------------------------------------------------------------------------------------------- */
 
-uint64_t gt__cuda_league(gt_engine *engine, bool anywhere)
+uint64_t gt__cuda_league(gt_engine *engine)
 {
     gt_cuda *cuda = gt__cuda(engine);
     int version = 0;
-    if (gt__cuda_open_nccl(&cuda->nccl) != GT_OK) {
-        gt__log(GT_LOG_STATUS, "cuda: %s: collectives with other cards go through the host", gt_error_text());
+    if (gt__cuda_open_nccl(&cuda->nccl) != GT_OK)
         return 0;
-    }
     int result = cuda->nccl->version(&version);
-    uint64_t neighbours = anywhere ? 1 : gt__neighbours_identity();
-    if (result != ncclSuccess || !neighbours) {
-        gt__fail(GT_ERR_UNSUPPORTED, "NCCL does not tell its version, or the system not which host this is");
+    if (result != ncclSuccess || version <= 0) {
+        gt__cuda_nccl_fail(cuda, result, "its version");
         return 0;
     }
     gt__log(GT_LOG_STATUS, "cuda: NCCL %d for collectives with other cards", version);
-    uint64_t both[] = {neighbours, (uint64_t)version}, hash = gt__cuda_hash(both, sizeof both);
     uint32_t seat = (uint32_t)(cuda->identity ^ cuda->identity >> 32);
-    return (hash >> 32 | 1) << 32 | (seat ? seat : 1);
+    return (uint64_t)version << 32 | (seat ? seat : 1); /* versions do not mix, and NCCL has one rank on a card */
 }
 
 /* ---- the list ------------------------------------------------------------------------------------------------------- */

@@ -68,10 +68,10 @@ typedef struct gt_lane_plugin {
 
 /* lane.c. What GT_EXCHANGE says. An unknown name is an error. */
 typedef enum gt_exchange_choice {
-    GT_CHOOSE_AUTO, /* engines' own collectives between workers that are neighbours, else the mesh */
+    GT_CHOOSE_AUTO, /* the mesh, and collectives that engines hold by themselves (gt_engine_ops.league_name) */
     GT_CHOOSE_MESH,
     GT_CHOOSE_UCX,
-    GT_CHOOSE_NCCL /* engines' own collectives, also between hosts */
+    GT_CHOOSE_NCCL /* the mesh, and NCCL's collectives */
 } gt_exchange_choice;
 gt_err gt__exchange_choose(gt_exchange_choice *choice);
 /* The lane that GT_EXCHANGE names; NULL, without an error, if there is none. */
