@@ -207,7 +207,7 @@ struct gt_engine_ops {
     /* Optional, with `collective`: who holds collectives together: engines whose numbers have the same upper half, and no two of them the
      * same lower half, the seat, unless that is 0. 0: with none; the text says why. */
     uint64_t (*league)(gt_engine *engine);
-    const char *league_name; /* by which GT_EXCHANGE asks for it, "nccl"; NULL: it is used unless another is asked for */
+    const char *league_name; /* GT_EXCHANGE must ask for it by this name, "nccl"; NULL: it need not */
     /* A collective of its own. The call is queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's serves. */
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
     /* Optional: what it has kept of earlier calls with these parties, the same number at each; 0: nothing; GT_NO_CIRCLE: it does not

@@ -182,7 +182,7 @@ void gt__cuda_comms_look_now(gt_cuda *cuda)
     gt_cuda_item *item = first_pending(cuda);
     if (!item)
         return;
-    if (cuda->written < item->token || !item->token) { /* it may be done, and the stream was not told to say so */
+    if (item->token && cuda->written < item->token) { /* it may be done, and the stream was not told to say so */
         gt__cuda_queue_flush(cuda);
         return;
     }
@@ -201,8 +201,9 @@ void gt__cuda_comms_look_now(gt_cuda *cuda)
 
 void gt__cuda_comms_wait(gt_cuda *cuda)
 {
-    for (gt_cuda_item *item; cuda->comms && !cuda->broken && (item = first_pending(cuda)) && item->token;)
-        gt__cuda_queue_wait(cuda, item->token);
+    for (gt_cuda_item *item; cuda->comms && !cuda->capturing && (item = first_pending(cuda)) && item->token;)
+        if (gt__cuda_queue_wait(cuda, item->token) != GT_OK)
+            return;
 }
 
 void gt__cuda_comms_give_up(gt_cuda *cuda)
