@@ -122,11 +122,9 @@ def test_a_communicator_that_cannot_be_made(programs):
     assert process.text().count("go without NCCL: NCCL: a communicator: invalid usage") == 3, process.text()
 
 
-def test_nccl_is_not_used_unasked_nor_without_a_card(programs):
+def test_nccl_is_not_used_unasked(programs):
     text = programs.run(SPREAD + WAYS, **fake(FAKE_CUDA_CARDS=3))
     assert text.endswith("3 True True\n{'local'}\n"), text
-    text = programs.run(FIRST_ERROR, GT_BACKEND="cpu", GT_EXCHANGE="nccl")
-    assert "GT_EXCHANGE=nccl cannot be used: it is for workers of the cuda engine" in text
 
 
 def test_a_broken_card_fails_every_tensor_with_the_reason(programs):
