@@ -273,6 +273,15 @@ static void test_an_embedded_server(const void *argument)
     server_stop(&s);
 }
 
+/* A worker may begin to wait after the reader has looked at the clock. */
+static void test_idle_time_is_never_negative(const void *argument)
+{
+    (void)argument;
+    CHECK_EQ(gt__idle_ns(gt__idle_pack(0, true, 1001), 1000), 0);
+    CHECK_EQ(gt__idle_ns(gt__idle_pack(30, true, 1000), 1012), 42);
+    CHECK_EQ(gt__idle_ns(gt__idle_pack(30, false, 1000), 1012), 30);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -286,6 +295,7 @@ int main(int argc, char **argv)
     check_run("a long text by memory", test_a_text_longer_than_the_link_holds, "memory");
     check_run("a long text by tcp", test_a_text_longer_than_the_link_holds, "tcp");
     check_run("what a monitor may not", test_what_a_monitor_may_not, NULL);
+    check_run("idle time", test_idle_time_is_never_negative, NULL);
     check_run("an embedded server", test_an_embedded_server, NULL);
     return check_end();
 }
