@@ -264,32 +264,34 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     const gt_meta *metas[GT_MAX_CAT];
     for (unsigned k = 0; k < task->count; k++)
         metas[k] = task->source[k].meta;
-    double ns = gt__share_estimate(ins, metas, task->count, &task->out) /
-                (plan->result->kind == GT_REPLICATED ? 1 : members);
+    double ns = gt__share_estimate(ins, metas, task->count, &task->out) / gt__layout_parts(plan->result);
     if (ns > 0)
         gt__share_charge(task->session, worker, gt__share_work(ins->op), ns, members);
     return GT_OK;
 }
 
-/* All but the first member add to zeros. */
+/* All but the first member add to zeros; on a mesh: all but the first of each line. */
 static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *slots)
 {
-    const gt_meta *meta = task->source[0].meta;
-    for (unsigned k = 1; k < plan->result->count; k++) {
+    gt_meta meta;
+    gt__layout_part(plan->operand[0], 0, task->source[0].meta, &meta);
+    for (unsigned k = 0; k < plan->result->count; k++) {
         int32_t worker = plan->result->member[k].worker;
         gt_slot *out;
+        if (plan->mesh ? gt__mesh_is_first(plan, k) : k == 0)
+            continue;
         GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
         GT_TRY(gt__spread_temporary(task->session, worker, slots[k]));
         GT_TRY(gt__spread_reserve(task->session, worker, 2, &out));
         out[0].ins = (gt_instruction){.op = GT_OP_full,
                                       .tail = 1,
-                                      .dtype = meta->dtype,
-                                      .rank = meta->rank,
+                                      .dtype = meta.dtype,
+                                      .rank = meta.rank,
                                       .result = slots[k],
                                       .scope = task->ins->scope,
                                       .site = task->ins->site};
         out[1] = (gt_slot){0};
-        memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+        memcpy(out[1].i64, meta.shape, meta.rank * sizeof meta.shape[0]);
         gt__worker_put(gt__spread_worker(task->session, worker), 2);
     }
     return GT_OK;
@@ -356,6 +358,7 @@ static void plan_release(const gt_task *task, gt_plan *plan)
     for (unsigned k = 0; k < task->count; k++)
         gt__layout_release(plan->operand[k]);
     gt__layout_release(plan->result);
+    gt__mesh_plan_free(plan->mesh);
 }
 
 /* Fill the task's operands. *lost: why one of them is lost (gt__session_reason); -1: all are there. */
@@ -616,10 +619,11 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);
-        if (err == GT_OK)
-            err = gt__session_expect(session, record);
         if (err == GT_OK) {
             *out = *record;
+            err = gt__session_expect(session, record, &out->ins);
+        }
+        if (err == GT_OK) {
             out->ins.operand[0] = slot;
             out->ins.imm[0].u = segment;
             gt__worker_put(home, 1);
@@ -652,12 +656,15 @@ gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
         gt_source source = gt__spread_source(session, &token);
         if (!source.layout)
             return gt__spread_no_memory();
-        GT_TRY(gt__spread_arrange(session, &source, alone, &here));
+        s->syncs = true;
+        gt_err err = gt__spread_arrange(session, &source, alone, &here);
+        s->syncs = false;
+        GT_TRY(err);
         gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
     }
     GT_TRY(gt__spread_reserve(session, home->index, 1, &out));
-    GT_TRY(gt__session_expect(session, record));
     *out = *record;
+    GT_TRY(gt__session_expect(session, record, &out->ins));
     gt__worker_put(home, 1);
     gt__spread_turn_over(session);
     return GT_OK;
