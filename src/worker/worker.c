@@ -416,8 +416,8 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
     if (err == GT_OK)
         err = serve(&worker, options);
     gt__stand_ins_end(&worker);
+    gt__deferred_free(&worker); /* before the paths: runs that are put aside hold theirs */
     gt__worker_paths_free(&worker);
-    gt__deferred_free(&worker);
     leave_peers(&worker);
     gt__pins_free(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */

@@ -5,6 +5,8 @@
  */
 #include <stdlib.h>
 
+#include "core/path.h"
+#include "link/hello.h"
 #include "random_numbers.h"
 #include "worker/answer.h"
 #include "worker_fixture.h"
@@ -331,7 +333,9 @@ static void test_round_trips(const void *argument)
         for (int w = 0; w < WORKERS; w++) { /* all that it can do before it needs more messages */
             while (s.players[w].at < s.players[w].count)
                 take_one(&s, &s.players[w]);
-            idle(&s.players[w]);
+            do /* however slow the machine is: its turn may have been over */
+                idle(&s.players[w]);
+            while (s.players[w].worker.deferred.more && s.players[w].worker.deferred.count);
         }
     CHECK(is_done(&s));
     for (uint64_t k = 0; k < SUMS; k++)
@@ -370,6 +374,44 @@ static void test_slot_of_another(const void *argument)
     CHECK_EQ(value_in(first, 7), 55);
     CHECK_EQ(value_in(first, 3), 44);
     CHECK_EQ(first->worker.store->hidden_count, 0);
+    stage_close(&s);
+}
+
+/* A session waits for ever, and others whose sums come use slots of each other: hidden slots are used again. */
+static void test_hidden_slots_are_few(const void *argument)
+{
+    enum { TURNS = 100, MOST_HIDDEN = 8 };
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    gt_slot never[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 9}}};
+    never->ins.imm[0].i = 1;
+    never->ins.imm[1].u = UINT64_MAX;
+    never[1].i64[0] = SMALL;
+    write_record(first, 3, never);
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int k = 0; k < WORKERS; k++)
+            write_full(&s.players[k], 1, 1, SMALL, k + turn);
+        write_sum(&s, 1, SMALL, in, out);
+        for (int k = 0; k < WORKERS; k++)
+            write_ins(&s.players[k], 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+        write_ins(first, 1, (gt_instruction){.op = GT_OP_free, .result = 1, .operand = {2}});
+        write_full(first, 2, 1, SMALL, 50 + turn);
+        write_full(first, 2, 2, SMALL, 60 + turn);
+        for (int k = 0; k < WORKERS; k++) /* the first waits for the others */
+            while (s.players[k].at < s.players[k].count)
+                take_one(&s, &s.players[k]);
+        for (int rounds = 0; first->worker.deferred.count > 1 && CHECK(rounds < ROUNDS); rounds++)
+            for (int k = 0; k < WORKERS; k++)
+                idle(&s.players[k]);
+        CHECK_EQ(value_in(first, 1), 50 + turn);
+        CHECK_EQ(value_in(first, 2), 60 + turn);
+        CHECK_EQ(value_in(first, 3), -(WORKERS * turn + 3));
+        write_ins(first, 2, (gt_instruction){.op = GT_OP_free, .result = 1, .operand = {2}});
+    }
+    CHECK(first->worker.store->hidden_count > 0 && first->worker.store->hidden_count <= MOST_HIDDEN);
     stage_close(&s);
 }
 
@@ -428,6 +470,48 @@ static void test_unwanted(const void *argument)
     const gt_entry *result = gt__store_find(first->worker.store, 3);
     CHECK(result->state == GT_ENTRY_POISON && result->poison->err == GT_ERR_CANCELLED);
     stage_close(&s);
+}
+
+static void put_on_link(gt_link *link, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    gt_slot *out = gt__link_reserve(link, length);
+    if (!CHECK(out != NULL))
+        return;
+    memcpy(out, record, length * sizeof *record);
+    gt__link_commit(link, length);
+}
+
+/* The worker ends while a run of a path, of which it knows or which was forgotten, waits for another worker. */
+static void test_end(const void *forgotten)
+{
+    gt_worker_options options = {.backend = "cpu", .board = gt__board_new(), .threads = 1};
+    gt_link *link, *workers;
+    gt_slot welcome = {.ins = {.op = GT_OP_welcome, .operand = {0, 1, 1}}};
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 1}}};
+    gt_slot neg = {.ins = {.op = GT_OP_neg, .result = 1, .operand = {GT_PATH_INPUT}}}, path[8] = {{{0}}},
+            run[2] = {{{0}}};
+    if (!CHECK_EQ(gt__link_memory_pair(&link, &workers), GT_OK))
+        return;
+    welcome.ins.imm[0].i = GT_PROTOCOL_VERSION;
+    recv->ins.imm[0].i = recv->ins.imm[1].i = 1;
+    recv[1].i64[0] = SMALL;
+    size_t slots = gt__path_definition_slots(1, 1, 0);
+    gt__path_define(&neg, 1, 1, &(uint32_t){0}, NULL, 0, path + 1);
+    path->ins = (gt_instruction){.op = GT_OP_path, .tail = (uint16_t)slots, .imm = {{.u = 0}, {.u = slots}}};
+    run->ins = (gt_instruction){.op = GT_OP_repeat, .tail = 1, .imm = {{.u = 2}}};
+    run[1].u64[0] = 1;
+    run[1].u64[1] = 2;
+    put_on_link(link, &welcome);
+    put_on_link(link, recv);
+    put_on_link(link, path);
+    put_on_link(link, run);
+    if (forgotten)
+        put_on_link(link, &(gt_slot){.ins = {.op = GT_OP_path}});
+    gt__goodbye_send(link, "");
+    CHECK_EQ(gt__worker_run(&options, workers), GT_OK);
+    gt__link_close(link);
+    gt__board_free(options.board);
 }
 
 /* ---- random programs ------------------------------------------------------------------------------------------ */
@@ -622,8 +706,11 @@ int main(int argc, char **argv)
     check_run("times", test_times, "cpu");
     check_run("few round trips", test_round_trips, "cpu");
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
+    check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
     check_run("a client has left", test_unwanted, "cpu");
+    check_run("the worker ends", test_end, NULL);
+    check_run("the worker ends, and a path was forgotten", test_end, "forgotten");
     check_run("random programs", test_random, "cpu");
     check_run("random programs on an asynchronous engine", test_random, "late");
     check_run("random programs in memory that the host cannot touch", test_random, "far");

@@ -256,6 +256,7 @@ typedef struct hiding {
     uint32_t *last;   /* by slot: the last record that frees it; 0: none */
     uint32_t *hidden; /* by slot: its new number, from 1 on; 0: none yet */
     size_t capacity;
+    uint64_t next; /* hidden slots before it are in use */
     bool failed;
 } hiding;
 
@@ -275,6 +276,19 @@ static void rename_slot(void *context, uint64_t *slot, unsigned use)
     *slot = GT_STORE_HIDDEN + h->hidden[*slot] - 1;
 }
 
+/* One that no record uses any more, or a new one: there may always be some that wait. */
+static bool take_hidden(hiding *h, uint64_t *number)
+{
+    gt_store *store = h->worker->store;
+    while (h->next < store->hidden_count && gt__aside_use(&h->worker->deferred, GT_STORE_HIDDEN + h->next))
+        h->next++;
+    if (h->next == store->hidden_count && !gt__store_hide(store, number))
+        return false;
+    *number = GT_STORE_HIDDEN + h->next++;
+    gt__store_clear(store, gt__store_find_hidden(store, *number));
+    return true;
+}
+
 static void choose_hidden(void *context, uint64_t *slot, unsigned use)
 {
     hiding *h = context;
@@ -282,7 +296,7 @@ static void choose_hidden(void *context, uint64_t *slot, unsigned use)
     (void)use;
     if (h->failed || *slot >= h->capacity || h->last[*slot] < h->at || h->hidden[*slot])
         return;
-    h->failed = !gt__store_hide(h->worker->store, &number);
+    h->failed = !take_hidden(h, &number);
     h->hidden[*slot] = h->failed ? 0 : (uint32_t)(number - GT_STORE_HIDDEN) + 1;
 }
 
