@@ -1,7 +1,10 @@
 /* reload.c: see reload.h. Place in the flow: loop.c -> here -> quota.c. */
 #include "dispatcher/reload.h"
 
+#include <stdio.h>
+
 #include "core/log.h"
+#include "dispatcher/observe/monitor.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -38,14 +41,26 @@ static gt_err reload_keys(gt_dispatcher *dispatcher)
     return GT_OK;
 }
 
+/* Of two failures, the first is told to those who ordered it. */
+static void report(const char *what, char *failure, size_t size)
+{
+    char line[512];
+    snprintf(line, sizeof line, "the %s is not read again: %s", what, gt_error_text());
+    gt__log_error("%s", line);
+    if (!*failure)
+        snprintf(failure, size, "%s", line);
+}
+
 void gt__reload(gt_dispatcher *dispatcher)
 {
+    char failure[512] = "";
     gt_err config = reload_config(dispatcher);
     if (config != GT_OK)
-        gt__log_error("the config is not read again: %s", gt_error_text());
+        report("config", failure, sizeof failure);
     gt_err keys = reload_keys(dispatcher);
     if (keys != GT_OK)
-        gt__log_error("the list of keys is not read again: %s", gt_error_text());
+        report("list of keys", failure, sizeof failure);
     if (config == GT_OK && keys == GT_OK)
         gt__log(GT_LOG_STATUS, "the server has read its files again");
+    gt__monitors_reloaded(dispatcher, *failure ? failure : NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/workers.h"
 
@@ -176,12 +177,32 @@ void gt__signals_look_up(const gt_session *session, uint32_t number)
     }
 }
 
-/* But for those that get nothing new. */
-static void all_workers(const gt_dispatcher *dispatcher, gt_target *target)
+static bool has(const gt_target *target, int32_t worker)
 {
-    for (int32_t index = 0; index < dispatcher->worker_count && target->count < GT_MAX_PARTIES; index++)
-        if (dispatcher->workers[index]->peer && !dispatcher->workers[index]->draining)
-            target->worker[target->count++] = index;
+    for (unsigned k = 0; k < target->count; k++)
+        if (target->worker[k] == worker)
+            return true;
+    return false;
+}
+
+/* Whether new tensors may go to a worker by its own number. */
+static bool is_nameable(const gt_dispatch_worker *worker)
+{
+    return worker->peer && !worker->relief && !worker->leaving.dismissed;
+}
+
+/* But for those that get nothing new. One that leaves is used until the session's tensors are moved away. */
+static void all_workers(const gt_session *session, gt_target *target)
+{
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    for (int32_t index = 0; index < dispatcher->worker_count && target->count < GT_MAX_PARTIES; index++) {
+        int32_t meant = gt__successors_find(&session->successors, index);
+        const gt_dispatch_worker *worker = dispatcher->workers[meant];
+        bool new_ones = is_nameable(worker) && !worker->draining &&
+                        (!worker->leaving.wanted || gt__session_uses(session, worker));
+        if (worker->peer && (meant != index || new_ones) && !has(target, meant))
+            target->worker[target->count++] = meant;
+    }
 }
 
 static gt_err fill_target(const gt_session *session, const gt_signal_config *signal, gt_target *target)
@@ -189,11 +210,15 @@ static gt_err fill_target(const gt_session *session, const gt_signal_config *sig
     const gt_dispatcher *dispatcher = session->dispatcher;
     *target = (gt_target){.split = !(signal->flags & GT_CONFIG_REPLICATED), .axis = signal->axis};
     if (!signal->worker_count)
-        all_workers(dispatcher, target);
+        all_workers(session, target);
     for (unsigned k = 0; k < signal->worker_count; k++) {
-        int32_t worker = signal->workers[k];
-        if (worker >= dispatcher->worker_count || !dispatcher->workers[worker]->peer)
-            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d is not there", signal->name, worker);
+        int32_t named = signal->workers[k], worker = gt__successors_find(&session->successors, named);
+        if (worker >= dispatcher->worker_count || !dispatcher->workers[worker]->peer ||
+            (worker == named && !is_nameable(dispatcher->workers[worker])))
+            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d is not there", signal->name, named);
+        if (has(target, worker))
+            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d has taken the place of another one that it names",
+                            signal->name, worker);
         target->worker[target->count++] = worker;
     }
     return target->count ? GT_OK : gt__fail(GT_ERR_VALUE, "signal %s: no worker is there", signal->name);
@@ -217,7 +242,7 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
             GT_TRY(fill_target(session, signal, &s->target));
         else if (s->automatic) {
             s->target = (gt_target){.split = true, .automatic = true};
-            all_workers(session->dispatcher, &s->target);
+            all_workers(session, &s->target);
         }
         s->target_valid = true;
         s->target_scope = ins->scope;

@@ -216,6 +216,8 @@ gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32
 double gt__reduced_elements(const gt_task *task);
 
 /* move.c */
+/* The session writes to this worker, from now on. */
+gt_err gt__spread_reach(gt_session *session, int32_t worker);
 /* Write `slots` slots into a worker's stream; gt__worker_commit follows. */
 gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, gt_slot **out);
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);

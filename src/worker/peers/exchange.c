@@ -171,6 +171,14 @@ gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint
     return err;
 }
 
+gt_err gt__exchange_reaches(gt_exchange *exchange, int32_t worker)
+{
+    pthread_mutex_lock(exchange->mutex);
+    gt_err err = exchange->ops->expect(exchange, worker);
+    pthread_mutex_unlock(exchange->mutex);
+    return err;
+}
+
 bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms)
 {
     gt_err err;
