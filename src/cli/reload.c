@@ -12,7 +12,8 @@ int gt__command_reload(int argc, char **argv)
         .line = "[-p PORT] [--host HOST]",
         .about = "Has a running server read its --config and --allow-keys again, as SIGHUP does. If one of them "
                  "is wrong,\n"
-                 "what was read from it before stays.\n",
+                 "what was read from it before stays. Tensors of running programs are placed as their signals say "
+                 "now.\n",
         .options = options,
     };
     int status = gt__options_parse(&usage, argc, argv);

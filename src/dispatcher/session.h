@@ -57,7 +57,8 @@ struct gt_session {
     gt_fillings fillings;
     gt_successors successors;
     struct {
-        bool wanted; /* its tensors are to be moved: nothing more is placed once they can be */
+        bool resharded; /* are to be placed as the signals say now */
+        bool wanted;    /* its tensors are to be moved: nothing more is placed once they can be */
         uint64_t asked,
             answered; /* the number of the last question behind what was placed before, and of the last that was answered */
     } moving;        /* live/evacuate.h */

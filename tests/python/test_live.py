@@ -42,11 +42,12 @@ def say(*values):
 class Cluster:
     """A server, workers with numbers, and a config; changes them as its program asks."""
 
-    def __init__(self, programs, workers, options=(), transport=""):
+    def __init__(self, programs, workers, options=(), transport="", config=""):
         self.programs = programs
         self.transport = transport and f"{transport}://"
         self.config = programs.directory / "signals.yaml"
-        self.server = programs.server(*options)
+        self.config.write_text(config)
+        self.server = programs.server("--config", self.config, *options)
         self.port = self.server.port
         self.address = f"{self.transport}localhost:{self.port}"
         self.workers = {index: self.start(index) for index in range(workers)}
@@ -99,9 +100,9 @@ class Cluster:
         return process.output.read_text().splitlines(), given
 
 
-def both(programs, source, workers=2, options=(), transport="", **environment):
+def both(programs, source, workers=2, options=(), transport="", config="", **environment):
     """What the program says undisturbed, and with the changes that it asks for: both must be the same."""
-    cluster = Cluster(programs, workers, options, transport)
+    cluster = Cluster(programs, workers, options, transport, config)
     calm, none = cluster.run(source, **environment)
     cluster.ask.mkdir()
     disturbed, given = cluster.run(source, **environment)
@@ -274,6 +275,160 @@ def test_training_goes_on_while_workers_change(programs):
     for before, after in zip(calm[:-1], disturbed[:-1]):
         (step, loss), (same, other) = before.split(), after.split()
         assert step == same and abs(float.fromhex(loss) - float.fromhex(other)) < 1e-4 * abs(float.fromhex(loss)), (before, after)
+
+
+# ---- another config ------------------------------------------------------------------------------------------------
+
+# The same number of parts on other workers: the losses are the same to the last bit.
+OVER = "data: {{shard: {{axis: 0, workers: {0}}}}}\ncolumns: {{shard: {{axis: 0, workers: {0}}}}}\n"
+ALL_THREE = """
+workers(2)
+gt.manual_seed(1)
+rng = np.random.default_rng(3)
+model = nn.Sequential(nn.Linear(24, 48), nn.ReLU(), nn.Linear(48, 10))
+model[0].weight.data = gt.signal.tensor(model[0].weight, name="columns")
+optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+AT = {15: "drain 1", 35: "join 2", 55: "reload " + CONFIG, 75: "drain 0"}
+for step in range(95):
+    if step in AT:
+        please(AT[step])
+        if "reload" in AT[step] and ask.exists():
+            say([p.placement for p in model.parameters()])
+    with gt.signal.context("data"):
+        x = gt.tensor(rng.standard_normal((30, 24)).astype(np.float32))
+        loss = nn.functional.cross_entropy(model(x), gt.tensor(rng.integers(0, 10, 30)))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    say(step, loss.item())
+say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--recover",)], ids=["", "recover"])
+@pytest.mark.parametrize("hot", [True, False], ids=["hot", "eager"])
+def test_training_lives_through_all_three(programs, hot, options):
+    """A worker leaves, a new one joins, and the config names it instead. Then the other one leaves."""
+    cluster = Cluster(programs, 2, options, config=OVER.format([0, 1]))
+    source = f"CONFIG = {OVER.format([0, 2])!r}\n" + ALL_THREE
+    calm, none = cluster.run(source, GT_AUTO_COMPILE=int(hot))
+    cluster.ask.mkdir()
+    disturbed, given = cluster.run(source, GT_AUTO_COMPILE=int(hot))
+    assert not none and len(given) == 4
+    placed, = [line for line in disturbed if line.startswith("[")]
+    disturbed.remove(placed)
+    assert disturbed == calm
+    weight, bias, *others = eval(placed)
+    assert weight == bias == "split(axis=0, workers=[0,2])" and all("workers=[0,2]" in other for other in others), placed
+    assert "placed in another way now" in cluster.texts[1] and " 0 tensors" not in cluster.texts[1]
+    assert [cluster.workers[k].alive for k in range(3)] == [False, False, True]
+
+
+def test_more_parts_while_a_program_is_trained(programs):
+    """Three parts instead of two, then another axis: sums are added up in another order, so losses may differ in rounding."""
+    cluster = Cluster(programs, 3, config=OVER.format([0, 1]))
+    source = ALL_THREE.replace("workers(2)", "workers(3)").replace("range(95)", "range(40)")
+    source = source.replace('AT = {15: "drain 1", 35: "join 2", 55: "reload " + CONFIG, 75: "drain 0"}', "AT = CONFIG")
+    changes = {10: "reload " + OVER.format([0, 1, 2]), 25: "reload " + OVER.format([2, 1, 0]).replace("columns: {shard: {axis: 0", "columns: {shard: {axis: 1")}
+    calm, _ = cluster.run(f"CONFIG = {changes!r}\n" + source)
+    cluster.ask.mkdir()
+    disturbed, given = cluster.run(f"CONFIG = {changes!r}\n" + source)
+    placed = [eval(line) for line in disturbed if line.startswith("[")]
+    assert len(given) == len(placed) == 2
+    assert placed[0][0] == "split(axis=0, workers=[0,1,2])" and placed[1][0] == "split(axis=1, workers=[2,1,0])", placed
+    losses = [[float.fromhex(line.split()[1]) for line in lines[:-1] if line[0] != "["] for lines in (calm, disturbed)]
+    assert len(losses[0]) == 40
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+
+
+def test_live_tensors_are_placed_as_the_config_says_now(programs):
+    source = """
+workers(3)
+values = np.random.default_rng(2).standard_normal((12, 9)).astype(np.float32)
+x = gt.signal.tensor(gt.from_numpy(values), name="a")
+y, after = x * 2 + 1, gt.from_numpy(values)
+with gt.signal.context("stage"):
+    stage = gt.from_numpy(values) + 1
+with gt.signal.context("later"):
+    later = gt.from_numpy(values) - 1
+    small = gt.from_numpy(values[0, :1])
+def tell():
+    say(x.placement, y.placement, stage.placement, later.placement, after.placement == gt.ones(2).placement)
+    for t, expected in ((x, values), (y, values * 2 + 1), (stage, values + 1), (later, values - 1), (after, values), (small, values[0, :1])):
+        assert (t.numpy() == expected).all()
+    assert abs((x @ y.T).sum().item() - (values @ (values * 2 + 1).T).sum()) < 1e-2
+tell()
+for config in CONFIGS:
+    please("reload " + config)
+    tell()
+"""
+    configs = ["a: {shard: {axis: 1, workers: [0, 1]}}\nstage: {shard: {workers: [2]}}\n",
+               "a: {shard: {axis: 1, workers: [2, 0, 1]}}\nstage: {shard: {workers: [2]}}\nlater: {shard: {axis: -1}}\n",
+               "a: {shard: {replicated: true, workers: [1, 2]}}\nstage: {shard: {axis: 0}}\nlater: {shard: {axis: -1}}\n",
+               "stage: {shard: {axis: 0}}\n"]
+    cluster = Cluster(programs, 3, config="a: {shard: {axis: 0, workers: [0, 1]}}\nstage: {shard: {workers: [1]}}\n")
+    cluster.ask.mkdir()
+    lines, _ = cluster.run(f"CONFIGS = {configs!r}\n{source}")
+    home = lines[0].split()[-2][-2]
+    def split(axis, over):
+        return f"split(axis={axis}, workers={over})"
+    at = f"single(worker={home})"
+    assert lines == [
+        f"{split(0, '[0,1]')} {split(0, '[0,1]')} single(worker=1) {at} True",
+        f"{split(1, '[0,1]')} {split(1, '[0,1]')} single(worker=2) {at} True",
+        f"{split(1, '[2,0,1]')} {split(1, '[2,0,1]')} single(worker=2) {split(1, '[0,1,2]')} True",
+        f"replicated(workers=[1,2]) replicated(workers=[1,2]) {split(0, '[0,1,2]')} {split(1, '[0,1,2]')} True",
+        f"replicated(workers=[1,2]) replicated(workers=[1,2]) {split(0, '[0,1,2]')} {split(1, '[0,1,2]')} True",
+    ]
+
+
+def test_a_worker_that_joins_is_used_at_once(programs):
+    """By new tensors of signals that name no workers; by those that live after gt reload."""
+    config = "rows: {shard: {axis: 0}}\n"
+    cluster = Cluster(programs, 2, config=config)
+    cluster.ask.mkdir()
+    lines, _ = cluster.run(f"CONFIG = {config!r}\n" + """
+def rows():
+    return gt.signal.tensor(gt.arange(12), name="rows")
+workers(2)
+x = rows()
+assert x.sum().item() == 66
+please("join 2")
+workers(3)
+y = rows()
+say(x.placement, y.placement)
+please("reload " + CONFIG)
+say(x.placement, y.placement, (x + y).sum().item())
+""")
+    assert lines == ["split(axis=0, workers=[0,1]) split(axis=0, workers=[0,1,2])", 2 * "split(axis=0, workers=[0,1,2]) " + "132"]
+
+
+def test_a_config_that_is_wrong_changes_nothing(programs):
+    """What is wrong is printed, and programs go on as before."""
+    good = "rows: {shard: {axis: 0, workers: [0, 1]}}\n"
+    cluster = Cluster(programs, 2, config=good)
+    program = programs.python(BEGIN + """
+workers(2)
+x = gt.signal.tensor(gt.ones(8, 4), name="rows")
+for _ in range(4):
+    please("look")
+    with gt.signal.context("rows"):
+        y = gt.ones(8, 4)
+    say(x.placement, y.placement, (x + y).sum().item())
+""", cluster.address, cluster.ask)
+    cluster.ask.mkdir()
+    for number, (text, error) in enumerate([("rows: {shard: {axes: 0}}\n", "axes"), ("rows: [\n", "signals.yaml"),
+                                            ("rows: {shard: {axis: 0, workers: [0, 7]}}\n", "signal rows: worker 7 is not there"),
+                                            (good, "")]):
+        until((cluster.ask / str(number + 1)).exists, "the program")
+        cluster.config.write_text(text)
+        said = cluster.gt("reload", status=1 if error else 0)
+        assert error in said and len(said.splitlines()) == 1, said
+        assert said.startswith("gt reload: the config is not read again: ") or not error, said
+        (cluster.ask / f"{number + 1}.done").touch()
+    assert program.wait() == 0, program.text()
+    placed = "split(axis=0, workers=[0,1])"
+    assert program.output.read_text().splitlines() == [f"{placed} {placed} {(64.0).hex()}"] * 4
 
 
 # ---- in the middle of work -----------------------------------------------------------------------------------------

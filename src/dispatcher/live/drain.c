@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "dispatcher/live/evacuate.h"
+#include "dispatcher/live/reshard.h"
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
@@ -282,13 +283,41 @@ static bool give_back(gt_session *session)
     return true;
 }
 
+/* Place the session's tensors as its signals say now, if that is possible. */
+static void reshard(gt_session *session)
+{
+    gt_moved moved;
+    session->moving.wanted = gt__evacuation_obstacle(session) != NULL;
+    if (session->moving.wanted)
+        return;
+    session->moving.resharded = false;
+    if (gt__reshard(session, &moved) != GT_OK) {
+        gt__peer_end(session->peer, gt_error_text());
+        return;
+    }
+    session->dispatcher->resharded.tensors += moved.tensors;
+    session->dispatcher->resharded.bytes += moved.bytes;
+    if (moved.tensors)
+        gt__peer_log(session->peer, GT_LOG_STATUS, "has %llu tensors that are placed in another way now",
+                     (unsigned long long)moved.tensors);
+}
+
+/* True: there is more to do. */
+static bool change_session(gt_session *session)
+{
+    if (!session->moving.resharded)
+        return session->successors.count && !give_back(session);
+    reshard(session);
+    return true;
+}
+
 void gt__live_turn(gt_dispatcher *dispatcher)
 {
     bool more = false;
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
-        if (peer->session && peer->session->successors.count)
-            more |= !give_back(peer->session);
+        if (peer->session)
+            more |= change_session(peer->session);
     }
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];

@@ -83,10 +83,9 @@ static gt_err move_slot(evacuation *e, const gt_handle *handle, const gt_meta *m
 static gt_layout *changed_layout(evacuation *e, gt_layout *layout)
 {
     if (layout != e->before) {
-        gt_layout *after = gt__layout_like(layout, (gt_layout_kind)layout->kind, layout->axis);
+        gt_layout *after = gt__layout_moved(layout, e->from->index, e->to->index);
         if (!after)
             return NULL;
-        after->member[gt__layout_find(layout, e->from->index)].worker = e->to->index;
         gt__layout_release(e->before);
         gt__layout_release(e->after);
         e->before = gt__layout_retain(layout);

@@ -1,6 +1,7 @@
 /* monitor.c: serves monitors. See monitor.h. */
 #include "dispatcher/observe/monitor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,10 +246,13 @@ void gt__monitors_tell(gt_dispatcher *dispatcher, uint64_t life, uint64_t topic,
 
 void gt__monitors_reloaded(gt_dispatcher *dispatcher, const char *failure)
 {
+    char text[160];
+    unsigned long long tensors = dispatcher->resharded.tensors;
+    snprintf(text, sizeof text, "the server has read its files again; %llu tensor%s placed in another way now",
+             tensors, tensors == 1 ? " is" : "s are");
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next)
         if (monitor->reloads) {
-            send_text(monitor, failure ? GT_TOPIC_ORDER_FAILED : GT_TOPIC_ORDER_DONE,
-                      failure ? failure : "the server has read its files again");
+            send_text(monitor, failure ? GT_TOPIC_ORDER_FAILED : GT_TOPIC_ORDER_DONE, failure ? failure : text);
             monitor->reloads = false;
         }
 }

@@ -291,11 +291,9 @@ bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to)
         gt_saved *saved = snapshot->tensor[k];
         int member = saved->layout ? gt__layout_find(saved->layout, from) : -1;
         if (member >= 0) {
-            gt_layout *layout =
-                gt__layout_like(saved->layout, (gt_layout_kind)saved->layout->kind, saved->layout->axis);
+            gt_layout *layout = gt__layout_moved(saved->layout, from, to);
             if (!layout)
                 return false;
-            layout->member[member].worker = to;
             gt__layout_release(saved->layout);
             saved->layout = layout;
         }

@@ -35,6 +35,10 @@ void gt__signals_free(gt_session *session)
     if (!s)
         return;
     gt__config_free(&s->config);
+    for (uint32_t k = 0; k < s->count; k++) {
+        gt__target_release(s->scopes[k].target[false]);
+        gt__target_release(s->scopes[k].target[true]);
+    }
     free(s->scopes);
     free(s);
     session->signals = NULL;
@@ -224,7 +228,51 @@ static gt_err fill_target(const gt_session *session, const gt_signal_config *sig
     return target->count ? GT_OK : gt__fail(GT_ERR_VALUE, "signal %s: no worker is there", signal->name);
 }
 
-gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target)
+gt_err gt__signals_check(const gt_session *session)
+{
+    const gt_signals *s = session->signals;
+    for (uint32_t number = 1; s && number <= s->count; number++)
+        for (unsigned backward = 0; backward < 2; backward++) {
+            const gt_signal_config *signal = find_shard(session, number, backward);
+            gt_target unused;
+            if (signal && s->scopes[number - 1].target[backward])
+                GT_TRY(fill_target(session, signal, &unused));
+        }
+    return GT_OK;
+}
+
+/* A target that is shared: the one that the scope asked for before, if it is the same. Takes the reference in *kept. */
+static gt_err keep_target(const gt_target *wanted, gt_target **kept)
+{
+    if (*kept && gt__target_equal(*kept, wanted))
+        return GT_OK;
+    gt_target *target = malloc(sizeof *target);
+    if (!target)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *target = *wanted;
+    target->references = 1;
+    gt__target_release(*kept);
+    *kept = target;
+    return GT_OK;
+}
+
+gt_err gt__scope_target(gt_session *session, uint32_t scope, bool backward, gt_target **target)
+{
+    const gt_signal_config *signal = find_shard(session, scope, backward);
+    gt_target wanted;
+    *target = NULL;
+    if (!signal)
+        return GT_OK;
+    GT_TRY(fill_target(session, signal, &wanted));
+    wanted.scope = scope;
+    wanted.backward = backward;
+    gt_target **kept = &session->signals->scopes[scope - 1].target[backward];
+    GT_TRY(keep_target(&wanted, kept));
+    *target = *kept;
+    return GT_OK;
+}
+
+gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, gt_target **target)
 {
     gt_spreading *s = session->spreading;
     bool backward = ins->flags & GT_FLAG_BACKWARD;
@@ -234,26 +282,30 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
     if (ins->scope > (session->signals ? session->signals->count : 0))
         return gt__fail(GT_ERR_PROTOCOL, "scope %u does not exist", ins->scope);
     if (!s->target_valid || s->target_scope != ins->scope || s->target_backward != backward) {
-        const gt_signal_config *signal = find_shard(session, ins->scope, backward);
+        gt_target *asked;
         gt__signals_look_up(session, ins->scope);
         s->target_valid = false;
-        s->target_there = signal || s->automatic;
-        if (signal)
-            GT_TRY(fill_target(session, signal, &s->target));
-        else if (s->automatic) {
-            s->target = (gt_target){.split = true, .automatic = true};
-            all_workers(session, &s->target);
+        GT_TRY(gt__scope_target(session, ins->scope, backward, &asked));
+        s->target_there = asked || s->automatic;
+        if (asked) {
+            gt__target_retain(asked);
+            gt__target_release(s->target);
+            s->target = asked;
+        } else if (s->automatic) {
+            gt_target all = {.split = true, .automatic = true};
+            all_workers(session, &all);
+            GT_TRY(keep_target(&all, &s->target));
         }
         s->target_valid = true;
         s->target_scope = ins->scope;
         s->target_backward = backward;
     }
     if (s->target_there)
-        *target = &s->target;
+        *target = s->target;
     return GT_OK;
 }
 
-gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta)
+gt_layout *gt__target_layout(gt_target *target, uint8_t flags, const gt_meta *meta)
 {
     int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
     bool missing = axis < 0 || axis >= meta->rank, may_miss = flags & (GT_FLAG_BACKWARD | GT_FLAG_INNER);
@@ -269,5 +321,5 @@ gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_me
         layout = gt__layout_even((unsigned)axis, meta->shape[axis], target->worker, target->count);
     if (!layout)
         gt__error_set("out of memory");
-    return layout;
+    return gt__layout_asked(layout, target);
 }
