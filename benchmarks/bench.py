@@ -6,6 +6,7 @@ in this folder says how it measures; works.py has the measured work.
 import argparse
 import contextlib
 import dataclasses
+import os
 import pathlib
 import re
 import signal
@@ -175,6 +176,7 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwind the stack, which ends our processes
+    os.environ.setdefault("GT_BACKEND", "cpu")  # where there is a GPU as well: PyTorch's tensors are on the host here
     wanted = re.compile(arguments.only or "", re.IGNORECASE)
     pace = QUICK if arguments.quick else FULL
     with contextlib.ExitStack() as stack:

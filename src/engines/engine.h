@@ -22,7 +22,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 11 };
+enum { GT_ENGINE_VERSION = 12 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -98,6 +98,11 @@ typedef struct gt_group_call {
     gt_err (*share)(const struct gt_group_call *call, void *bytes, size_t size);
     void *context; /* share's */
 } gt_group_call;
+
+/* Memory of an engine that others of its group may read: what they need to find it. Only they know what is in it. */
+typedef struct gt_loan {
+    uint64_t word[12];
+} gt_loan;
 
 typedef struct gt_engine gt_engine;
 typedef struct gt_engine_ops gt_engine_ops;
@@ -188,10 +193,17 @@ struct gt_engine_ops {
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
-    /* Optional, together: collectives of its own, among engines that answer the same number to `group` (not 0). The call is
-     * queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's own collective serves. */
+    /* Optional, with `collective`, or with lend, borrow and give_back: engines that answer the same number (not 0) can do these with
+     * each other. */
     uint64_t (*group)(gt_engine *engine);
+    /* A collective of its own. The call is queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's serves. */
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+    /* Describe memory for the others; all work that writes to it is completed. It stays as it is until they are done. `outside`:
+     * for another process. */
+    gt_err (*lend)(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);
+    /* Where this engine finds it, for operands of `run`. Ends with give_back, when the work that reads it is completed. */
+    gt_err (*borrow)(gt_engine *engine, const gt_loan *loan, void **memory);
+    void (*give_back)(gt_engine *engine, const gt_loan *loan);
     /* Optional, together: host memory from which and to which large transfers go again and again, until `unpin`. False: it
      * cannot be pinned; transfers work without. No work that uses the memory is queued at unpin. */
     bool (*pin)(gt_engine *engine, void *memory, size_t bytes);

@@ -184,22 +184,29 @@ void gt__worker_fail(gt_worker *worker, const gt_instruction *ins, gt_err err)
 
 /* ---- whole tensors ------------------------------------------------------------------------------------------ */
 
+gt_err gt__worker_copy(gt_worker *worker, const gt_view *from, const gt_view *to, bool timed, gt_token *token)
+{
+    gt_instruction copy = {.op = GT_OP_copy, .dtype = from->meta.dtype};
+    gt_call call = {.op = GT_OP_copy,
+                    .compute = (gt_dtype)from->meta.dtype,
+                    .ins = &copy,
+                    .operands = 1,
+                    .in = &from,
+                    .out = to,
+                    .timed = timed};
+    *token = 0;
+    gt_err err = worker->engine->ops->run(worker->engine, &call, token);
+    gt__late_given(&worker->late, *token);
+    return err;
+}
+
 static gt_err copy_whole(gt_worker *worker, const gt_entry *entry, gt_whole *whole)
 {
     gt_instruction copy = {.op = GT_OP_copy, .dtype = entry->view.meta.dtype};
-    const gt_view *in = &entry->view;
-    gt_token token = 0;
-    gt_err err;
+    gt_token token;
     whole->view.meta = entry->view.meta;
     GT_TRY(gt__store_allocate(worker->store, &whole->view, &whole->buffer));
-    gt_call call = {.op = GT_OP_copy,
-                    .compute = (gt_dtype)entry->view.meta.dtype,
-                    .ins = &copy,
-                    .operands = 1,
-                    .in = &in,
-                    .out = &whole->view};
-    err = worker->engine->ops->run(worker->engine, &call, &token);
-    gt__late_given(&worker->late, token);
+    gt_err err = gt__worker_copy(worker, &entry->view, &whole->view, false, &token);
     if (err == GT_OK && token) {
         gt_origin origin = gt__worker_origin(worker, &copy);
         gt_flight *operand = entry->state == GT_ENTRY_LATE ? entry->flight : NULL;

@@ -263,6 +263,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     const char *listens = worker->exchange->ops->address(worker->exchange);
     const gt_engine_ops *engine = worker->engine->ops;
     uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
+    worker->group = engine->group ? engine->group(worker->engine) : 0;
     const gt_worker_hello hello = {
         .name = worker->name,
         .engine = engine->name,
@@ -272,7 +273,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
         .number = options->number - 1,
         .stand_in = options->stand_in,
         .memory = memory,
-        .group = engine->group ? engine->group(worker->engine) : 0,
+        .group = worker->group,
     };
     GT_TRY(gt__hello_send_worker(worker->link, &hello));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
@@ -335,6 +336,8 @@ static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
                ? gt__exchange_local(options->board, options->stop, &worker->exchange)
                : gt__exchange_mesh(options->address, options->listen, options->stop, &worker->exchange));
     GT_TRY(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective));
+    if (worker->engine->ops->lend)
+        GT_TRY(gt__collective_lent(worker, &worker->collective));
     return worker->engine->ops->collective ? gt__collective_engine(worker, &worker->collective) : GT_OK;
 }
 
@@ -345,6 +348,7 @@ static void leave_peers(gt_worker *worker)
         worker->collective->ops->close(worker->collective);
     if (!worker->exchange)
         return;
+    gt__loans_end(worker);
     worker->exchange->ops->leave(worker->exchange);
     gt__peers_reclaim(worker);
     worker->exchange->ops->close(worker->exchange);

@@ -12,6 +12,7 @@
 #include "worker/peers/deferred.h"
 #include "engines/engine.h"
 #include "worker/peers/exchange.h"
+#include "worker/peers/loans.h"
 #include "link/link.h"
 #include "worker/pins.h"
 #include "worker/store.h"
@@ -64,7 +65,9 @@ struct gt_worker {
     gt_store *store;
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
-    uint64_t group_of[GT_MAX_PARTIES]; /* by worker: the group of its engine's collectives; 0: none */
+    uint64_t group;                    /* our engine's (engine.h); 0: none */
+    uint64_t group_of[GT_MAX_PARTIES]; /* by worker: its engine's */
+    gt_loans loans;
     gt_deferred deferred;
     gt_late late; /* pending operations */
     gt_pins pins;
@@ -106,6 +109,8 @@ bool gt__worker_run_record(gt_worker *worker, const gt_slot *record);
 bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* Take back memory that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker);
+/* Queue a copy to contiguous memory, whose end is the token. */
+gt_err gt__worker_copy(gt_worker *worker, const gt_view *from, const gt_view *to, bool timed, gt_token *token);
 /* A contiguous tensor: the tensor's own memory or a copy. It may be late. */
 typedef struct gt_whole {
     gt_view view; /* contiguous */

@@ -1,6 +1,7 @@
 /*
  * test_collective.c: collectives that engines hold among themselves (`late` has one, among the engines of a process): used
- * where all parties have it, with the worker's own in all other cases, and never with a party that has failed.
+ * where all parties have it, with the worker's own in all other cases, and never with a party that has failed. The same for engines that read
+ * each other's memory (`far` in one process).
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ typedef struct party {
     pthread_t thread;
 } party;
 
-static atomic_int engine_calls;
+static atomic_int engine_calls; /* of `collective` and `lend` */
+static gt_err (*engine_lend)(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);
 static gt_err (*engine_collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
 
 static gt_err counted(gt_engine *engine, const gt_group_call *call, gt_token *token)
@@ -28,6 +30,12 @@ static gt_err counted(gt_engine *engine, const gt_group_call *call, gt_token *to
     CHECK_EQ(number, 42);
     atomic_fetch_add(&engine_calls, 1);
     return engine_collective(engine, call, token);
+}
+
+static gt_err counted_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan)
+{
+    atomic_fetch_add(&engine_calls, 1);
+    return engine_lend(engine, memory, bytes, outside, loan);
 }
 
 /* Slot 1 has 0, 1, 2, ...; or fails. Slot 2 becomes the result. */
@@ -73,15 +81,21 @@ static void run_parties(const char *engine, party *parties, gt_board *board, boo
             engine_collective = p->ops.collective;
             p->ops.collective = counted;
         }
+        if (p->ops.lend) {
+            engine_lend = p->ops.lend;
+            p->ops.lend = counted_lend;
+        }
         worker->engine->ops = &p->ops;
         CHECK_EQ(gt__exchange_local(board, NULL, &worker->exchange), GT_OK);
         worker->exchange->ops->join(worker->exchange, (int32_t)k, k + 1, 1);
         CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
-        if (p->ops.collective) {
+        if (p->ops.lend)
+            CHECK_EQ(gt__collective_lent(worker, &worker->collective), GT_OK);
+        if (p->ops.collective)
             CHECK_EQ(gt__collective_engine(worker, &worker->collective), GT_OK);
-            for (int other = 0; other < PARTIES; other++)
-                worker->group_of[other] = p->ops.group(worker->engine) + (one_group ? 0 : k == 2 || other == 2);
-        }
+        worker->group = p->ops.group ? p->ops.group(worker->engine) : 0;
+        for (int other = 0; p->ops.group && other < PARTIES; other++)
+            worker->group_of[other] = worker->group + (one_group ? 0 : k == 2 || other == 2);
     }
     for (int k = 0; k < PARTIES; k++)
         pthread_create(&parties[k].thread, NULL, take_part, &parties[k]);
@@ -95,6 +109,7 @@ static void end_parties(party *parties, gt_board *board)
         gt_worker *worker = &parties[k].worker;
         worker->collective->ops->close(worker->collective);
         gt__peers_reclaim(worker);
+        CHECK(!worker->loans.first); /* everybody has said that it was read */
         worker->exchange->ops->close(worker->exchange);
         worker->exchange = NULL;
         worker_close(worker);
@@ -163,8 +178,26 @@ int main(int argc, char **argv)
         {.name = "memory that the host cannot touch",
          .engine = "far",
          .op = GT_OP_all_reduce,
-         .one_group = true,
+         .one_group = false,
          .fails = -1},
+        {.name = "loans",
+         .engine = "far",
+         .op = GT_OP_all_reduce,
+         .one_group = true,
+         .fails = -1,
+         .engine_calls = PARTIES * (PARTIES - 1)},
+        {.name = "loans of one party",
+         .engine = "far",
+         .op = GT_OP_broadcast,
+         .one_group = true,
+         .fails = -1,
+         .engine_calls = PARTIES - 1},
+        {.name = "loans without a party that has failed",
+         .engine = "far",
+         .op = GT_OP_all_reduce,
+         .one_group = true,
+         .fails = 1,
+         .engine_calls = (PARTIES - 1) * (PARTIES - 1)},
     };
     check_begin(argc, argv);
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)

@@ -14,6 +14,7 @@ _Static_assert(sizeof(CUdeviceptr) == 8, "addresses");
 _Static_assert(sizeof(CUresult) == sizeof(int), "results");
 _Static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == 72 && offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams) == 40,
                "nodes");
+_Static_assert(sizeof(CUipcMemHandle) == 64, "handles");
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == 64, "algorithms");
 _Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 64 + 8 + 4 + 4 + 16, "proposals");
 _Static_assert(offsetof(cublasLtMatmulHeuristicResult_t, state) == 72, "proposals");

@@ -3,6 +3,9 @@ import pathlib
 
 import pytest
 
+from test_cuda_engine import SPREAD as SPREAD_EMBEDDED
+from test_sharded_processes import PROGRAM as SPREAD_PROGRAM
+
 pytestmark = pytest.mark.skipif(not pathlib.Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU here (no /dev/nvidiactl)")
 
 OPERATIONS = """
@@ -86,3 +89,15 @@ def test_the_resident_kernel_gives_the_same_bits(programs, source):
 def test_training_twice_gives_the_same_bits(programs):
     first = programs.run(TRAINING, GT_BACKEND="cuda")
     assert programs.run(TRAINING, GT_BACKEND="cuda") == first
+
+
+def test_workers_in_several_processes_read_each_others_memory(programs):
+    server = programs.server()
+    for _ in range(3):
+        programs.worker(server.port, "--backend", "cuda")
+    said = programs.run(SPREAD_PROGRAM, f"localhost:{server.port}", 3)
+    assert said.strip() == "agreed ['memory', 'memory', 'memory']"
+
+
+def test_workers_in_one_process_read_each_others_memory(programs):
+    assert programs.run(SPREAD_EMBEDDED, GT_BACKEND="cuda") == "3 True True\n"

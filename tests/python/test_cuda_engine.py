@@ -80,6 +80,32 @@ def test_training_is_the_same_as_on_the_cpu(programs, settings):
     assert text.splitlines()[5] == "cuda True", "the statistics count what ran on the host"
 
 
+SPREAD = """
+    import numpy as np
+    import gt
+    gt.gpu_workers(3)
+    gt.register_config('rows', gt.SignalConfig(shard=gt.ShardConfig(axis=0)))
+    gt.register_config('columns', gt.SignalConfig(shard=gt.ShardConfig(axis=1)))
+    gt.register_config('whole', gt.SignalConfig(shard=gt.ShardConfig(replicated=True)))
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((2, 50, 50)).astype(np.float32)
+    rows, columns = gt.signal.tensor(gt.tensor(A), name='rows'), gt.signal.tensor(gt.tensor(B), name='columns')
+    whole = gt.signal.tensor(gt.tensor(B), name='whole')
+    for _ in range(4):
+        checks = [(rows @ whole, A @ B), (rows.T @ rows, A.T @ A), (rows @ columns, A @ B),
+                  (gt.signal.tensor(rows, name='columns') * 2, A * 2), (rows.sum(dim=0) * columns.sum(dim=1), A.sum(0) * B.sum(1)),
+                  (gt.signal.tensor(rows + 1, name='whole') @ whole, (A + 1) @ B)]
+        for got, expected in checks:
+            np.testing.assert_allclose(got.numpy(), expected, rtol=1e-4, atol=1e-3)
+    stats = gt.debug.get_worker_stats(wait=True).values()
+    print(len(stats), all(w['collectives'] > 0 for w in stats), any(w['moves'] for w in stats))
+"""
+
+
+def test_workers_on_one_card_lend_each_other_their_memory(programs):
+    assert programs.run(SPREAD, **fake()) == "3 True True\n"
+
+
 def test_a_broken_card_fails_every_tensor_with_the_reason(programs):
     text = programs.run(
         """

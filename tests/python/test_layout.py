@@ -23,7 +23,7 @@ ALLOWED = {
     "cli": ["core", "link", "dispatcher", "dispatcher/observe", "worker"],
 }
 # engines/cpu, engines/reference, ...: the table, and the interface. Not each other, and not the worker.
-ENGINE = ["core", "engines/engine.h", "engines/host_memory.h", "engines/loop.h", "engines/plan.h", "engines/plugin.h", "engines/special.h", "engines/complex_template.h",
+ENGINE = ["core", "engines/engine.h", "engines/group.h", "engines/host_memory.h", "engines/loop.h", "engines/plan.h", "engines/plugin.h", "engines/special.h", "engines/complex_template.h",
           "engines/complex_template_end.h",
           "engines/special_real.h"]
 # cli/top, cli/replay, ...

@@ -19,9 +19,10 @@ enum {
     TINY_PRODUCT = 8 * 8 * 8,    /* multiplications below which a BLAS call costs more than a plain loop */
     PIECE_ALIGNMENT = 8,         /* rows or columns: the unit of BLAS kernels */
     BATCH_TASKS = 2,             /* of a thread, if there are several products */
-    OWN_BATCH_TASKS = 4,         /* the same, if they are product_x86.c's, which packs cheaply */
-    COPY_COST = 16,              /* of an element that BLAS packs, in multiplications */
-    POLL = 1 << 24,              /* multiplications between two looks whether the work was cancelled */
+    OWN_TASKS =
+        4, /* of a thread, if they are product_x86.c's, which packs cheaply: threads are not equally fast */
+    COPY_COST = 16, /* of an element that BLAS packs, in multiplications */
+    POLL = 1 << 24, /* multiplications between two looks whether the work was cancelled */
 };
 
 /* Multiplications of float32 in one call of BLAS, which cannot be interrupted: about 0.2 s. A piece with more is cut
@@ -406,10 +407,10 @@ static void plan_pieces(product *p)
 {
     int64_t threads = gt__parallel_threads(p->cpu->parallel), work = p->m * p->n * p->k;
     const gt_product_tiles *tiles = p->own ? p->cpu->kernels->tiles : NULL;
-    int64_t tasks = threads * (tiles ? OWN_BATCH_TASKS : BATCH_TASKS);
+    int64_t tasks = threads * (tiles ? OWN_TASKS : BATCH_TASKS);
     int64_t column_unit = tiles ? tiles->vectors * tiles->lanes : PIECE_ALIGNMENT;
     bool cut = threads > 1 && p->batches < tasks && work > SMALL_PRODUCT;
-    int64_t wanted = p->batches == 1 ? threads : (tasks + p->batches - 1) / p->batches;
+    int64_t wanted = p->batches == 1 && !tiles ? threads : (tasks + p->batches - 1) / p->batches;
     int64_t most = work / PIECE_PRODUCT > 2 ? work / PIECE_PRODUCT : 2;
     int64_t pieces = cut ? gt__min(wanted, most) : 1;
     double least = 0;

@@ -32,6 +32,7 @@
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                                  \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)                                                     \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                         \
+    X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)                                                                      \
     X(CU_MEMHOSTREGISTER_PORTABLE, 1)                                                                             \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                                \
     X(CU_MEMHOSTALLOC_DEVICEMAP, 2)
@@ -168,6 +169,9 @@ typedef struct CUDA_KERNEL_NODE_PARAMS {
 typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
+typedef struct CUipcMemHandle_st {
+    char reserved[64];
+} CUipcMemHandle;
 
 typedef struct _nvrtcProgram *nvrtcProgram;
 
@@ -216,6 +220,9 @@ typedef void *cudnnBackendDescriptor_t;
     X(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * total))                                              \
     X(memory_alloc, cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                         \
     X(memory_free, cuMemFree_v2, (CUdeviceptr address))                                                           \
+    X(handle_get, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))                              \
+    X(handle_open, cuIpcOpenMemHandle_v2, (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))         \
+    X(handle_close, cuIpcCloseMemHandle, (CUdeviceptr address))                                                   \
     X(host_alloc, cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                  \
     X(host_free, cuMemFreeHost, (void *memory))                                                                   \
     X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                          \

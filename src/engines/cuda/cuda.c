@@ -25,6 +25,7 @@ static uint64_t take_segment(void *context, size_t bytes)
     gt_cuda *cuda = context;
     CUdeviceptr address = 0;
     gt__cuda_settle(cuda);
+    gt__cuda_mappings_close(cuda, false);
     int result = cuda->driver->memory_alloc(&address, bytes);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         gt__cuda_queue_check(cuda);
@@ -226,6 +227,7 @@ static void cuda_close(gt_engine *engine)
     gt__cuda_convolutions_close(cuda);
     gt__cuda_kernels_close(cuda);
     gt__cuda_transfer_close(cuda);
+    gt__cuda_mappings_close(cuda, true);
     gt__cuda_heap_clear(&cuda->heap);
     if (cuda->host)
         cuda->host->ops->close(cuda->host);
@@ -360,6 +362,10 @@ static const gt_engine_ops engine_cuda = {
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .group = gt__cuda_group,
+    .lend = gt__cuda_lend,
+    .borrow = gt__cuda_borrow,
+    .give_back = gt__cuda_give_back,
     .pin = cuda_pin,
     .unpin = cuda_unpin,
     .host_calls = cuda_host_calls,

@@ -11,6 +11,7 @@
  *     batch.c     chains of several sequences as one launch
  *     product.c   matrix products by cuBLASLt
  *     convolution.c, dnn.c  convolutions by cuDNN
+ *     share.c     memory that workers on one card lend to each other
  *     fallback.c  calls that the card has no kernel for, on the host
  *     program.c   plans, as CUDA graphs
  *     cuda.c      the engine's table; opening and closing
@@ -113,7 +114,8 @@ typedef struct gt_cuda {
     uint64_t identity;
     char card_name[96];
     gt_cuda_heap heap;
-    gt_engine *host; /* the cpu engine: fallbacks, and copies by several threads */
+    struct gt_cuda_mapping *mappings; /* share.c: memory of other processes */
+    gt_engine *host;                  /* the cpu engine: fallbacks, and copies by several threads */
 
     /* queue.c */
     uint64_t *counter; /* pinned: the last token that the stream has passed */
@@ -326,6 +328,15 @@ static inline void gt__cuda_settle(gt_cuda *cuda)
     gt__cuda_batch_flush(cuda);
     gt__cuda_resident_leave(cuda);
 }
+
+/* ---- share.c ------------------------------------------------------------------------------------------------------ */
+
+uint64_t gt__cuda_group(gt_engine *engine);
+gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);
+gt_err gt__cuda_borrow(gt_engine *engine, const gt_loan *loan, void **memory);
+void gt__cuda_give_back(gt_engine *engine, const gt_loan *loan);
+/* Let go of memory of processes that have ended; `all`: of all. */
+void gt__cuda_mappings_close(gt_cuda *cuda, bool all);
 
 /* ---- launch.c, product.c, convolution.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 

@@ -22,6 +22,7 @@ struct gt_cuda_block {
     gt_cuda_block *next_free, *last_free; /* free: of the class; in use: next_free is the next of the bucket */
     gt_cuda_block *next_segment;          /* of a segment's first block */
     size_t segment_bytes;                 /* likewise; 0: not the first */
+    bool kept;                            /* likewise: the segment is */
 };
 
 /* ---- classes -------------------------------------------------------------------------------------------------- */
@@ -222,7 +223,7 @@ void gt__cuda_heap_trim(gt_cuda_heap *heap)
 {
     for (gt_cuda_block **link = &heap->segments; *link;) {
         gt_cuda_block *block = *link;
-        if (!block->free || block->bytes != block->segment_bytes) {
+        if (!block->free || block->bytes != block->segment_bytes || block->kept) {
             link = &block->next_segment;
             continue;
         }
@@ -283,6 +284,17 @@ gt_err gt__cuda_heap_take(gt_cuda_heap *heap, size_t bytes, uint64_t *address)
     remember(heap, block);
     *address = block->address;
     return GT_OK;
+}
+
+bool gt__cuda_heap_keep(gt_cuda_heap *heap, uint64_t address, uint64_t *segment)
+{
+    for (gt_cuda_block *block = heap->segments; block; block = block->next_segment)
+        if (address - block->address < block->segment_bytes) {
+            block->kept = true;
+            *segment = block->address;
+            return true;
+        }
+    return false;
 }
 
 bool gt__cuda_heap_give(gt_cuda_heap *heap, uint64_t address)

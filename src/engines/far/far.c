@@ -4,11 +4,14 @@
  *
  * Two ranges of addresses have the same size. Blocks lie in the near one, which can be read and written; the engine hands
  * out the same place in the far one, which cannot. So one constant difference leads from any far address, at whatever
- * offset in its block, to the near one. Addresses that are not of this engine are refused.
+ * offset in its block, to the near one. Addresses that are not of this engine, nor borrowed, are refused. Engines of one
+ * process lend each other memory.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
+#include "engines/group.h"
 #include "engines/plugin.h"
 
 static const size_t most_range = (size_t)1 << 38; /* addresses, not memory */
@@ -24,12 +27,25 @@ typedef struct pile {
     size_t *free;
 } pile;
 
+typedef struct ranges {
+    char *near, *far;
+    size_t range;
+} ranges;
+
+/* The ranges of another engine, while this one borrows from it. */
+typedef struct lender {
+    struct lender *next;
+    ranges theirs;
+    unsigned loans;
+} lender;
+
 typedef struct far_engine {
     gt_engine engine;
     gt_engine *cpu;
     char *near, *far;
     size_t range, used;
     pile *piles;
+    lender *lenders;
     gt_view out;
     gt_view in[GT_MAX_CAT]; /* of the running call */
     const gt_view *views[GT_MAX_CAT];
@@ -186,10 +202,75 @@ static void far_release(gt_engine *engine, void *memory, size_t bytes)
 static gt_err come_near(const far_engine *far, const void *address, void **near)
 {
     size_t at = (uintptr_t)address - (uintptr_t)far->far;
-    if (at > far->used)
-        return gt__fail(GT_ERR_INTERNAL, "%p is not an address of the far engine", address);
-    *near = far->near + at;
+    if (at <= far->used) {
+        *near = far->near + at;
+        return GT_OK;
+    }
+    for (const lender *l = far->lenders; l; l = l->next) {
+        at = (uintptr_t)address - (uintptr_t)l->theirs.far;
+        *near = l->theirs.near + at;
+        if (at < l->theirs.range)
+            return GT_OK;
+    }
+    return gt__fail(GT_ERR_INTERNAL, "%p is not an address of the far engine", address);
+}
+
+/* ---- loans --------------------------------------------------------------------------------------------------- */
+
+/* What is in a loan. */
+typedef struct contents {
+    ranges ours;
+    const void *memory;
+} contents;
+_Static_assert(sizeof(contents) <= sizeof(gt_loan), "a loan has room for it");
+
+static uint64_t far_group(gt_engine *engine)
+{
+    (void)engine;
+    return gt__process_identity();
+}
+
+static gt_err far_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan)
+{
+    (void)bytes;
+    (void)outside; /* the group is one process */
+    const far_engine *far = far_of(engine);
+    contents c = {.ours = {.near = far->near, .far = far->far, .range = far->range}, .memory = memory};
+    memcpy(loan, &c, sizeof c);
     return GT_OK;
+}
+
+static lender **find_lender(far_engine *far, const contents *c)
+{
+    lender **where = &far->lenders;
+    while (*where && (*where)->theirs.far != c->ours.far)
+        where = &(*where)->next;
+    return where;
+}
+
+static gt_err far_borrow(gt_engine *engine, const gt_loan *loan, void **memory)
+{
+    far_engine *far = far_of(engine);
+    contents c;
+    memcpy(&c, loan, sizeof c);
+    lender **where = find_lender(far, &c);
+    if (!*where && !(*where = calloc(1, sizeof **where)))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    (*where)->theirs = c.ours;
+    (*where)->loans++;
+    *memory = (void *)c.memory;
+    return GT_OK;
+}
+
+static void far_give_back(gt_engine *engine, const gt_loan *loan)
+{
+    contents c;
+    memcpy(&c, loan, sizeof c);
+    lender **where = find_lender(far_of(engine), &c), *l = *where;
+    if (l && --l->loans == 0) {
+        *where = l->next;
+        free(l);
+    }
 }
 
 static gt_err far_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
@@ -240,6 +321,10 @@ static const gt_engine_ops engine_far = {
     .write = far_write,
     .read = far_read,
     .run = far_run,
+    .group = far_group,
+    .lend = far_lend,
+    .borrow = far_borrow,
+    .give_back = far_give_back,
 };
 
 GT_ENGINE_PLUGIN(engine_far);

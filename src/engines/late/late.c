@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "engines/group.h"
 #include "engines/late/meeting.h"
 #include "engines/plan.h"
 #include "engines/plugin.h"
@@ -430,7 +431,7 @@ static gt_err late_run(gt_engine *engine, const gt_call *call, gt_token *token)
 static uint64_t late_group(gt_engine *engine)
 {
     (void)engine;
-    return gt__meeting_group();
+    return gt__process_identity(); /* those that can meet */
 }
 
 /* Sums only: the worker's own collectives serve for the rest. */

@@ -4,9 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { PATIENCE_S = 30 }; /* for a party that does not come: its worker was killed in between */
 
@@ -21,22 +19,6 @@ typedef struct meeting {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static meeting *meetings;
-
-/* Drawn at random: process ids are not unique, in containers they are often all 1. A forked process draws its own. */
-uint64_t gt__meeting_group(void)
-{
-    static pid_t drawn_by;
-    static uint64_t group;
-    pthread_mutex_lock(&mutex);
-    if (drawn_by != getpid()) {
-        drawn_by = getpid();
-        if (getrandom(&group, sizeof group, 0) != (ssize_t)sizeof group)
-            group = 0;
-    }
-    uint64_t ours = group;
-    pthread_mutex_unlock(&mutex);
-    return ours;
-}
 
 /* With the mutex: the meeting of a tag; NULL: no memory. */
 static meeting *find(uint64_t tag, unsigned count)

@@ -6,8 +6,6 @@
 
 #include "engines/engine.h"
 
-/* The same number in all engines that can meet: those of this process. 0: no random number was to be had, and none can. */
-uint64_t gt__meeting_group(void);
 /* `out` is the sum of all parties' `in`, added by `cpu` in the order of the parties. Waits for them. */
 gt_err gt__meeting_add(gt_engine *cpu, uint64_t tag, unsigned self, unsigned count, const gt_view *in,
                        const gt_view *out);

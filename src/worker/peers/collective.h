@@ -4,7 +4,8 @@
  *
  * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere; each party
  * calls `run` when its stream gets there, and `run` returns when its own result is complete. gt_partner in
- * instruction.h defines the parts. Implementations: collective_host.c over an exchange.
+ * instruction.h defines the parts. Implementations: collective_host.c over an
+ * exchange; collective_lent.c and collective_engine.c between engines that have more in common.
  */
 #ifndef GT_WORKER_PEERS_COLLECTIVE_H
 #define GT_WORKER_PEERS_COLLECTIVE_H
@@ -47,6 +48,9 @@ gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *s
 
 /* The engine's own collectives where all parties have them, *collective otherwise: it is replaced by one that takes it. */
 gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective);
+
+/* Collectives in which the parties' engines read each other's memory (loans.h), where all can; *collective otherwise, as above. */
+gt_err gt__collective_lent(gt_worker *worker, gt_collective **collective);
 
 /* What party k holds of the whole: along `axis`, by its start before or after. */
 void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,

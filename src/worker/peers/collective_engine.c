@@ -21,13 +21,12 @@ typedef struct own {
 static bool of_one_group(const own *o, const gt_collective_call *call)
 {
     const gt_worker *worker = o->worker;
-    uint64_t group = worker->engine->ops->group(worker->engine);
     for (unsigned k = 0; k < call->count; k++) {
         int64_t party = call->party[k].worker;
-        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES || worker->group_of[party] != group))
+        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES || worker->group_of[party] != worker->group))
             return false;
     }
-    return group != 0;
+    return worker->group != 0;
 }
 
 static void tell_status(const own *o, const gt_collective_call *call)

@@ -16,6 +16,8 @@ void gt__peers_reclaim(gt_worker *worker)
     void *buffer;
     while (worker->exchange && (buffer = worker->exchange->ops->reclaim(worker->exchange)))
         gt__buffer_release(worker->store, buffer);
+    if (worker->loans.first)
+        gt__loans_reclaim(worker);
 }
 
 static void keep(const gt_worker *worker, gt_entry *entry, gt_err err)
@@ -42,6 +44,7 @@ typedef struct posting {
     uint64_t tag;
     gt_origin origin; /* of the send */
     gt_whole whole;
+    bool loan;       /* its engine reads ours */
     void *host;      /* a copy of its bytes; NULL if other workers can read the engine's memory */
     unsigned weight; /* the time of making that copy counts so often for the send; 0: it is not measured */
 } posting;
@@ -60,7 +63,11 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
     gt_origin before = exchange->failed; /* of the current record, which may be another one */
     exchange->failed = poison ? poison->origin : p->origin;
-    if (err == GT_OK) {
+    if (err == GT_OK && p->loan) {
+        err = gt__loan_post(worker, p->to, p->tag, p->whole.view.data, gt__meta_bytes(&p->whole.view.meta),
+                            p->whole.buffer);
+        why = gt_error_text();
+    } else if (err == GT_OK) {
         size_t bytes = gt__meta_bytes(&p->whole.view.meta);
         gt_buffer *lent = p->host ? NULL : p->whole.buffer;
         if (lent)
@@ -85,9 +92,10 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
     if (!p)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     *p = (posting){.to = (int32_t)ins->imm[0].i, .tag = ins->imm[1].u, .origin = gt__worker_origin(worker, ins)};
+    p->loan = gt__loans_with(worker, p->to);
     gt_token token = 0;
     gt_err err = gt__worker_whole(worker, entry, &p->whole);
-    if (err == GT_OK && !engine->ops->host_memory) {
+    if (err == GT_OK && !engine->ops->host_memory && !p->loan) {
         size_t bytes = gt__meta_bytes(&p->whole.view.meta);
         gt__late_make_room(worker, bytes);
         p->host = malloc(bytes + 1);
@@ -154,6 +162,29 @@ static gt_err keep_result(gt_worker *worker, const gt_instruction *ins, gt_token
     return err;
 }
 
+/* Copy a tensor that another worker lends to the entry's memory. */
+static gt_err take_loan(gt_worker *worker, const gt_instruction *ins, gt_entry *entry)
+{
+    gt_borrowed borrowed;
+    gt_token token = 0;
+    GT_TRY(gt__loan_take(worker, (int32_t)ins->imm[0].i, ins->imm[1].u, gt__meta_bytes(&entry->view.meta),
+                         &borrowed));
+    gt_err err = gt__store_allocate(worker->store, &entry->view, &entry->buffer);
+    bool allocated = err == GT_OK;
+    entry->flight = NULL;
+    if (allocated && entry->view.meta.numel) {
+        gt_view lent = entry->view;
+        lent.data = borrowed.memory;
+        err = gt__worker_copy(worker, &lent, &entry->view, gt__timing_on(&worker->timing), &token);
+    }
+    gt__loan_return(worker, token, &borrowed);
+    if (err == GT_OK)
+        err = keep_result(worker, ins, token, entry);
+    if (err != GT_OK && allocated)
+        gt__buffer_release(worker->store, entry->buffer);
+    return err;
+}
+
 /* Write the message's bytes to the entry's memory, and return the message when that is done. */
 static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_message *message, gt_entry *entry)
 {
@@ -208,6 +239,8 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     gt_view *view = &entry->view;
     GT_TRY(gt__meta_set(&view->meta, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
     gt__late_pay(worker);
+    if (gt__loans_with(worker, ins->imm[0].i))
+        return take_loan(worker, ins, entry);
     GT_TRY(gt__exchange_take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
     gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))

@@ -1,0 +1,144 @@
+/*
+ * share.c: memory that workers on one card lend to each other: by its address inside a process, where all use the card's primary
+ * context, and by handles of the driver between processes. A handle is that of a whole segment of the heap, so a process
+ * opens few of them and keeps them open: opening one takes longer than most copies.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "engines/cuda/cuda.h"
+#include "engines/group.h"
+
+/* A segment of another process, open here. */
+typedef struct gt_cuda_mapping {
+    struct gt_cuda_mapping *next;
+    CUipcMemHandle handle;
+    CUdeviceptr address;
+    pid_t process;
+    unsigned loans; /* that are not given back yet */
+} mapping;
+
+/* What is in a loan. */
+typedef struct contents {
+    uint64_t process; /* gt__process_identity */
+    int64_t process_id;
+    uint64_t address; /* inside that process */
+    uint64_t offset;  /* in the segment of the handle */
+    CUipcMemHandle handle;
+} contents;
+_Static_assert(sizeof(contents) <= sizeof(gt_loan), "a loan has room for it");
+
+/* Whether the driver hands out handles. In some containers and on some systems it does not. */
+static bool has_handles(gt_cuda *cuda)
+{
+    uint64_t address;
+    CUipcMemHandle handle;
+    if (gt__cuda_take(cuda, 1, &address) != GT_OK)
+        return false;
+    int result = cuda->driver->handle_get(&handle, address);
+    gt__cuda_heap_give(&cuda->heap, address);
+    return result == CUDA_SUCCESS;
+}
+
+uint64_t gt__cuda_group(gt_engine *engine)
+{
+    gt_cuda *cuda = gt__cuda(engine);
+    uint64_t neighbours = gt__neighbours_identity();
+    if (!neighbours || !has_handles(cuda)) {
+        gt__log(GT_LOG_STATUS, "cuda: memory is shared inside this process only");
+        neighbours = gt__process_identity();
+    }
+    uint64_t both[] = {neighbours, cuda->identity};
+    return neighbours ? gt__cuda_hash(both, sizeof both) : 0;
+}
+
+/* ---- lending ------------------------------------------------------------------------------------------------------ */
+
+gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan)
+{
+    gt_cuda *cuda = gt__cuda(engine);
+    contents c = {.process = gt__process_identity(), .process_id = getpid(), .address = (uintptr_t)memory};
+    uint64_t segment;
+    (void)bytes; /* a tensor lies in one segment */
+    if (outside) {
+        if (!gt__cuda_heap_keep(&cuda->heap, c.address, &segment))
+            return gt__fail(GT_ERR_INTERNAL, "%p is not memory of this engine", memory);
+        GT_CUDA_TRY(cuda, "a handle of memory", cuda->driver->handle_get(&c.handle, segment));
+        c.offset = c.address - segment;
+    }
+    memcpy(loan, &c, sizeof c);
+    return GT_OK;
+}
+
+/* ---- borrowing ---------------------------------------------------------------------------------------------------- */
+
+static mapping *find_mapping(const gt_cuda *cuda, const contents *c)
+{
+    mapping *m = cuda->mappings;
+    while (m && memcmp(&m->handle, &c->handle, sizeof c->handle) != 0)
+        m = m->next;
+    return m;
+}
+
+static gt_err open_mapping(gt_cuda *cuda, const contents *c, mapping **out)
+{
+    mapping *m = malloc(sizeof *m);
+    if (!m)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *m = (mapping){.handle = c->handle, .process = (pid_t)c->process_id};
+    gt__cuda_mappings_close(cuda, false);
+    int result = cuda->driver->handle_open(&m->address, c->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS) {
+        free(m);
+        return gt__cuda_fail(cuda, result, "memory of another worker");
+    }
+    m->next = cuda->mappings;
+    cuda->mappings = *out = m;
+    return GT_OK;
+}
+
+/* The resident kernel leaves: it might have read that memory before, and does not see what other streams wrote since. */
+gt_err gt__cuda_borrow(gt_engine *engine, const gt_loan *loan, void **memory)
+{
+    gt_cuda *cuda = gt__cuda(engine);
+    contents c;
+    memcpy(&c, loan, sizeof c);
+    gt__cuda_settle(cuda);
+    if (c.process == gt__process_identity()) {
+        *memory = (void *)(uintptr_t)c.address;
+        return GT_OK;
+    }
+    mapping *m = find_mapping(cuda, &c);
+    if (!m)
+        GT_TRY(open_mapping(cuda, &c, &m));
+    m->loans++;
+    *memory = (void *)(uintptr_t)(m->address + c.offset);
+    return GT_OK;
+}
+
+void gt__cuda_give_back(gt_engine *engine, const gt_loan *loan)
+{
+    contents c;
+    memcpy(&c, loan, sizeof c);
+    mapping *m = c.process == gt__process_identity() ? NULL : find_mapping(gt__cuda(engine), &c);
+    if (m)
+        m->loans--;
+}
+
+void gt__cuda_mappings_close(gt_cuda *cuda, bool all)
+{
+    for (mapping **where = &cuda->mappings; *where;) {
+        mapping *m = *where;
+        bool ended = m->loans == 0 && kill(m->process, 0) != 0 && errno == ESRCH;
+        if (!all && !ended) {
+            where = &m->next;
+            continue;
+        }
+        cuda->driver->handle_close(m->address);
+        *where = m->next;
+        free(m);
+    }
+}

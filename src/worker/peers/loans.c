@@ -1,0 +1,168 @@
+/* loans.c: see loans.h. */
+#include "worker/peers/loans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "link/link.h"
+#include "worker/worker.h"
+
+enum {
+    LOAN = 0,          /* message numbers; collective_host.c and collective_engine.c have 0 to 3 */
+    RECEIPT = 4,       /* the other way */
+    PATIENCE_MS = 2000 /* of a worker that leaves, for those that still read its memory */
+};
+
+typedef struct gt_loan_out {
+    struct gt_loan_out *next;
+    int32_t to;
+    uint64_t tag;
+    gt_buffer *buffer;
+} loan_out;
+
+/* The bytes of a message. */
+typedef struct letter {
+    uint64_t bytes; /* of the tensor */
+    gt_loan loan;
+} letter;
+
+bool gt__loans_with(const gt_worker *worker, int64_t other)
+{
+    const gt_engine_ops *ops = worker->engine->ops;
+    if (!ops->lend || other < 0 || other >= GT_MAX_PARTIES || other == worker->exchange->self)
+        return false;
+    uint64_t group = worker->group_of[other];
+    return group && group == worker->group;
+}
+
+/* ---- lending ------------------------------------------------------------------------------------------------ */
+
+gt_err gt__loan_post(gt_worker *worker, int32_t to, uint64_t tag, const void *memory, size_t bytes,
+                     gt_buffer *buffer)
+{
+    gt_engine *engine = worker->engine;
+    letter content = {.bytes = bytes};
+    loan_out *out = malloc(sizeof *out);
+    gt_err err = out ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK && bytes)
+        err = engine->ops->lend(engine, memory, bytes, !worker->exchange->ops->by_reference, &content.loan);
+    if (err == GT_OK)
+        err = gt__exchange_post(worker->exchange, to, tag, LOAN, &content, sizeof content, NULL);
+    if (err != GT_OK) {
+        free(out);
+        return err;
+    }
+    buffer->references++;
+    *out = (loan_out){.next = worker->loans.first, .to = to, .tag = tag, .buffer = buffer};
+    worker->loans.first = out;
+    return GT_OK;
+}
+
+/* Whether the receipt has come, or none will come any more. */
+static bool is_settled(gt_worker *worker, const loan_out *out, int timeout_ms)
+{
+    gt_exchange *exchange = worker->exchange;
+    gt_message *receipt = NULL;
+    if (!gt__exchange_ready(exchange, out->to, out->tag, RECEIPT, timeout_ms))
+        return false;
+    if (gt__exchange_take(exchange, out->to, out->tag, RECEIPT, &receipt) == GT_OK)
+        exchange->ops->done(exchange, receipt);
+    return true;
+}
+
+static void release(gt_worker *worker, loan_out **where)
+{
+    loan_out *out = *where;
+    *where = out->next;
+    gt__buffer_release(worker->store, out->buffer);
+    free(out);
+}
+
+void gt__loans_reclaim(gt_worker *worker)
+{
+    for (loan_out **where = &worker->loans.first; *where;)
+        if (is_settled(worker, *where, 0))
+            release(worker, where);
+        else
+            where = &(*where)->next;
+}
+
+void gt__loans_end(gt_worker *worker)
+{
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    const atomic_bool *stop = worker->exchange->stop;
+    worker->exchange->stop = NULL; /* that it leaves does not end this wait */
+    while (worker->loans.first) {
+        int left = gt__remaining_ms(deadline);
+        is_settled(worker, worker->loans.first, left > 0 ? left : 0);
+        release(worker, &worker->loans.first);
+    }
+    worker->exchange->stop = stop;
+}
+
+/* ---- borrowing ---------------------------------------------------------------------------------------------- */
+
+static void send_receipt(gt_worker *worker, const gt_borrowed *borrowed)
+{
+    gt_exchange *exchange = worker->exchange;
+    if (gt__exchange_post(exchange, borrowed->from, borrowed->tag, RECEIPT, NULL, 0, NULL) != GT_OK)
+        gt__exchange_post_failure(exchange, borrowed->from, borrowed->tag, RECEIPT, GT_ERR_MEMORY, "");
+}
+
+gt_err gt__loan_take(gt_worker *worker, int32_t from, uint64_t tag, size_t bytes, gt_borrowed *borrowed)
+{
+    gt_exchange *exchange = worker->exchange;
+    gt_engine *engine = worker->engine;
+    gt_message *message = NULL;
+    letter content;
+    GT_TRY(gt__exchange_take(exchange, from, tag, LOAN, &message));
+    if (message->err != GT_OK || message->bytes != sizeof content) {
+        gt_err err =
+            message->err != GT_OK
+                ? gt__exchange_failure(exchange, message)
+                : gt__fail(GT_ERR_PROTOCOL, "worker %d sent %zu bytes instead of a loan", from, message->bytes);
+        exchange->ops->done(exchange, message);
+        return err;
+    }
+    memcpy(&content, message->data, sizeof content);
+    exchange->ops->done(exchange, message);
+    *borrowed = (gt_borrowed){.loan = content.loan, .from = from, .tag = tag};
+    gt_err err = content.bytes == bytes
+                     ? GT_OK
+                     : gt__fail(GT_ERR_PROTOCOL, "worker %d lent %llu bytes where %zu were expected", from,
+                                (unsigned long long)content.bytes, bytes);
+    if (err == GT_OK && bytes)
+        err = engine->ops->borrow(engine, &content.loan, &borrowed->memory);
+    if (err != GT_OK)
+        send_receipt(worker, borrowed);
+    return err;
+}
+
+static void give_back(gt_worker *worker, const gt_borrowed *borrowed)
+{
+    if (borrowed->memory)
+        worker->engine->ops->give_back(worker->engine, &borrowed->loan);
+    send_receipt(worker, borrowed);
+}
+
+/* The engine has read it. */
+static void was_read(gt_worker *worker, void *object, const gt_completion *done)
+{
+    (void)done;
+    worker->late.posts--;
+    give_back(worker, object);
+    free(object);
+}
+
+void gt__loan_return(gt_worker *worker, gt_token token, const gt_borrowed *borrowed)
+{
+    gt_borrowed *kept = token > worker->late.done ? malloc(sizeof *kept) : NULL;
+    if (!kept) {
+        gt__late_wait(worker, token);
+        give_back(worker, borrowed);
+        return;
+    }
+    *kept = *borrowed;
+    worker->late.posts++;
+    gt__late_when(worker, token, was_read, kept);
+}
