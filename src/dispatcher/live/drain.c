@@ -135,14 +135,21 @@ gt_err gt__drain_order(gt_dispatcher *dispatcher, const char *which, uint64_t *l
     return GT_OK;
 }
 
-/* Sessions that wait to be moved go on. If they wait for another worker to leave, too, they are asked again. */
-static void let_go_on(const gt_dispatcher *dispatcher)
+/* A session that waits to be moved goes on. */
+static void let_go_on(gt_session *session)
 {
-    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && peer->session->moving.wanted) {
-            peer->session->moving.wanted = false;
-            gt__peer_wake(peer);
-        }
+    if (!session->moving.wanted)
+        return;
+    session->moving.wanted = false;
+    gt__peer_wake(session->peer);
+}
+
+/* The same for all. Those that another worker, which leaves too, waits for are asked again. */
+static void let_all_go_on(const gt_dispatcher *dispatcher)
+{
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            let_go_on(peer->session);
 }
 
 /* The worker stays, and so do those that would have left with it. */
@@ -156,7 +163,7 @@ static void give_up(gt_dispatch_worker *worker)
     worker->leaving.wanted = false;
     worker->leaving.relief = 0;
     worker->leaving.lost_by_ns = 0;
-    let_go_on(dispatcher);
+    let_all_go_on(dispatcher);
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *other = dispatcher->workers[index];
         if (!other->peer || !other->leaving.wanted || !other->stand_in.present)
@@ -221,6 +228,8 @@ static void drain(gt_dispatch_worker *worker)
             continue;
         gt_dispatch_worker *to =
             gt__recover_active(peer->session) ? NULL : successor(peer->session, worker, &later);
+        if (!to)
+            let_go_on(peer->session); /* until there is one */
         if (!to && !later)
             give_up(worker);
         else
@@ -236,7 +245,7 @@ void gt__drain_ended(gt_dispatch_worker *worker, const char *reason)
     const gt_moved *moved = &worker->leaving.moved;
     if (!worker->leaving.wanted)
         return;
-    let_go_on(worker->peer->dispatcher);
+    let_all_go_on(worker->peer->dispatcher);
     if (worker->leaving.dismissed)
         snprintf(text, sizeof text, "worker %s is drained: %llu tensor%s moved, %s", worker->name,
                  (unsigned long long)moved->tensors, moved->tensors == 1 ? "" : "s",
