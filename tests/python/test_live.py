@@ -4,6 +4,7 @@ Programs say what they computed, once undisturbed and once with changes: both mu
 number of parts stays. A program asks for a change at a step, by a file, and waits until another file says that it is done.
 """
 import json
+import os
 import pathlib
 import subprocess
 
@@ -158,8 +159,10 @@ def test_values_go_to_another_worker_and_back(programs, transport):
         assert "is drained: " in last and " tensors moved, " in last, text
 
 
-def test_values_are_moved_with_recovery_on(programs):
-    both(programs, VALUES, options=("--recover",))
+@pytest.mark.parametrize("options", [("--recover",), ("--max-memory", "64M", "--max-queued", 100), ("--log", os.devnull)],
+                         ids=["recover", "limits", "log"])
+def test_values_are_moved_by_a_server_with_options(programs, options):
+    both(programs, VALUES, options=options)
 
 
 # ---- sharded training --------------------------------------------------------------------------------------------
@@ -192,6 +195,10 @@ for step in range(120):
 say(*(p.placement for p in model.parameters()))
 say(*(p.detach().numpy().tobytes().hex()[:64] for p in model.parameters()))
 """
+
+
+def test_sharded_training_on_workers_behind_tcp(programs):
+    both(programs, SHARDED, transport="tcp")
 
 
 @pytest.mark.parametrize("options", [(), ("--recover",)], ids=["", "recover"])
