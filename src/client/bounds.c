@@ -336,14 +336,14 @@ static gt_tensor *index_operand(const gt_instruction *ins, gt_tensor *const *in,
 
 bool gt__bounds_suspect(const gt_instruction *ins, gt_tensor *const *in)
 {
-    int64_t low, size, axis;
+    int64_t low = 0, size = 0, axis = 0;
     const gt_tensor *index = index_operand(ins, in, &low, &size, &axis);
     return index && index->bounded && (index->low < low || index->high >= size);
 }
 
 gt_err gt__bounds_check_index(const gt_instruction *ins, gt_tensor *const *in)
 {
-    int64_t low, size, axis, value = 0;
+    int64_t low = 0, size = 0, axis = 0, value = 0;
     bool found;
     gt_tensor *index = index_operand(ins, in, &low, &size, &axis);
     GT_TRY(gt__bounds_check(index, low, size - 1, NULL, &found, &value));

@@ -221,7 +221,7 @@ gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out)
 {
     unsigned rank = a->rank > b->rank ? a->rank : b->rank;
     int64_t shape[GT_MAX_RANK];
-    for (unsigned axis = 0; axis < rank; axis++) {
+    for (unsigned axis = rank; axis-- > 0;) { /* from the last one: of several that differ, PyTorch names that */
         int64_t size_a = axis + a->rank < rank ? 1 : a->shape[axis + a->rank - rank];
         int64_t size_b = axis + b->rank < rank ? 1 : b->shape[axis + b->rank - rank];
         if (size_a != size_b && size_a != 1 && size_b != 1)

@@ -62,6 +62,23 @@ static gt_err connect_by(const gt_transport *transport, const server_address *ad
                                            : transport->connect(address->host, address->port, timeout_ms, link);
 }
 
+/* A server that was starting had no socket for the faster transports when they were tried, and has them all by the time it
+ * accepts: a worker that starts with its server would stay on a slow link for its life. */
+static void connect_faster(int slower, const server_address *address, const gt_keys *keys, int timeout_ms,
+                           gt_link **link)
+{
+    for (int k = 0; k < slower; k++) {
+        gt_link *faster;
+        if (transports[k]->same_host_only && !gt__address_is_local(address->host))
+            continue;
+        if (connect_by(transports[k], address, keys, timeout_ms, &faster) != GT_OK)
+            continue;
+        gt__link_close(*link);
+        *link = faster;
+        return;
+    }
+}
+
 /* Try each suitable transport once. */
 static gt_err connect_once(const server_address *address, const gt_keys *keys, int timeout_ms, gt_link **link)
 {
@@ -72,6 +89,8 @@ static gt_err connect_once(const server_address *address, const gt_keys *keys, i
         if (transports[k]->same_host_only && !gt__address_is_local(address->host))
             continue;
         err = connect_by(transports[k], address, keys, timeout_ms, link);
+        if (err == GT_OK)
+            connect_faster(k, address, keys, timeout_ms, link);
         if (err != GT_ERR_CONNECTION)
             break;
     }

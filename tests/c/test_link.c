@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "link/hello.h"
 #include "link_ends.h"
 #include "link/memory.h"
 
@@ -541,6 +542,50 @@ static void test_unread(const void *argument)
     ends_close(&e);
 }
 
+static void *connect_any_thread(void *argument)
+{
+    ends *e = argument;
+    char address[32];
+    snprintf(address, sizeof address, "localhost:%d", e->port);
+    if (gt__address_connect(address, NULL, PATIENCE_MS, &e->client) != GT_OK)
+        e->client = NULL;
+    return NULL;
+}
+
+/* A server that starts opens one socket after another: a peer that found the first of them only still gets the fastest link. */
+static void test_faster_link(const void *subject)
+{
+    const kind *k = subject;
+    ends e = {0};
+    gt_acceptor *memory = NULL;
+    pthread_t thread;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    if (!CHECK_EQ(k->transport->listen("localhost", 0, &e.acceptor, &e.port), GT_OK))
+        return;
+    pthread_create(&thread, NULL, connect_any_thread, &e);
+    struct pollfd wake = {.fd = e.acceptor->fd, .events = POLLIN};
+    if (e.acceptor->ops->arm(e.acceptor)) /* its request is there: it has tried shared memory before */
+        CHECK(poll(&wake, 1, gt__remaining_ms(deadline)) > 0);
+    CHECK_EQ(gt__transport_memory.listen("localhost", e.port, &memory, &e.port), GT_OK);
+    gt_link *slow = NULL, *fast = NULL;
+    while (memory && !fast && gt__remaining_ms(deadline)) {
+        slow = slow ? slow : e.acceptor->ops->poll(e.acceptor);
+        fast = memory->ops->poll(memory);
+        struct pollfd wakes[2] = {wake, {.fd = memory->fd, .events = POLLIN}};
+        bool idle = e.acceptor->ops->arm(e.acceptor), fast_idle = memory->ops->arm(memory);
+        if (!fast && idle && fast_idle)
+            poll(wakes, 2, gt__remaining_ms(deadline));
+    }
+    pthread_join(thread, NULL);
+    CHECK(fast && e.client && e.client->transport == &gt__transport_memory);
+    if (slow)
+        gt__link_close(slow);
+    if (memory)
+        memory->ops->close(memory);
+    e.server = fast;
+    ends_close(&e);
+}
+
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
@@ -561,6 +606,7 @@ int main(int argc, char **argv)
         {.name = "server killed", .run = test_server_killed, .which = LISTENING},
         {.name = "stopped", .run = test_stopped, .which = LISTENING},
         {.name = "names", .run = test_names, .which = LISTENING},
+        {.name = "faster link", .run = test_faster_link, .which = IPC},
     };
     check_begin(argc, argv);
     run_link_tests(tests, sizeof tests / sizeof *tests);

@@ -196,26 +196,26 @@ API int cuMemFree_v2(CUdeviceptr address)
     return 0;
 }
 
-/* A handle has the address: the fake card's memory is that of one process. */
+/* There are no handles, as on some systems: the fake card's memory is that of one process. */
 API int cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    memset(handle, 0, sizeof *handle);
-    memcpy(handle, &address, sizeof address);
-    return 0;
+    (void)handle;
+    (void)address;
+    return 801;
 }
 
 API int cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
-    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-        stop("cuIpcOpenMemHandle with flags %u", flags);
-    memcpy(address, &handle, sizeof *address);
-    return 0;
+    (void)address;
+    (void)handle;
+    stop("cuIpcOpenMemHandle with flags %u: there are no handles", flags);
+    return 801;
 }
 
 API int cuIpcCloseMemHandle(CUdeviceptr address)
 {
-    (void)address;
-    return 0;
+    stop("cuIpcCloseMemHandle of %#llx: there are no handles", (unsigned long long)address);
+    return 801;
 }
 
 API int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)

@@ -241,6 +241,18 @@ def test_the_programs_of_a_page_run(programs, name):
     programs.run(f"import os\nos.chdir({str(programs.directory)!r})\n" + RUNNING[name] + "\n".join(blocks))
 
 
+def test_errors_are_those_that_the_pages_show(programs):
+    """`>>> EXPRESSION` and the last line of its traceback; and names of exceptions, as tracebacks print them."""
+    shown = [pair for page in PAGES for pair in re.findall(r"^>>> (.*)\n(gt\.\w+: .*)$", page.read_text(), re.M)]
+    assert shown
+    for expression, expected in shown:
+        program = f"import gt, traceback\ntry:\n    {expression}\nexcept Exception as error:\n    print(traceback.format_exception_only(error)[-1])"
+        assert programs.run(program).strip() == expected
+    text = "\n".join(page.read_text() for page in PAGES)
+    names = set(re.findall(r"^([\w.]+Error): .*issued at ", text, re.M))
+    assert names and names <= {f"gt.{name}" for name in programs.run("import gt; print(*dir(gt))").split()}
+
+
 def test_all_pages_with_programs_are_run():
     assert {page.name for page in (REPOSITORY / "docs").glob("*.md") if code_blocks(page.read_text(), "python")} == set(RUNNING)
 

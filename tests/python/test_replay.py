@@ -210,12 +210,15 @@ def test_the_parameter_that_an_infinity_went_into_is_named(record, optimizer, sa
     "step in (1, 2) and setattr(p, 'data', p.data - g); p -= g",
     "q.copy_(p); q += 1; p -= g",
     "held.append(p * 1); p -= g",
+    "held.append(p.view(3)); p -= g; gt.debug.name(p, 'the weight')",  # told again: the same tensor, not another one
+    "module.weight -= g",
 ])
 def test_a_name_stays_with_a_tensor_that_is_updated(record, update):
     tape, _ = record(
         f"""
         import gt
-        p, q, held = gt.nn.Parameter(gt.ones(3)), gt.ones(3), []
+        p, q, held, module = gt.nn.Parameter(gt.ones(3)), gt.ones(3), [], gt.nn.Module()
+        module.weight = p
         gt.debug.name(p, 'the weight')
         with gt.no_grad():
             for step in range(20):
@@ -226,7 +229,20 @@ def test_a_name_stays_with_a_tensor_that_is_updated(record, update):
         """
     )
     text = replay(tape, "--find-nan", status=1).splitlines()
-    assert re.search(r"^step 17 wrote -inf into the weight at .*-program.py:9; step 18's (sub|add|exp|relu) made NaN of it$", text[0]), text
+    assert re.search(r"^step 17 wrote -inf into the weight at .*-program.py:10; step 18's (sub|add|exp|relu) made NaN of it$", text[0]), text
+
+
+def test_parameters_of_a_module_that_are_updated_by_hand_have_one_name(record):
+    """`model.layer2.weight -= g` assigns to the module what it has already: nothing is named anew."""
+    by_hand = NAMED_TRAINING.replace("optimizer.step()", "update()").replace("    x = gt.randn", """    def update():
+        with gt.no_grad():
+            model.layer1.weight -= 10.0 * model.layer1.weight.grad
+            model.layer2.weight -= 10.0 * model.layer2.weight.grad
+    x = gt.randn""")
+    tape, printed = record(by_hand.format(optimizer="optim.SGD(model.parameters(), lr=0.0)", sample=3e38, rate=0.0))
+    assert printed == "nan\n"
+    text = replay(tape, "--find-nan", status=1).splitlines()
+    assert re.search(r"^step 37 wrote -?inf into layer2.weight at .*-program.py:19; step 38's matmul made NaN of it$", text[0]), text
 
 
 @pytest.mark.parametrize("update, wrong", [

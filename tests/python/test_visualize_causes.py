@@ -290,3 +290,20 @@ def test_a_wait_that_reaches_beyond_the_window_is_cut(tmp_path):
     events = json.loads((tmp_path / "cut.json").read_text())["traceEvents"]
     waits = sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event.get("cat") == "wait")
     assert waits == [(pytest.approx(a), pytest.approx(b)) for a, b in ((3e5, 5e5), (3e5, 6e5), (3.5e5, 4.5e5), (4e5, 6e5))]
+
+
+def test_a_column_of_short_operations_names_them(tmp_path):
+    """Operations that are too short for a bar of their own: one of its kind has its own title, of several the longest is named."""
+    log = Log()
+    # (start in s, duration in ns, op, line): the four in the middle are in one column, which is some milliseconds wide
+    ran = [(0, 400_000_000, "matmul", 5), (0.503, 3, "relu", 6), (0.50300001, 2, "add", 7), (0.50300002, 9, "mul", 8),
+           (0.50300004, 2, "add", 9), (0.6, 400_000_000, "matmul", 10)]
+    for number, (_, _, op, line) in enumerate(ran, 1):
+        log.line(0.0, "RECV", "CLIENT 1", "BinaryOp", 64, f"result={number} op={op} left=0 right=0 at=train.py:{line}")
+        log.line(0.0, "WORKER_SEND", "WORKER a", "WorkerBinaryOp", 64, f"op={op} result=1_{number} shape=(4,4)")
+    for number, (start, duration, op, _) in enumerate(ran, 1):
+        log.line(1.1, "WORKER_RECV", "WORKER a", "WorkerBinaryOp", 16,
+                 f"success=True op={op} result=1_{number} shape=(4,4) start={start:.9f}s duration={duration * 1e-9:.9f}s")
+    titles = {bar["title"] for bar in draw(log, tmp_path)["bars"] if bar["aggregated"]}
+    assert titles == {"relu (4,4), train.py:6, 3 ns, #14",
+                      "3 × BinaryOp, 13 ns; the longest: mul (4,4), train.py:8, 9 ns, #16"}

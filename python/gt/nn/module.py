@@ -207,8 +207,9 @@ class Module(State, _gt._Caller):
                                  f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
                                  'the forward() method.')
             param = hooks.registered(hooks._global_parameter_registration_hooks, self, name, param)
+        if self._parameters.get(name) is not param:  # module.weight -= g assigns the member that is there
+            members.names_changed(self)
         self._parameters[name] = param
-        members.names_changed(self)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Add a tensor that is not trained. It is part of the state if persistent."""

@@ -149,7 +149,9 @@ static gt_err learn_name(gt_machine *machine, gt_machine_client *client)
     memcpy(name, record + 1, GT_MAX_NAME);
     name[GT_MAX_NAME] = 0;
     keep_printable(name);
-    if (before && !record->ins.imm[0].u && strcmp(name, client->names[before - 1]) != 0)
+    if (before && strcmp(name, client->names[before - 1]) == 0)
+        return GT_OK; /* told again: another number would be another tensor (gt__machine_name_shared) */
+    if (before && !record->ins.imm[0].u)
         return set_name(machine, handle->slot, NAME_AMBIGUOUS);
     return set_name(machine, handle->slot, ++client->name_count);
 }

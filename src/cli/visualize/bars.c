@@ -16,6 +16,10 @@ typedef struct sums {
     double seconds[GT_CATEGORY_COUNT];
     size_t count[GT_CATEGORY_COUNT], total;
     uint64_t first, last; /* markers: their sequence numbers */
+    /* Bars: how many are in the column, also with a part only, and the longest of them, to be named. */
+    size_t bars[GT_CATEGORY_COUNT];
+    const gt_timeline_event *longest[GT_CATEGORY_COUNT];
+    double longest_seconds[GT_CATEGORY_COUNT];
 } sums;
 
 static sums *columns_new(const gt_picture *picture, double width, size_t *count)
@@ -164,8 +168,23 @@ static void add_bar(gt_picture *picture, const gt_timeline *timeline, const gt_t
         label_bar(box, event, picture->font);
 }
 
+/* One operation by its own title; of several, their kind and the longest one. */
+static void title_of_column(const gt_timeline *timeline, const sums *column, int category, char *title,
+                            size_t size)
+{
+    char took[32];
+    int used = 0;
+    if (column->bars[category] > 1)
+        used = snprintf(title, size, "%zu × %s, %s; the longest: ", column->bars[category],
+                        gt__category_table[category].name,
+                        gt__duration_text(column->seconds[category], took, sizeof took));
+    gt__event_title(timeline, column->longest[category], column->longest_seconds[category], title + used,
+                    size - (size_t)used);
+}
+
 /* The column as boxes, the largest kind of work at the bottom; its height is the share of busy time. */
-static void add_column(gt_picture *picture, int32_t lane_index, double x, double width, const sums *column)
+static void add_column(gt_picture *picture, const gt_timeline *timeline, int32_t lane_index, double x,
+                       double width, const sums *column)
 {
     const gt_lane *lane = &picture->lanes[lane_index];
     double seconds = width * picture->seconds_per_point, busy = 0;
@@ -191,21 +210,25 @@ static void add_column(gt_picture *picture, int32_t lane_index, double x, double
             .aggregated = true,
             .waiting = lane->kind == GT_PARTY_CLIENT,
         };
-        char took[32];
-        snprintf(box->title, sizeof box->title, "%zu × %s, %s", column->count[k], gt__category_table[k].name,
-                 gt__duration_text(column->seconds[k], took, sizeof took));
+        title_of_column(timeline, column, k, box->title, sizeof box->title);
     }
 }
 
 /* Distribute the bar over the columns it touches. */
-static void add_to_columns(const gt_picture *picture, const span *bar, unsigned category, double width, sums *lane,
-                           size_t count)
+static void add_to_columns(const gt_picture *picture, const span *bar, const gt_timeline_event *event,
+                           double width, sums *lane, size_t count)
 {
+    unsigned category = event->category;
     double x0 = gt__picture_x(picture, bar->start), x1 = gt__picture_x(picture, bar->end);
     size_t first = column_at(picture, x0, width, count), last = column_at(picture, x1, width, count);
     for (size_t k = first; k <= last; k++) {
         double left = picture->left + (double)k * width;
         lane[k].seconds[category] += fmax(0, fmin(x1, left + width) - fmax(x0, left)) * picture->seconds_per_point;
+        lane[k].bars[category]++;
+        if (lane[k].longest[category] && lane[k].longest_seconds[category] >= bar->end - bar->start)
+            continue;
+        lane[k].longest[category] = event;
+        lane[k].longest_seconds[category] = bar->end - bar->start;
     }
     lane[first].count[category]++;
 }
@@ -236,7 +259,7 @@ static void place_bar(placing *p, const gt_timeline_event *event, const span *ba
     } else if (wide || (at->total == 1 && !for_others))
         add_bar(picture, p->timeline, event, bar);
     else if (!for_others) /* a short wait looks like any time without work */
-        add_to_columns(picture, bar, event->category, p->width, lane, p->count);
+        add_to_columns(picture, bar, event, p->width, lane, p->count);
 }
 
 void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
@@ -259,7 +282,7 @@ void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
     }
     for (size_t lane = 0; lane < picture->lane_count; lane++)
         for (size_t k = 0; k < p.count; k++)
-            add_column(picture, (int32_t)lane, picture->left + (double)k * p.width, p.width,
+            add_column(picture, timeline, (int32_t)lane, picture->left + (double)k * p.width, p.width,
                        &p.columns[lane * p.count + k]);
     free(p.columns);
 }

@@ -5,7 +5,7 @@
  * operations, inside the scope that they belong to, and waits. So are messages, which last a nanosecond: flows ("s" to "t" to
  * "f", from the client's line by the dispatcher to the worker) connect slices only. The slices of a thread are one after
  * another or one inside another, as viewers demand: those that overlap go to further threads of the party. Signals, connections and
- * errors are instants ("i"). Times are in microseconds, with three digits behind the point.
+ * errors are instants ("i"); the program's marks have a thread of their own, since Perfetto shows global instants without a name. Times are in microseconds, with three digits behind the point.
  *
  * Perfetto takes thread numbers for those of one machine: a thread with the number of a process is its main thread, and a number
  * that two processes use is one thread. So each thread has a number of its own, behind those of the processes.
@@ -22,6 +22,7 @@ enum {
     MOST_ROWS = 64, /* threads of a party */
     CLOSE_NS = 5,   /* what rounding makes overlap */
     PROCESSES = 3,  /* numbers 1 to 3 */
+    MARKS = 4,      /* the thread of marks, among those of the workers */
 };
 
 /* ANSWER: a client waits for one; WAIT: a worker for others. */
@@ -201,18 +202,23 @@ static int32_t process_of(const trace *t, int32_t party)
 
 static int64_t thread_of(const trace *t, int32_t party, int32_t row_number)
 {
-    return (int64_t)row_number * (int64_t)t->timeline->party_count + party + 1 + PROCESSES;
+    return (int64_t)row_number * (int64_t)t->timeline->party_count + party + 1 + MARKS;
 }
 
 /* The fields common to all events, up to and including "ts". */
-static void begin(const trace *t, const char *name, const char *phase, int32_t party, int32_t row_number,
-                  int64_t at_ns)
+static void begin_in(const trace *t, const char *name, const char *phase, int32_t process, int64_t thread,
+                     int64_t at_ns)
 {
     fputs(",\n{\"name\": ", t->json);
     gt__json_string(t->json, name);
-    fprintf(t->json, ", \"ph\": \"%s\", \"pid\": %d, \"tid\": %lld, \"ts\": %lld.%03lld", phase,
-            process_of(t, party), (long long)thread_of(t, party, row_number), (long long)(at_ns / 1000),
-            (long long)(at_ns % 1000));
+    fprintf(t->json, ", \"ph\": \"%s\", \"pid\": %d, \"tid\": %lld, \"ts\": %lld.%03lld", phase, process,
+            (long long)thread, (long long)(at_ns / 1000), (long long)(at_ns % 1000));
+}
+
+static void begin(const trace *t, const char *name, const char *phase, int32_t party, int32_t row_number,
+                  int64_t at_ns)
+{
+    begin_in(t, name, phase, process_of(t, party), thread_of(t, party, row_number), at_ns);
 }
 
 static void write_piece(FILE *json, const char *key, gt_piece piece)
@@ -244,6 +250,32 @@ static void write_arguments(const trace *t, const gt_timeline_event *event)
     fputs("}}", t->json);
 }
 
+/* A signal('NAME') of the program, where the workers reach it; not the beginning of a scope. */
+static bool is_mark(const gt_timeline_event *event)
+{
+    return event->event == GT_EVENT_SIGNAL && !event->is_band;
+}
+
+static bool has_marks(const gt_timeline *timeline)
+{
+    for (size_t k = 0; k < timeline->count; k++)
+        if (is_mark(&timeline->events[k]))
+            return true;
+    return false;
+}
+
+static void write_thread_name(const trace *t, int32_t process, int64_t thread, const char *name, int64_t place)
+{
+    fprintf(t->json,
+            ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %lld, \"args\": {\"name\": ",
+            process, (long long)thread);
+    gt__json_string(t->json, name);
+    fprintf(t->json,
+            "}},\n{\"name\": \"thread_sort_index\", \"ph\": \"M\", \"pid\": %d, \"tid\": %lld, \"args\": "
+            "{\"sort_index\": %lld}}",
+            process, (long long)thread, (long long)place);
+}
+
 static void write_names(const trace *t)
 {
     static const char *const kinds[PROCESSES] = {"Clients", "Dispatcher", "Workers"};
@@ -267,17 +299,11 @@ static void write_names(const trace *t)
                 snprintf(name, sizeof name, "%s%.128s%s", party->kind == GT_PARTY_CLIENT ? "client " : "",
                          *party->name ? party->name : "dispatcher", more);
             gt__text_whole(name);
-            long long thread = thread_of(t, (int32_t)k, number);
-            fprintf(
-                json,
-                ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %lld, \"args\": {\"name\": ",
-                process_of(t, (int32_t)k), thread);
-            gt__json_string(json, name);
-            fprintf(json,
-                    "}},\n{\"name\": \"thread_sort_index\", \"ph\": \"M\", \"pid\": %d, \"tid\": %lld, \"args\": "
-                    "{\"sort_index\": %lld}}",
-                    process_of(t, (int32_t)k), thread, (long long)k * MOST_ROWS + number);
+            write_thread_name(t, process_of(t, (int32_t)k), thread_of(t, (int32_t)k, number), name,
+                              (int64_t)k * MOST_ROWS + number);
         }
+    if (has_marks(t->timeline))
+        write_thread_name(t, (int32_t)GT_PARTY_WORKER + 1, MARKS, "signals", 0);
 }
 
 /* What a slice shows; NULL: a scope. */
@@ -341,7 +367,7 @@ static void write_flow(const trace *t, size_t index, int32_t cause)
 static void write_instant(const trace *t, const gt_timeline_event *event)
 {
     char name[128];
-    bool signal = event->event == GT_EVENT_SIGNAL, global = signal && !event->is_band;
+    bool signal = event->event == GT_EVENT_SIGNAL;
     gt_piece text = {0};
     if (signal || event->event == GT_EVENT_ERROR)
         text = gt__detail_text(event->details, signal ? "name" : "error");
@@ -350,8 +376,11 @@ static void write_instant(const trace *t, const gt_timeline_event *event)
     else
         snprintf(name, sizeof name, "%s", gt__event_name(event->event));
     gt__text_whole(name);
-    begin(t, name, "i", event->party, 0, nanoseconds(global ? event->start : event->time));
-    fprintf(t->json, ", \"s\": \"%c\", \"cat\": \"%s\"", global ? 'g' : 't', gt__event_name(event->event));
+    if (is_mark(event))
+        begin_in(t, name, "i", (int32_t)GT_PARTY_WORKER + 1, MARKS, nanoseconds(event->start));
+    else
+        begin(t, name, "i", event->party, 0, nanoseconds(event->time));
+    fprintf(t->json, ", \"s\": \"t\", \"cat\": \"%s\"", gt__event_name(event->event));
     write_arguments(t, event);
 }
 

@@ -115,6 +115,7 @@ typedef struct gt_cuda {
     char card_name[96];
     gt_cuda_heap heap;
     struct gt_cuda_mapping *mappings; /* share.c: memory of other processes */
+    bool shares_outside;              /* with other processes, too */
     gt_engine *host;                  /* the cpu engine: fallbacks, and copies by several threads */
 
     /* queue.c */

@@ -47,7 +47,8 @@ uint64_t gt__cuda_group(gt_engine *engine)
 {
     gt_cuda *cuda = gt__cuda(engine);
     uint64_t neighbours = gt__neighbours_identity();
-    if (!neighbours || !has_handles(cuda)) {
+    cuda->shares_outside = neighbours && has_handles(cuda);
+    if (!cuda->shares_outside) {
         gt__log(GT_LOG_STATUS, "cuda: memory is shared inside this process only");
         neighbours = gt__process_identity();
     }
@@ -62,8 +63,8 @@ gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool o
     gt_cuda *cuda = gt__cuda(engine);
     contents c = {.process = gt__process_identity(), .process_id = getpid(), .address = (uintptr_t)memory};
     uint64_t segment;
-    (void)bytes; /* a tensor lies in one segment */
-    if (outside) {
+    (void)bytes;                           /* a tensor lies in one segment */
+    if (outside && cuda->shares_outside) { /* else the group is one process */
         if (!gt__cuda_heap_keep(&cuda->heap, c.address, &segment))
             return gt__fail(GT_ERR_INTERNAL, "%p is not memory of this engine", memory);
         GT_CUDA_TRY(cuda, "a handle of memory", cuda->driver->handle_get(&c.handle, segment));
