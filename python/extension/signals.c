@@ -119,16 +119,48 @@ static int read_workers(PyObject *workers, gt_signal_config *signal)
     return status;
 }
 
+/* [(name, size, dimension or None), ...] */
+static int read_mesh(PyObject *given, gt_mesh *mesh)
+{
+    PyObject *axes = PySequence_Tuple(given);
+    int status = axes ? 0 : -1;
+    if (axes && PyTuple_GET_SIZE(axes) > GT_MESH_AXES) {
+        PyErr_Format(PyExc_ValueError, "a mesh has at most %d axes", GT_MESH_AXES);
+        status = -1;
+    }
+    for (Py_ssize_t k = 0; status == 0 && k < PyTuple_GET_SIZE(axes); k++) {
+        const char *name;
+        int size;
+        PyObject *dimension;
+        int64_t axis = 0;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(axes, k), "siO", &name, &size, &dimension) ||
+            (dimension != Py_None && gt__py_int64(dimension, &axis) < 0))
+            status = -1;
+        else if (strlen(name) > GT_MESH_NAME || axis < -GT_MAX_RANK || axis >= GT_MAX_RANK) {
+            PyErr_Format(PyExc_ValueError, "mesh axis '%s': a name has at most %d bytes, a tensor %d dimensions",
+                         name, GT_MESH_NAME, GT_MAX_RANK);
+            status = -1;
+        } else {
+            gt_mesh_axis *to = &mesh->axis[mesh->rank++];
+            *to = (gt_mesh_axis){.size = size, .axis = (int8_t)axis};
+            to->kind = dimension == Py_None ? GT_REPLICATED : GT_SPLIT;
+            strcpy(to->name, name);
+        }
+    }
+    Py_XDECREF(axes);
+    return status;
+}
+
 static PyObject *py_set(PyObject *module, PyObject *args)
 {
     (void)module;
-    const char *name, *backward;
-    PyObject *shard, *axis = Py_None, *workers = Py_None;
+    const char *name, *backward, *schedule = NULL;
+    PyObject *shard, *axis = Py_None, *workers = Py_None, *mesh = Py_None;
     int compile, replicated = 0;
     gt_signal_config signal = {0};
-    if (!PyArg_ParseTuple(args, "sOzp:config_set", &name, &shard, &backward, &compile))
+    if (!PyArg_ParseTuple(args, "sOzp|z:config_set", &name, &shard, &backward, &compile, &schedule))
         return NULL;
-    if (shard != Py_None && !PyArg_ParseTuple(shard, "OOp", &axis, &workers, &replicated))
+    if (shard != Py_None && !PyArg_ParseTuple(shard, "OOp|O", &axis, &workers, &replicated, &mesh))
         return NULL;
     if (strlen(name) > GT_MAX_NAME || (backward && strlen(backward) > GT_MAX_NAME))
         return PyErr_Format(PyExc_ValueError, "the name of a signal has at most %d bytes", GT_MAX_NAME);
@@ -137,18 +169,40 @@ static PyObject *py_set(PyObject *module, PyObject *args)
         strcpy(signal.backward, backward);
     signal.flags = (uint8_t)((compile ? GT_CONFIG_COMPILE : 0) | (replicated ? GT_CONFIG_REPLICATED : 0) |
                              (shard != Py_None ? GT_CONFIG_SHARD : 0));
+    if (schedule && strcmp(schedule, "gpipe") && strcmp(schedule, "1f1b"))
+        return PyErr_Format(PyExc_ValueError, "schedule must be 'gpipe' or '1f1b', not '%s'", schedule);
+    if (schedule)
+        signal.flags |= *schedule == 'g' ? GT_CONFIG_GPIPE : GT_CONFIG_1F1B;
     if (axis != Py_None) {
         if (gt__py_int64(axis, &signal.axis) < 0)
             return NULL;
         signal.flags |= GT_CONFIG_AXIS;
     }
-    if (workers != Py_None && read_workers(workers, &signal) < 0)
+    if ((workers != Py_None && read_workers(workers, &signal) < 0) ||
+        (mesh != Py_None && read_mesh(mesh, &signal.mesh) < 0))
         return NULL;
     gt_err err = gt__signal_config_set(&signal);
     return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
 }
 
-/* (shard or None, backward or None, compile), shard being (axis or None, workers or None, replicated). */
+static PyObject *mesh_list(const gt_mesh *mesh)
+{
+    if (!mesh->rank)
+        return Py_NewRef(Py_None);
+    PyObject *list = PyList_New(0);
+    for (unsigned d = 0; list && d < mesh->rank; d++) {
+        const gt_mesh_axis *axis = &mesh->axis[d];
+        PyObject *one = axis->kind == GT_SPLIT ? Py_BuildValue("(sii)", axis->name, axis->size, axis->axis)
+                                               : Py_BuildValue("(siO)", axis->name, axis->size, Py_None);
+        if (!one || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
+/* (shard or None, backward or None, compile, schedule or None), shard being (axis or None, workers or None, replicated, mesh or None), mesh a
+ * list of (name, size, dimension or None). */
 static PyObject *py_get(PyObject *module, PyObject *name)
 {
     (void)module;
@@ -162,6 +216,7 @@ static PyObject *py_get(PyObject *module, PyObject *name)
     if (!gt__signal_config_get(text, &signal))
         Py_RETURN_NONE;
     PyObject *shard = Py_NewRef(Py_None), *workers = Py_NewRef(Py_None), *axis = Py_NewRef(Py_None);
+    PyObject *mesh = mesh_list(&signal.mesh);
     if (signal.worker_count) {
         Py_SETREF(workers, PyList_New(signal.worker_count));
         for (unsigned k = 0; workers && k < signal.worker_count; k++)
@@ -169,15 +224,20 @@ static PyObject *py_get(PyObject *module, PyObject *name)
     }
     if (signal.flags & GT_CONFIG_AXIS)
         Py_SETREF(axis, PyLong_FromLongLong(signal.axis));
-    if (signal.flags & GT_CONFIG_SHARD && workers && axis)
-        Py_SETREF(shard,
-                  Py_BuildValue("(OOO)", axis, workers, signal.flags & GT_CONFIG_REPLICATED ? Py_True : Py_False));
-    PyObject *result = shard ? Py_BuildValue("(OzO)", shard, *signal.backward ? signal.backward : NULL,
-                                             signal.flags & GT_CONFIG_COMPILE ? Py_True : Py_False)
-                             : NULL;
+    if (signal.flags & GT_CONFIG_SHARD && workers && axis && mesh)
+        Py_SETREF(shard, Py_BuildValue("(OOOO)", axis, workers,
+                                       signal.flags & GT_CONFIG_REPLICATED ? Py_True : Py_False, mesh));
+    const char *schedule = signal.flags & GT_CONFIG_GPIPE  ? "gpipe"
+                           : signal.flags & GT_CONFIG_1F1B ? "1f1b"
+                                                           : NULL;
+    PyObject *result = shard && mesh
+                           ? Py_BuildValue("(OzOz)", shard, *signal.backward ? signal.backward : NULL,
+                                           signal.flags & GT_CONFIG_COMPILE ? Py_True : Py_False, schedule)
+                           : NULL;
     Py_XDECREF(shard);
     Py_XDECREF(workers);
     Py_XDECREF(axis);
+    Py_XDECREF(mesh);
     return result;
 }
 
@@ -213,8 +273,8 @@ PyMethodDef gt__py_signal_functions[] = {
     ONE("signal_mark", py_mark, "signal_mark(name): a mark in the stream, for logs."),
     ONE("placement", py_placement, "placement(tensor): where it lives, as text; waits for the answer."),
     ONE("config_load", py_load, "config_load(path): read signals from a YAML file."),
-    SOME("config_set", py_set, "config_set(name, shard, backward, compile)"),
-    ONE("config_get", py_get, "config_get(name): (shard, backward, compile) or None."),
+    SOME("config_set", py_set, "config_set(name, shard, backward, compile, schedule=None)"),
+    ONE("config_get", py_get, "config_get(name): (shard, backward, compile, schedule) or None."),
     NOARGS("config_names", py_names, "config_names(): the signals that have a config."),
     {.ml_name = NULL},
 };

@@ -114,6 +114,10 @@ static gt_err check_workers(gt_client *client, const gt_signal_config *signal)
                 missing = signal->workers[k];
         if (missing < 0)
             return GT_OK;
+        if (attempt && signal->mesh.rank)
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: the mesh needs worker %d: the server has %d worker%s",
+                            signal->origin, *signal->origin ? ": " : "", signal->name, missing,
+                            client->worker_entries, client->worker_entries == 1 ? "" : "s");
         if (attempt)
             return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is not there: the server has %d worker%s",
                             signal->origin, *signal->origin ? ": " : "", signal->name, missing,
@@ -305,6 +309,38 @@ static const gt_signal_config *shard_config(uint32_t number)
     return NULL;
 }
 
+/* Whether a new tensor of this shape can be placed as the signal says. */
+static gt_err check_shape(const gt_signal_config *signal, const gt_meta *meta)
+{
+    const char *place = signal->origin, *gap = *place ? ": " : "", *name = signal->name;
+    char shape[128];
+    gt__shape_text(meta->rank, meta->shape, shape, sizeof shape);
+    if (signal->flags & GT_CONFIG_AXIS && signal->worker_count != 1 &&
+        (signal->axis >= meta->rank || signal->axis < -(int)meta->rank))
+        return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range for a tensor of shape %s", place, gap,
+                        name, (long long)signal->axis, shape);
+    unsigned taken = 0;
+    for (unsigned d = 0; d < signal->mesh.rank; d++) {
+        const gt_mesh_axis *axis = &signal->mesh.axis[d];
+        int dimension = axis->axis < 0 ? axis->axis + meta->rank : axis->axis;
+        if (axis->kind != GT_SPLIT || axis->size == 1)
+            continue;
+        if (dimension < 0 || dimension >= meta->rank)
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %d is out of range for a tensor of shape %s", place, gap,
+                            name, axis->axis, shape);
+        if (meta->shape[dimension] % axis->size)
+            return gt__fail(
+                GT_ERR_VALUE,
+                "%s%s%s: axis %d of a tensor of shape %s does not divide into %d equal parts along '%s'", place,
+                gap, name, axis->axis, shape, axis->size, axis->name);
+        if (taken >> dimension & 1)
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %d of a tensor of shape %s would be split twice", place,
+                            gap, name, axis->axis, shape);
+        taken |= 1u << dimension;
+    }
+    return GT_OK;
+}
+
 gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta)
 {
     gt_form form = (gt_form)gt__op_table[ins->op].form;
@@ -321,13 +357,8 @@ gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta)
     gt_err err = GT_OK;
     pthread_mutex_lock(&mutex);
     const gt_signal_config *signal = shard_config(ins->scope);
-    if (signal && signal->flags & GT_CONFIG_AXIS && signal->worker_count != 1 &&
-        (signal->axis >= meta->rank || signal->axis < -(int)meta->rank)) {
-        char shape[128];
-        err = gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range for a tensor of shape %s", signal->origin,
-                       *signal->origin ? ": " : "", signal->name, (long long)signal->axis,
-                       gt__shape_text(meta->rank, meta->shape, shape, sizeof shape));
-    }
+    if (signal)
+        err = check_shape(signal, meta);
     pthread_mutex_unlock(&mutex);
     return err;
 }

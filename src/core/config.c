@@ -44,6 +44,51 @@ const gt_signal_config *gt__config_find(const gt_config *config, const char *nam
     return at < config->count ? config->signals[at] : NULL;
 }
 
+/* It is shown in placements. */
+static bool is_axis_name(const char *name)
+{
+    return *name &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == strlen(name);
+}
+
+/* The mesh of a signal: named axes, a worker for each place, and no dimension or axis used twice. */
+static gt_err check_mesh(const gt_signal_config *signal)
+{
+    const char *place = signal->origin, *gap = *place ? ": " : "", *name = signal->name;
+    const gt_mesh *mesh = &signal->mesh;
+    int64_t count = 1;
+    for (unsigned d = 0; d < mesh->rank; d++) {
+        const gt_mesh_axis *axis = &mesh->axis[d];
+        if (!is_axis_name(axis->name))
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: a mesh axis has a name of letters, digits, _ and -", place, gap,
+                            name);
+        if (axis->kind > GT_SPLIT || axis->size < 1 || axis->size > GT_MAX_PARTIES ||
+            (count *= axis->size) > GT_MAX_PARTIES)
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: a mesh has axes of 1 to %d workers, and as many in all", place,
+                            gap, name, GT_MAX_PARTIES);
+        if (axis->kind == GT_SPLIT && (axis->axis < -GT_MAX_RANK || axis->axis >= GT_MAX_RANK))
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %d is out of range; tensors have at most %d dimensions",
+                            place, gap, name, axis->axis, GT_MAX_RANK);
+        for (unsigned other = 0; other < d; other++) {
+            if (strcmp(mesh->axis[other].name, axis->name) == 0)
+                return gt__fail(GT_ERR_VALUE, "%s%s%s: mesh axis '%s' is there twice", place, gap, name,
+                                axis->name);
+            if (axis->kind == GT_SPLIT && mesh->axis[other].kind == GT_SPLIT &&
+                mesh->axis[other].axis == axis->axis)
+                return gt__fail(GT_ERR_VALUE,
+                                "%s%s%s: axis %d is split along '%s' and '%s'; one mesh axis at most", place, gap,
+                                name, axis->axis, mesh->axis[other].name, axis->name);
+        }
+    }
+    if (signal->flags & (GT_CONFIG_AXIS | GT_CONFIG_REPLICATED))
+        return gt__fail(GT_ERR_VALUE, "%s%s%s: a shard names mesh axes, or has axis or replicated, not both",
+                        place, gap, name);
+    if (signal->worker_count && signal->worker_count != count)
+        return gt__fail(GT_ERR_VALUE, "%s%s%s: the mesh has %lld places, and workers lists %u", place, gap, name,
+                        (long long)count, signal->worker_count);
+    return GT_OK;
+}
+
 static gt_err check(const gt_signal_config *signal)
 {
     const char *place = signal->origin, *gap = *place ? ": " : "";
@@ -55,6 +100,8 @@ static gt_err check(const gt_signal_config *signal)
     if (signal->flags & GT_CONFIG_AXIS && (signal->axis < -GT_MAX_RANK || signal->axis >= GT_MAX_RANK))
         return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range; tensors have at most %d dimensions",
                         place, gap, signal->name, (long long)signal->axis, GT_MAX_RANK);
+    if (signal->mesh.rank)
+        GT_TRY(check_mesh(signal));
     for (unsigned k = 0; k < signal->worker_count; k++) {
         if (signal->workers[k] < 0)
             return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is not a worker's number", place, gap, signal->name,
@@ -65,6 +112,16 @@ static gt_err check(const gt_signal_config *signal)
                                 signal->workers[k]);
     }
     return GT_OK;
+}
+
+/* A mesh is made of workers 0, 1, ... unless others are listed. */
+static void name_workers(gt_signal_config *signal)
+{
+    if (!signal->mesh.rank || signal->worker_count)
+        return;
+    signal->worker_count = gt__mesh_count(&signal->mesh);
+    for (unsigned k = 0; k < signal->worker_count; k++)
+        signal->workers[k] = (int32_t)k;
 }
 
 gt_err gt__config_set(gt_config *config, const gt_signal_config *signal)
@@ -88,6 +145,7 @@ gt_err gt__config_set(gt_config *config, const gt_signal_config *signal)
         config->count++;
     }
     *config->signals[at] = *signal;
+    name_workers(config->signals[at]);
     config->version++;
     return GT_OK;
 }
@@ -96,15 +154,18 @@ gt_err gt__config_set(gt_config *config, const gt_signal_config *signal)
 
 void gt__config_write(const gt_signal_config *signal, gt_slot *record)
 {
-    unsigned tail = 2 * GT_NAME_SLOTS + (signal->worker_count + 7) / 8;
+    unsigned workers = (signal->worker_count + 7) / 8, rank = signal->mesh.rank;
+    unsigned tail = 2 * GT_NAME_SLOTS + workers + (rank + 1) / 2;
     memset(record, 0, (1 + tail) * sizeof *record);
     record->ins = (gt_instruction){.op = GT_OP_config, .flags = signal->flags, .tail = (uint16_t)tail};
+    record->ins.rank = (uint8_t)rank;
     record->ins.imm[0].i = signal->axis;
     record->ins.imm[1].u = signal->worker_count;
     memcpy(record + 1, signal->name, sizeof signal->name);
     memcpy(record + 1 + GT_NAME_SLOTS, signal->backward, sizeof signal->backward);
     for (unsigned k = 0; k < signal->worker_count; k++)
         record[1 + 2 * GT_NAME_SLOTS + k / 8].i64[k % 8] = signal->workers[k];
+    memcpy(record + 1 + 2 * GT_NAME_SLOTS + workers, signal->mesh.axis, rank * sizeof signal->mesh.axis[0]);
 }
 
 gt_err gt__config_read(const gt_slot *record, gt_signal_config *signal)
@@ -117,6 +178,11 @@ gt_err gt__config_read(const gt_slot *record, gt_signal_config *signal)
         int64_t worker = record[1 + 2 * GT_NAME_SLOTS + k / 8].i64[k % 8];
         signal->workers[k] = worker >= 0 && worker <= INT32_MAX ? (int32_t)worker : -1;
     }
+    signal->mesh.rank = record->ins.rank;
+    memcpy(signal->mesh.axis, record + 1 + 2 * GT_NAME_SLOTS + (signal->worker_count + 7) / 8,
+           signal->mesh.rank * sizeof signal->mesh.axis[0]);
+    for (unsigned d = 0; d < signal->mesh.rank; d++)
+        signal->mesh.axis[d].name[GT_MESH_NAME] = 0;
     return signal->flags & GT_CONFIG_AUTOMATIC ? GT_OK : check(signal);
 }
 
@@ -128,6 +194,7 @@ typedef struct reader {
     gt_config *config;
     gt_signal_config signal; /* the one being read */
     gt_limits *limits;       /* the section being read */
+    gt_signal_config mesh;   /* the file's mesh and its workers */
 } reader;
 
 /* "config.yaml:12: forward_layer1: " and what is wrong. */
@@ -207,9 +274,8 @@ static gt_err read_flag(const reader *r, const yaml_node_t *node, const char *wh
     return refuse(r, node, "%s must be true or false, not %s", what, shown(node, is));
 }
 
-static gt_err read_workers(reader *r, const yaml_node_t *node)
+static gt_err read_workers(reader *r, const yaml_node_t *node, gt_signal_config *signal)
 {
-    gt_signal_config *signal = &r->signal;
     if (node->type != YAML_SEQUENCE_NODE)
         return refuse(r, node, "workers must be a list of numbers, like [0, 1]");
     const yaml_node_item_t *first = node->data.sequence.items.start, *end = node->data.sequence.items.top;
@@ -217,6 +283,7 @@ static gt_err read_workers(reader *r, const yaml_node_t *node)
         return refuse(r, node, "workers is empty; leave it out for all workers");
     if (end - first > GT_MAX_PARTIES)
         return refuse(r, node, "more than %d workers", GT_MAX_PARTIES);
+    signal->worker_count = 0;
     for (const yaml_node_item_t *item = first; item < end; item++) {
         const yaml_node_t *number = yaml_document_get_node(r->document, *item);
         int64_t worker;
@@ -252,6 +319,56 @@ static void set_origin(reader *r, const yaml_node_t *node)
     snprintf(r->signal.origin, sizeof r->signal.origin, "%s:%zu", r->path, node->start_mark.line + 1);
 }
 
+static bool is_dimension(const char *key)
+{
+    key += *key == '-';
+    return *key && strspn(key, "0123456789") == strlen(key);
+}
+
+/* "data, model" */
+static const char *axis_names(const gt_mesh *mesh, char text[GT_MESH_AXES * (GT_MESH_NAME + 2)])
+{
+    *text = 0;
+    for (unsigned d = 0; d < mesh->rank; d++)
+        sprintf(text + strlen(text), "%s%s", d ? ", " : "", mesh->axis[d].name);
+    return text;
+}
+
+/* 0: data */
+static gt_err read_mesh_shard(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    gt_signal_config *signal = &r->signal;
+    const char *name = scalar(value);
+    int64_t dimension;
+    unsigned d = 0;
+    char names[GT_MESH_AXES * (GT_MESH_NAME + 2)];
+    GT_TRY(read_integer(r, key, "a dimension", &dimension));
+    if (!name || !*name)
+        return refuse(r, value, "dimension %s must be the name of a mesh axis", scalar(key));
+    if (!r->mesh.mesh.rank)
+        return refuse(r, value, "'%s' is an axis of a mesh, and the file has none, like mesh: {%s: 4}", name,
+                      name);
+    if (dimension < -GT_MAX_RANK || dimension >= GT_MAX_RANK)
+        return refuse(r, key, "axis %lld is out of range; tensors have at most %d dimensions",
+                      (long long)dimension, GT_MAX_RANK);
+    if (!signal->mesh.rank) {
+        signal->mesh = r->mesh.mesh;
+        if (!signal->worker_count) {
+            signal->worker_count = r->mesh.worker_count;
+            memcpy(signal->workers, r->mesh.workers, sizeof signal->workers);
+        }
+    }
+    while (d < signal->mesh.rank && strcmp(signal->mesh.axis[d].name, name) != 0)
+        d++;
+    if (d == signal->mesh.rank)
+        return refuse(r, value, "the mesh has no axis '%s'; there are %s", name, axis_names(&signal->mesh, names));
+    if (signal->mesh.axis[d].kind == GT_SPLIT)
+        return refuse(r, value, "mesh axis '%s' is used twice", name);
+    signal->mesh.axis[d].kind = GT_SPLIT;
+    signal->mesh.axis[d].axis = (int8_t)dimension;
+    return GT_OK;
+}
+
 static gt_err read_shard_value(reader *r, const yaml_node_t *key, const yaml_node_t *value)
 {
     const char *name = scalar(key);
@@ -260,10 +377,12 @@ static gt_err read_shard_value(reader *r, const yaml_node_t *key, const yaml_nod
         return read_integer(r, value, "axis", &r->signal.axis);
     }
     if (strcmp(name, "workers") == 0)
-        return read_workers(r, value);
+        return read_workers(r, value, &r->signal);
+    if (is_dimension(name))
+        return read_mesh_shard(r, key, value);
     if (strcmp(name, "replicated") == 0)
         return read_flag(r, value, "replicated", GT_CONFIG_REPLICATED, &r->signal.flags);
-    return refuse(r, key, "unknown key '%s' of shard; there are axis, workers and replicated", name);
+    return refuse(r, key, "unknown key '%s' of shard; there are axis, workers, replicated and dimensions", name);
 }
 
 /* Checked at once, so that an error names the line of the key that made it one. */
@@ -272,6 +391,19 @@ static gt_err read_shard_key(reader *r, const yaml_node_t *key, const yaml_node_
     GT_TRY(read_shard_value(r, key, value));
     set_origin(r, key);
     return check(&r->signal);
+}
+
+static gt_err read_schedule(reader *r, const yaml_node_t *node)
+{
+    const char *text = scalar(node);
+    char is[64];
+    if (text && strcasecmp(text, "gpipe") == 0)
+        r->signal.flags |= GT_CONFIG_GPIPE;
+    else if (text && strcasecmp(text, "1f1b") == 0)
+        r->signal.flags |= GT_CONFIG_1F1B;
+    else
+        return refuse(r, node, "schedule must be gpipe or 1f1b, not %s", shown(node, is));
+    return GT_OK;
 }
 
 static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
@@ -285,7 +417,9 @@ static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node
         return read_name(r, value, "backward", r->signal.backward);
     if (strcmp(name, "compile") == 0)
         return read_flag(r, value, "compile", GT_CONFIG_COMPILE, &r->signal.flags);
-    return refuse(r, key, "unknown key '%s'; there are shard, backward and compile", name);
+    if (strcmp(name, "schedule") == 0)
+        return read_schedule(r, value);
+    return refuse(r, key, "unknown key '%s'; there are shard, backward, compile and schedule", name);
 }
 
 /* ---- limits: in YAML ---------------------------------------------------------------------------------------- */
@@ -323,11 +457,54 @@ static gt_err read_limits(reader *r, const yaml_node_t *key, const yaml_node_t *
     return read_limit(r, key, value);
 }
 
+/* ---- mesh: in YAML ------------------------------------------------------------------------------------------ */
+
+static gt_err read_mesh_axis(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    gt_mesh *mesh = &r->mesh.mesh;
+    const char *name = scalar(key);
+    int64_t size;
+    if (strcmp(name, "workers") == 0)
+        return read_workers(r, value, &r->mesh);
+    if (mesh->rank == GT_MESH_AXES)
+        return refuse(r, key, "a mesh has at most %d axes", GT_MESH_AXES);
+    if (!*name || strlen(name) > GT_MESH_NAME)
+        return refuse(r, key, "a mesh axis has a name of 1 to %d bytes", GT_MESH_NAME);
+    GT_TRY(read_integer(r, value, name, &size));
+    if (size < 1 || gt__mesh_count(mesh) * size > GT_MAX_PARTIES || size > GT_MAX_PARTIES)
+        return refuse(r, value, "mesh axis '%s' of %lld: there are 1 to %d workers", name, (long long)size,
+                      GT_MAX_PARTIES);
+    gt_mesh_axis *axis = &mesh->axis[mesh->rank++];
+    *axis = (gt_mesh_axis){.size = (int32_t)size};
+    strcpy(axis->name, name);
+    return GT_OK;
+}
+
+/* Before the signals, which may come before it in the file. */
+static gt_err read_mesh(reader *r, const yaml_node_t *root)
+{
+    const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+    for (; root->type == YAML_MAPPING_NODE && pair < root->data.mapping.pairs.top; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(r->document, pair->key);
+        if (!scalar(key) || strcmp(scalar(key), "mesh") != 0)
+            continue;
+        GT_TRY(each_key(r, yaml_document_get_node(r->document, pair->value), "mesh", read_mesh_axis));
+        if (!r->mesh.mesh.rank)
+            return refuse(r, key, "a mesh has axes and their sizes, like mesh: {data: 4, model: 2}");
+        snprintf(r->mesh.name, sizeof r->mesh.name, "mesh");
+        snprintf(r->mesh.origin, sizeof r->mesh.origin, "%s:%zu", r->path, key->start_mark.line + 1);
+        return check(&r->mesh);
+    }
+    return GT_OK;
+}
+
 static gt_err read_signal(reader *r, const yaml_node_t *key, const yaml_node_t *value)
 {
     r->signal = (gt_signal_config){0};
     if (scalar(key) && strcmp(scalar(key), "limits") == 0)
         return each_key(r, value, "limits", read_limits);
+    if (scalar(key) && strcmp(scalar(key), "mesh") == 0)
+        return GT_OK; /* read before */
     GT_TRY(read_name(r, key, "a signal", r->signal.name));
     GT_TRY(each_key(r, value, "a signal", read_signal_key));
     set_origin(r, key);
@@ -350,7 +527,7 @@ static gt_err read_document(gt_config *config, const char *path, yaml_parser_t *
     if (root && !first)
         err = refuse(&r, root, "a second document; a config is one");
     else if (root && !(plain(root) && !*plain(root))) /* an empty file says nothing */
-        err = each_key(&r, root, "the file", read_signal);
+        err = read_mesh(&r, root) == GT_OK ? each_key(&r, root, "the file", read_signal) : GT_ERR_VALUE;
     yaml_document_delete(&document);
     return err;
 }

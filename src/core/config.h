@@ -8,6 +8,9 @@
  *         replicated: true         # instead of axis: every worker has the whole tensor
  *       backward: backward_layer1  # the signal under which gradients are computed; the same if left out
  *       compile: true              # an engine may compile what runs under it
+ *       schedule: 1f1b             # or gpipe: the order of micro-batches, where it is a stage of a pipeline
+ *
+ *     mesh: {data: 4, model: 2}    # not a signal: a grid of workers (mesh.h), for shard: {0: data, 1: model}
  *
  *     limits:                      # not a signal: what clients of a server may use (limits.h)
  *       max-memory: 4G
@@ -22,6 +25,7 @@
 
 #include "core/instruction.h"
 #include "core/limits.h"
+#include "core/mesh.h"
 
 typedef struct gt_signal_config {
     char name[GT_MAX_NAME + 1];
@@ -30,6 +34,7 @@ typedef struct gt_signal_config {
     int64_t axis;
     unsigned worker_count; /* 0: all */
     int32_t workers[GT_MAX_PARTIES];
+    gt_mesh mesh;     /* rank 0: none; otherwise its workers are `workers`, and `axis` is not used */
     char origin[160]; /* "config.yaml:12", for errors */
 } gt_signal_config;
 
@@ -57,7 +62,7 @@ enum { GT_CONFIG_WARNING = 384 }; /* bytes of that text */
 bool gt__config_misses(gt_config *config, const char *name, char *warning, size_t size);
 
 /* A signal as a config record, and back. `record` has room for GT_CONFIG_SLOTS. */
-enum { GT_CONFIG_SLOTS = 1 + 2 * GT_NAME_SLOTS + GT_MAX_PARTIES / 8 };
+enum { GT_CONFIG_SLOTS = 1 + 2 * GT_NAME_SLOTS + GT_MAX_PARTIES / 8 + GT_MESH_AXES / 2 };
 void gt__config_write(const gt_signal_config *signal, gt_slot *record);
 gt_err gt__config_read(const gt_slot *record, gt_signal_config *signal);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/mesh.h"
 #include "core/record.h"
 
 /* Slots of tail a record must have whose op does not fix it; -1: no length would be right. */
@@ -41,7 +42,9 @@ static int64_t control_tail(const gt_instruction *ins)
     case GT_OP_goodbye:
         return GT_GOODBYE_TAIL;
     case GT_OP_config:
-        return ins->imm[1].u <= GT_MAX_PARTIES ? 2 * GT_NAME_SLOTS + (ins->imm[1].i + 7) / 8 : -1;
+        return ins->imm[1].u <= GT_MAX_PARTIES && ins->rank <= GT_MESH_AXES
+                   ? 2 * GT_NAME_SLOTS + (ins->imm[1].i + 7) / 8 + (ins->rank + 1) / 2
+                   : -1;
     case GT_OP_all_reduce:
     case GT_OP_reduce_scatter:
     case GT_OP_all_gather:

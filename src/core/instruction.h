@@ -152,8 +152,9 @@ enum {
  *                                tail: a gt_timing_entry each
  *   scope    client -> disp.     imm[0] a new scope id, imm[1] the scope around it (0: none), tail: two slots with the
  *                                signal's name, two with the name of its backward signal (empty: the config's)
- *   config   client -> disp.     what a signal means: flags gt_config_flags, imm[0] axis, imm[1] workers, tail: two slots
- *                                with the signal's name, two with its backward signal's, workers, 8 to a slot
+ *   config   client -> disp.     what a signal means: flags gt_config_flags, rank: axes of its mesh, imm[0] axis, imm[1]
+ *                                workers, tail: two slots with the signal's name, two with its backward signal's,
+ *                                workers, 8 to a slot, gt_mesh_axis, 2 to a slot
  *   mark     client -> disp.     `scope`: a name to see in the log
  *            disp. -> worker     the reply's imm[0] is its busy time in ns, operand[0] 1 if its engine is asynchronous
  *   name     client -> disp.     operand[0] a tensor, tail: its name in the program, "layer2.weight". imm[0] 1: instead of the
@@ -189,6 +190,8 @@ enum gt_config_flags {
     GT_CONFIG_REPLICATED = 1 << 2,
     GT_CONFIG_COMPILE = 1 << 3,
     GT_CONFIG_AUTOMATIC = 1 << 4, /* no signal: spread what is large by itself (GT_AUTO_SHARD) */
+    GT_CONFIG_GPIPE = 1 << 5,     /* a stage of a pipeline, in this order: for the client only */
+    GT_CONFIG_1F1B = 1 << 6,
 };
 
 enum gt_share_kind { GT_SHARE_MEMORY = 0, GT_SHARE_LEFT = 1, GT_SHARE_OWNER = 2 };

@@ -7,7 +7,7 @@
 #include "dispatcher/worker_stream.h"
 
 /* Both records are reserved before one of them is written: a send without its recv would leave its data in memory. */
-gt_err gt__move_tensor(const gt_move *move)
+gt_err gt__worker_move(const gt_move *move)
 {
     const gt_meta *meta = move->meta;
     gt_slot *send = gt__worker_reserve(move->from, 1), *recv = send ? gt__worker_reserve(move->to, 2) : NULL;

@@ -14,6 +14,6 @@ typedef struct gt_move {
 } gt_move;
 
 /* In the turn of the session that has the tensor (runs.h). An error: out of memory, and nothing was written. */
-gt_err gt__move_tensor(const gt_move *move);
+gt_err gt__worker_move(const gt_move *move);
 
 #endif

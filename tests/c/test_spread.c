@@ -46,6 +46,45 @@ static void test_layouts(const void *argument)
         gt__layout_release(all[k]);
 }
 
+/* Two lines of three workers. */
+static gt_mesh grid(gt_layout_kind data, int data_axis, gt_layout_kind model, int model_axis)
+{
+    return (gt_mesh){.rank = 2,
+                     .axis = {{.name = "data", .size = 2, .kind = (uint8_t)data, .axis = (int8_t)data_axis},
+                              {.name = "model", .size = 3, .kind = (uint8_t)model, .axis = (int8_t)model_axis}}};
+}
+
+static void test_meshes(const void *argument)
+{
+    (void)argument;
+    const int32_t workers[] = {5, 4, 3, 2, 1, 0};
+    char text[128];
+    int64_t starts[2];
+    const gt_mesh two = grid(GT_SPLIT, 1, GT_SPLIT, 0), one = grid(GT_PARTIAL, 0, GT_SPLIT, 0),
+                  none = grid(GT_REPLICATED, 0, GT_REPLICATED, 0);
+    gt_layout *both = gt__layout_meshed(&two, workers), *same = gt__layout_meshed(&two, workers);
+    gt_layout *summed = gt__layout_meshed(&one, workers), *whole = gt__layout_meshed(&none, workers);
+    CHECK(!strcmp(gt__layout_text(both, text, sizeof text),
+                  "mesh(data=2 split(axis=1), model=3 split(axis=0), workers=[5,4,3,2,1,0])"));
+    CHECK(!strcmp(gt__layout_text(summed, text, sizeof text),
+                  "mesh(data=2 partial, model=3 split(axis=0), workers=[5,4,3,2,1,0])"));
+    CHECK(!strcmp(gt__layout_text(whole, text, sizeof text), "replicated(workers=[5,4,3,2,1,0])"));
+    CHECK(gt__layout_equal(both, same) && !gt__layout_equal(both, summed) && gt__layout_same_mesh(both, summed));
+    CHECK(gt__layout_parts(both) == 6 && gt__layout_parts(summed) == 6 && gt__layout_parts(whole) == 1);
+    CHECK(gt__layout_is_partial(summed) && !gt__layout_is_partial(both) && !gt__layout_same_grid(both, whole));
+    gt_meta tensor, part;
+    OK(gt__meta_set(&tensor, GT_FLOAT32, 2, (int64_t[]){6, 8}));
+    gt__layout_part(both, 5, &tensor, &part);
+    gt__layout_starts(both, 5, &tensor, starts); /* data 1, model 2 */
+    CHECK(part.shape[0] == 2 && part.shape[1] == 4 && part.numel == 8 && starts[0] == 4 && starts[1] == 4);
+    gt__layout_part(summed, 3, &tensor, &part);
+    gt__layout_starts(summed, 3, &tensor, starts); /* data 1, model 0 */
+    CHECK(part.shape[0] == 2 && part.shape[1] == 8 && starts[0] == 0 && starts[1] == 0);
+    gt_layout *const all[] = {both, same, summed, whole};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        gt__layout_release(all[k]);
+}
+
 /* ---- configs -------- */
 
 static void test_config_records(const void *argument)
@@ -68,6 +107,44 @@ static void test_config_records(const void *argument)
     record->ins.imm[0].i = 99;
     CHECK_EQ(gt__config_read(record, &back), GT_ERR_VALUE);
     record->ins.imm[1].u = GT_MAX_PARTIES + 1;
+    CHECK_EQ(gt__instruction_check(record, GT_CONFIG_SLOTS, &length), GT_ERR_PROTOCOL);
+}
+
+/* What a client may send: a mesh that fits its workers, and nothing else. */
+static void test_mesh_records(const void *argument)
+{
+    (void)argument;
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config signal = {.name = "a",
+                               .flags = GT_CONFIG_SHARD,
+                               .mesh = grid(GT_REPLICATED, 0, GT_SPLIT, -1)},
+                     back;
+    unsigned length;
+    gt__config_write(&signal, record);
+    CHECK_EQ(gt__instruction_check(record, GT_CONFIG_SLOTS, &length), GT_OK);
+    CHECK_EQ(gt__config_read(record, &back), GT_OK);
+    CHECK(back.mesh.rank == 2 && !strcmp(back.mesh.axis[1].name, "model") && back.mesh.axis[1].axis == -1 &&
+          back.mesh.axis[1].kind == GT_SPLIT && back.mesh.axis[0].size == 2 && gt__mesh_count(&back.mesh) == 6);
+    const gt_mesh wrong[] = {grid(GT_PARTIAL, 0, GT_SPLIT, 0), grid(GT_SPLIT, 0, GT_SPLIT, 0),
+                             grid(GT_SPLIT, 0, GT_SPLIT, 100), grid(GT_MESHED, 0, GT_SPLIT, 1)};
+    for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
+        signal.mesh = wrong[k];
+        gt__config_write(&signal, record);
+        CHECK_EQ(gt__config_read(record, &back), GT_ERR_VALUE);
+    }
+    signal.mesh = grid(GT_REPLICATED, 0, GT_SPLIT, 0);
+    signal.mesh.axis[0].size = INT32_MAX;
+    gt__config_write(&signal, record);
+    CHECK_EQ(gt__config_read(record, &back), GT_ERR_VALUE);
+    signal.mesh.axis[0].size = -2;
+    gt__config_write(&signal, record);
+    CHECK_EQ(gt__config_read(record, &back), GT_ERR_VALUE);
+    signal.mesh.axis[0].size = 2;
+    memset(signal.mesh.axis[0].name, 'x', sizeof signal.mesh.axis[0].name); /* not ended */
+    gt__config_write(&signal, record);
+    CHECK_EQ(gt__config_read(record, &back), GT_OK);
+    CHECK_EQ(strlen(back.mesh.axis[0].name), GT_MESH_NAME);
+    record->ins.rank = GT_MESH_AXES + 1;
     CHECK_EQ(gt__instruction_check(record, GT_CONFIG_SLOTS, &length), GT_ERR_PROTOCOL);
 }
 
@@ -523,18 +600,26 @@ static void test_half_sent(const void *argument)
 
 /* ---- records of several steps ------------------------------------------------------------------------------- */
 
-/* Records for a worker in which all members take part. */
-static unsigned collectives_written(streams *s, int worker)
+/* Every exchange was written for each of its parties. */
+static void check_exchanges(streams *s)
 {
-    const gt_slot *slots;
-    size_t available;
-    unsigned count = 0;
-    gt__link_flush(s->worker[worker].link);
-    while ((slots = gt__link_peek(s->ends[worker], &available))) {
-        count += slots->ins.op >= GT_OP_all_reduce && slots->ins.op <= GT_OP_all_to_all;
-        gt__link_consume(s->ends[worker], 1u + slots->ins.tail);
+    enum { TAGS = 64 };
+    unsigned parties[TAGS] = {0}, seen[TAGS] = {0};
+    for (int k = 0; k < WORKERS; k++) {
+        const gt_slot *slots;
+        size_t available;
+        gt__link_flush(s->worker[k].link);
+        while ((slots = gt__link_peek(s->ends[k], &available))) {
+            uint64_t tag = slots->ins.imm[0].u;
+            if (slots->ins.op >= GT_OP_all_reduce && slots->ins.op <= GT_OP_all_to_all && CHECK(tag < TAGS)) {
+                parties[tag] = (unsigned)slots->ins.imm[1].u;
+                seen[tag]++;
+            }
+            gt__link_consume(s->ends[k], 1u + slots->ins.tail);
+        }
     }
-    return count;
+    for (unsigned tag = 0; tag < TAGS; tag++)
+        CHECK_EQ(seen[tag], parties[tag]);
 }
 
 static gt_handle *new_rows(streams *s, uint64_t id, gt_dtype dtype, gt_layout *layout)
@@ -559,12 +644,12 @@ static void drop(streams *s, gt_handle *handle)
     handle->worker = GT_NO_WORKER;
 }
 
-/* A record on a split tensor, an index on one worker and another split tensor, with memory that runs out; true: it did. Every worker
- * takes part in the same exchanges, and keeps nothing. */
-static bool compute_short(const gt_slot *record, unsigned allowed)
+/* A record on a spread tensor, an index on one worker and a tensor that is split by rows, with memory that runs out; true: it did.
+ * Exchanges have all their parties, and nothing is kept. */
+static bool compute_short(const gt_slot *record, gt_layout *(*spread)(const streams *), unsigned allowed)
 {
     streams *s = streams_new();
-    gt_handle *operand[3] = {new_rows(s, 1, GT_FLOAT32, split_rows(s)), NULL, NULL};
+    gt_handle *operand[3] = {new_rows(s, 1, GT_FLOAT32, spread(s)), NULL, NULL};
     operand[1] = new_rows(s, 2, record->ins.op == GT_OP_cat ? GT_FLOAT64 : GT_INT64, on_first(s));
     operand[2] = new_rows(s, 3, GT_FLOAT32, split_rows(s));
     gt_handle result = {.worker = GT_NO_WORKER};
@@ -591,9 +676,7 @@ static bool compute_short(const gt_slot *record, unsigned allowed)
         drop(s, gt__handles_find(&s->session.handles, id));
     for (int k = 0; k < WORKERS; k++)
         CHECK_EQ(slots_in_use(&s->worker[k]), 0);
-    unsigned exchanges = collectives_written(s, 0);
-    for (int k = 1; k < WORKERS; k++)
-        CHECK_EQ(collectives_written(s, k), exchanges);
+    check_exchanges(s);
     streams_free(s);
     return struck;
 }
@@ -601,9 +684,9 @@ static bool compute_short(const gt_slot *record, unsigned allowed)
 static void test_steps_without_memory(const void *argument)
 {
     (void)argument;
-    static const gt_opcode ops[] = {GT_OP_softmax, GT_OP_log_softmax, GT_OP_cumsum, GT_OP_cummax,
-                                    GT_OP_argsort, GT_OP_argmax,      GT_OP_topk,   GT_OP_take,
-                                    GT_OP_gather,  GT_OP_scatter,     GT_OP_cat,    GT_OP_argmin};
+    static const gt_opcode ops[] = {GT_OP_softmax, GT_OP_log_softmax, GT_OP_cumsum, GT_OP_cummax, GT_OP_argsort,
+                                    GT_OP_argmax,  GT_OP_topk,        GT_OP_take,   GT_OP_gather, GT_OP_scatter,
+                                    GT_OP_cat,     GT_OP_argmin,      GT_OP_mean};
     for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++) {
         gt_slot record[2] = {{.ins = {.op = (uint16_t)ops[k], .operand = {1, 2, 3}}}, {.u64 = {1, 2, 3}}};
         unsigned allowed = 0;
@@ -615,7 +698,43 @@ static void test_steps_without_memory(const void *argument)
             record->ins.tail = 1;
             record->ins.imm[1].i = 3;
         }
-        while (compute_short(record, allowed))
+        while (compute_short(record, split_rows, allowed))
+            allowed++;
+        CHECK(allowed > 2);
+    }
+}
+
+/* A square of workers: rows along one axis, columns or sums along the other. */
+static gt_layout *squared(const streams *s)
+{
+    gt_mesh mesh = grid(GT_SPLIT, 0, GT_SPLIT, 1);
+    mesh.axis[1].size = 2;
+    return gt__layout_meshed(&mesh, s->all);
+}
+
+static gt_layout *squared_sums(const streams *s)
+{
+    gt_mesh mesh = grid(GT_PARTIAL, 0, GT_SPLIT, 0);
+    mesh.axis[1].size = 2;
+    return gt__layout_meshed(&mesh, s->all);
+}
+
+static void test_meshes_without_memory(const void *argument)
+{
+    (void)argument;
+    static const gt_opcode ops[] = {GT_OP_softmax, GT_OP_amax, GT_OP_mean,   GT_OP_exp,     GT_OP_take,
+                                    GT_OP_gather,  GT_OP_norm, GT_OP_argmax, GT_OP_scatter, GT_OP_cat};
+    for (size_t k = 0; k < 2 * (sizeof ops / sizeof ops[0]); k++) {
+        gt_opcode op = ops[k / 2];
+        gt_slot record[2] = {{.ins = {.op = (uint16_t)op, .operand = {1, 2, 3}}}, {.u64 = {1, 2, 3}}};
+        unsigned allowed = 0;
+        if (op == GT_OP_norm)
+            record->ins.imm[1].f = 2;
+        if (op == GT_OP_cat) {
+            record->ins.tail = 1;
+            record->ins.imm[1].i = 3;
+        }
+        while (compute_short(record, k % 2 ? squared : squared_sums, allowed))
             allowed++;
         CHECK(allowed > 2);
     }
@@ -629,10 +748,13 @@ int main(int argc, char **argv)
     setenv("XDG_RUNTIME_DIR", runtime, 1);
     check_begin(argc, argv);
     check_run("layouts", test_layouts, NULL);
+    check_run("meshes", test_meshes, NULL);
     check_run("config records", test_config_records, NULL);
+    check_run("config records with a mesh", test_mesh_records, NULL);
     check_run("a worker goes on while it waits", test_a_worker_goes_on, NULL);
     check_run("memory that runs out between two records", test_half_sent, NULL);
     check_run("memory that runs out between two steps", test_steps_without_memory, NULL);
+    check_run("memory that runs out on a mesh", test_meshes_without_memory, NULL);
     check_run("embedded workers", test_embedded, NULL);
     check_run("workers that meet by memory", test_links, "");
     check_run("workers that meet by tcp", test_links, "tcp://");

@@ -66,6 +66,16 @@ def pytest_unconfigure(config):
 
 
 @pytest.fixture
+def own_signals():
+    """Signals that the test registers have no effect on those that follow."""
+    import gt
+    before = gt.get_config()
+    yield
+    for name in gt.get_config():
+        gt.register_config(name, before.get(name, gt.SignalConfig()))
+
+
+@pytest.fixture
 def workers():
     """workers(n): this thread uses an embedded server of n workers until the test ends."""
     from gt import _gt

@@ -88,8 +88,11 @@ class Generator:
 
     def allows(self, signal, rank):
         """Whether a new tensor of that rank can be placed this way: a missing axis is an error."""
-        axis, workers, replicated, _ = self.config[signal]
+        axis, workers, replicated, *_ = self.config[signal]
         return rank == 0 or axis is None or replicated or len(workers) == 1 or -rank <= axis < rank
+
+    def allows_shape(self, signal, shape):
+        return self.allows(signal, len(shape))
 
     def fits(self, rank):
         """The same for the current scopes: the innermost one with a shard entry decides."""
@@ -437,7 +440,7 @@ class Generator:
     def accumulate(self):
         """Add a split tensor to one that is not split, at repeated indices."""
         a, signal = self.pick("f", rank=1, least=1), self.name()
-        if a and a.size <= 500 and self.fits(a.rank) and self.allows(signal, a.rank):
+        if a and a.size <= 500 and self.fits(a.rank) and self.allows_shape(signal, a.shape):
             d, n = self.rng.randrange(a.rank), self.rng.randint(1, 4)
             shape = a.shape[:d] + (n,) + a.shape[d + 1:]
             index = self.new(f"gt.signal.tensor(gt.randint(0, {n}, {a.shape}), name='{signal}')", a.shape, "i", True)
@@ -447,7 +450,7 @@ class Generator:
 
     def place(self):
         a, signal = self.pick("f", "i", rank=1), self.name()
-        if a and self.allows(signal, a.rank):
+        if a and self.allows_shape(signal, a.shape):
             self.new(f"gt.signal.tensor({a.name}, name='{signal}')", a.shape, a.kind, a.exact, a.tracked)
 
     def forget(self):
@@ -502,8 +505,8 @@ def program_text(program):
 
 def register(config, meaningful):
     """Register the config, unless the program runs on one worker."""
-    for name, (axis, workers, replicated, backward) in config.items():
-        shard = gt.ShardConfig(axis, workers, replicated) if meaningful and workers else None
+    for name, (axis, workers, replicated, backward, *mesh) in config.items():
+        shard = gt.ShardConfig(axis, workers, replicated, *mesh) if meaningful and workers else None
         gt.register_config(name, gt.SignalConfig(shard, backward))
 
 
@@ -586,13 +589,16 @@ def run(program, connections, calls=1):
     return f"program {program.seed}, on {program.workers} workers:\n  " + "\n  ".join(wrong) + "\n\n" + script(program)
 
 
-if __name__ == "__main__":
-    first, last = int(sys.argv[1]), int(sys.argv[-1])
+def main(arguments, generator):
+    first, last = int(arguments[0]), int(arguments[-1])
     servers = Connections()
     for seed in range(first, last + 1):
-        report = run(Generator(seed).write(), servers)
+        report = run(generator(seed).write(), servers)
         if report:
-            print(report)
-            sys.exit(1)
+            sys.exit(report)
     servers.close()
     print(f"{last - first + 1} programs agree")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], Generator)

@@ -223,13 +223,16 @@ from gt import nn
 import gt.nn.functional as F
 gt.gpu_workers(2)
 for name, shard in dict(layer1=dict(axis=0), data=dict(axis=0), columns=dict(axis=0), rows=dict(axis=1),
-                        stage_0=dict(workers=[0]), stage_1=dict(workers=[1])).items():
+                        stage_0=dict(workers=[0]), stage_1=dict(workers=[1]), heads=dict(axis=1), tokens=dict(axis=0),
+                        experts=dict(axis=0)).items():
     gt.register_config(name, gt.SignalConfig(shard=gt.ShardConfig(**shard)))
 x, w = gt.randn(8, 8), gt.randn(8, 8)
 batch, labels = [[0.5] * 8] * 6, [0, 1, 2, 3, 4, 5]
 model, first, last, up, down = (nn.Linear(8, 8) for _ in range(5))
 optimizer = gt.optim.SGD(model.parameters(), lr=0.1)
 micro_batches = [gt.randn(4, 8)] * 3
+q, k, v = gt.randn(3, 2, 4, 6, 8).unbind()
+sent, tokens, expert_up, expert_down = gt.ones(2, 3, 4), gt.randn(4, 8), gt.randn(2, 8, 16), gt.randn(2, 16, 8)
 """,
 }
 

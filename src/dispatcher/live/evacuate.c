@@ -70,7 +70,7 @@ static gt_err move_slot(evacuation *e, const gt_handle *handle, const gt_meta *m
     gt_move move = {.from = e->from, .to = e->to, .slot = *slot, .arrives = arrives, .meta = meta};
     move.scope = handle->scope;
     move.site = handle->site;
-    GT_TRY(gt__move_tensor(&move));
+    GT_TRY(gt__worker_move(&move));
     gt__worker_free_tensor(e->from, *slot);
     *slot = arrives;
     size_t bytes = gt__meta_bytes(meta);

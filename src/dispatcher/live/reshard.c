@@ -60,7 +60,7 @@ static gt_err changed(const gt_layout *have, gt_target *before, gt_target *now, 
     gt_layout *exact = gt__target_layout(before, GT_FLAG_INNER, meta);
     if (!exact)
         return gt__spread_no_memory();
-    bool as_said = gt__layout_equal(have, exact), over = is_over(have, before);
+    bool as_said = gt__layout_equal(have, exact), over = have->kind != GT_MESHED && is_over(have, before);
     gt__layout_release(exact);
     if (!as_said && !over)
         return GT_OK;
@@ -101,7 +101,7 @@ static gt_err reshard_tensor(gt_session *session, const changes *c, gt_handle *h
         return gt__spread_no_memory();
     gt_target *asked = have->asked;
     uint32_t at = asked ? 2 * (asked->scope - 1) + asked->backward : 0;
-    if (asked && at < c->count && c->now[at] && have->kind != GT_PARTIAL && !gt__target_equal(asked, c->now[at]))
+    if (asked && at < c->count && c->now[at] && !gt__layout_is_partial(have) && !gt__target_equal(asked, c->now[at]))
         GT_TRY(changed(have, asked, c->now[at], &handle->meta, &layout));
     if (!asked && have->count == 1)
         GT_TRY(changed_single(session, c, handle, have, &layout));

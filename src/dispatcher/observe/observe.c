@@ -513,8 +513,13 @@ void gt__observe_part(gt_dispatch_worker *worker, uint32_t slot, const gt_layout
 {
     gt_meta part;
     gt__layout_part(layout, member, whole, &part);
-    const gt_shape_part which = {
+    gt_shape_part which = {
         .member = (uint16_t)member, .members = layout->count, .kind = layout->kind, .axis = layout->axis};
+    for (unsigned d = 0; layout->kind == GT_MESHED && d < layout->mesh.rank; d++)
+        if (layout->mesh.axis[d].kind == GT_SPLIT)
+            which.axis |= (uint8_t)(1u << layout->mesh.axis[d].axis);
+    if (layout->kind == GT_MESHED && !which.axis)
+        which.kind = GT_PARTIAL;
     gt__shapes_announce(worker->peer->dispatcher->observer->shapes, &worker->watched.shapes, slot, &part, &which);
 }
 

@@ -74,13 +74,17 @@ gt_log_text *gt__shapes_text(const gt_shapes *shapes, uint32_t number, uint32_t 
 static gt_log_text *text_new(const gt_meta *meta, const gt_shape_part *part)
 {
     static const char *const kinds[] = {
-        [GT_REPLICATED] = " copy=", [GT_SPLIT] = " shard=", [GT_PARTIAL] = " summand="};
+        [GT_REPLICATED] = " copy=", [GT_SPLIT] = " shard=", [GT_PARTIAL] = " summand=", [GT_MESHED] = " shard="};
     char text[GT_LOG_TEXT], *at = gt__log_shape(text, meta->rank, meta->shape);
     if (part->members > 1) {
         at = gt__log_number(at, kinds[part->kind], part->member + 1u);
         at = gt__log_number(at, "/", part->members);
         if (part->kind == GT_SPLIT)
             at = gt__log_number(at, " axis=", part->axis);
+        unsigned before = 0;
+        for (unsigned axis = 0; part->kind == GT_MESHED && axis < meta->rank; axis++)
+            if (part->axis >> axis & 1)
+                at = gt__log_number(at, before++ ? "," : " axes=", axis);
     }
     return gt__log_text_new(text, (size_t)(at - text));
 }

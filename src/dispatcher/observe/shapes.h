@@ -15,7 +15,8 @@
 /* Which part of a spread tensor it is. */
 typedef struct gt_shape_part {
     uint16_t member, members; /* members 0: it is not spread */
-    uint8_t kind, axis;       /* gt_layout_kind */
+    uint8_t kind;             /* gt_layout_kind */
+    uint8_t axis;             /* on a mesh: a bit for each dimension that is split */
 } gt_shape_part;
 
 typedef struct gt_shapes gt_shapes;

@@ -5,14 +5,15 @@
  * (reduce_scatter), a split one whole (all_gather) or split along another axis (all_to_all), and a tensor on one worker is
  * copied to several (broadcast). Everything else is made of moves: slices on the workers that have the data, a send and
  * a recv for each, and a cat on the worker where they arrive. Whole copies stay with the tensor: one that was needed on a
- * worker once tends to be needed there again, and tensors do not change. Read spread.h first.
+ * worker once tends to be needed there again, and tensors do not change. Layouts on a mesh are mesh_move.c's. Read
+ * spread.h first.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/record.h"
 #include "dispatcher/moves.h"
-#include "dispatcher/spread/spread.h"
+#include "dispatcher/spread/move.h"
 #include "dispatcher/worker_stream.h"
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
@@ -87,23 +88,15 @@ static gt_instruction caused(const gt_session *session, gt_opcode op)
     return (gt_instruction){.op = op, .scope = session->spreading->scope, .site = session->spreading->site};
 }
 
-/* What the last of several records makes: a member's part of a tensor. For the log. */
-typedef struct aim {
-    const gt_layout *layout;
-    unsigned member;
-    const gt_meta *whole;
-} aim;
-
 /* The next record makes this slot; NULL: of no tensor's layout. */
-static void announce(const gt_session *session, int32_t worker, uint32_t slot, const aim *made)
+static void announce(const gt_session *session, int32_t worker, uint32_t slot, const gt_aim *made)
 {
     if (made && gt__spread_worker(session, worker)->observed)
         gt__observe_part(gt__spread_worker(session, worker), slot, made->layout, made->member, made->whole);
 }
 
-/* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
-static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
-                    int64_t start, int64_t count, const aim *made, uint32_t *slot)
+gt_err gt__move_slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta,
+                      const int64_t *starts, const int64_t *counts, const gt_aim *made, uint32_t *slot)
 {
     gt_slot *out;
     GT_TRY(gt__spread_slot(session, worker, slot));
@@ -115,18 +108,28 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
     out->ins.result = *slot;
     out->ins.operand[0] = from;
     for (unsigned d = 0; d < meta->rank; d++) {
-        out[1].i64[d] = d == axis ? start : 0;
+        out[1].i64[d] = starts[d];
         out[2].i64[d] = 1;
-        out[3].i64[d] = d == axis ? count : meta->shape[d];
+        out[3].i64[d] = counts[d];
     }
     announce(session, worker, *slot, made);
     gt__worker_put(gt__spread_worker(session, worker), 4);
     return GT_OK;
 }
 
-/* A tensor like `meta` from one worker to another; the new slot is the caller's. */
-static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
-                   const aim *made, uint32_t *slot)
+/* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
+static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
+                    int64_t start, int64_t count, const gt_aim *made, uint32_t *slot)
+{
+    int64_t starts[GT_MAX_RANK] = {0}, counts[GT_MAX_RANK];
+    memcpy(counts, meta->shape, meta->rank * sizeof counts[0]);
+    starts[axis] = start;
+    counts[axis] = count;
+    return gt__move_slice(session, worker, from, meta, starts, counts, made, slot);
+}
+
+gt_err gt__move_tensor(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
+                       const gt_aim *made, uint32_t *slot)
 {
     GT_TRY(gt__spread_reach(session, from));
     GT_TRY(gt__spread_reach(session, to));
@@ -138,14 +141,14 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
     moved.meta = meta;
     moved.scope = session->spreading->scope;
     moved.site = session->spreading->site;
-    gt_err err = gt__move_tensor(&moved);
+    gt_err err = gt__worker_move(&moved);
     if (err != GT_OK)
         gt__slot_number_free(&moved.to->slots, *slot);
     return err;
 }
 
-static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, unsigned count, unsigned axis,
-                  const aim *made, uint32_t *slot)
+gt_err gt__move_cat(gt_session *session, int32_t worker, const uint32_t *slots, unsigned count, unsigned axis,
+                    const gt_aim *made, uint32_t *slot)
 {
     gt_slot *out;
     unsigned tail = (count + 7) / 8;
@@ -213,10 +216,8 @@ static uint64_t arriving(gt_opcode op, const gt_layout *from, const gt_layout *t
     return (uint64_t)(times * (double)gt__meta_bytes(meta) + 0.5);
 }
 
-/* One collective: to every member of `from`, whose slots are in[] (0: the member has no part); the results get new slots,
- * in out[]. It goes to all members or to none: the others would wait for a member that does not get it. */
-static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
-                         const gt_meta *meta, const uint32_t *in, uint32_t *out)
+gt_err gt__move_collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
+                           const gt_meta *meta, const uint32_t *in, uint32_t *out)
 {
     gt_slot *records[GT_MAX_PARTIES];
     unsigned tail = 1 + (from->count + 1u) / 2;
@@ -248,7 +249,7 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         int after = gt__layout_find(to, worker->index);
         if (after >= 0)
             announce(session, worker->index, out[k],
-                     &(aim){.layout = to, .member = (unsigned)after, .whole = meta});
+                     &(gt_aim){.layout = to, .member = (unsigned)after, .whole = meta});
         gt__worker_put(worker, 1 + tail);
         worker->traffic.collectives++;
         worker->traffic.bytes += arriving(op, from, to, meta, k);
@@ -258,8 +259,7 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
 
 /* ---- whole copies ------------------------------------------------------------------------------------------- */
 
-/* The slot of a whole copy of the tensor on a worker; 0: there is none. */
-static uint32_t whole_on(const gt_source *source, int32_t worker)
+uint32_t gt__move_whole_on(const gt_source *source, int32_t worker)
 {
     int member = source->layout->kind == GT_REPLICATED ? gt__layout_find(source->layout, worker) : -1;
     if (member >= 0)
@@ -297,7 +297,7 @@ static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t
     int32_t root = source->layout->member[0].worker;
     if (count == 1) {
         uint32_t slot;
-        GT_TRY(move(session, root, gt__source_slot(source, 0), missing[0], source->meta, NULL, &slot));
+        GT_TRY(gt__move_tensor(session, root, gt__source_slot(source, 0), missing[0], source->meta, NULL, &slot));
         return keep_copy(session, source, missing[0], slot);
     }
     uint32_t in[GT_MAX_PARTIES + 1] = {gt__source_slot(source, 0)}, out[GT_MAX_PARTIES + 1];
@@ -308,7 +308,7 @@ static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t
     for (unsigned k = 0; k < count; k++)
         parties->member[1 + k].worker = missing[k];
     gt_err err = count < GT_MAX_PARTIES
-                     ? collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
+                     ? gt__move_collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
                      : gt__fail(GT_ERR_VALUE, "more than %d workers", GT_MAX_PARTIES);
     if (err == GT_OK) {
         err = gt__spread_temporary(session, root, out[0]); /* the root's result is its operand again */
@@ -326,12 +326,12 @@ static gt_err replicate(gt_session *session, gt_source *source, const gt_layout 
     int32_t missing[GT_MAX_PARTIES];
     unsigned count = 0;
     for (unsigned k = 0; k < wanted->count; k++)
-        if (!whole_on(source, wanted->member[k].worker))
+        if (!gt__move_whole_on(source, wanted->member[k].worker))
             missing[count++] = wanted->member[k].worker;
     if (count)
         GT_TRY(spread_whole(session, source, missing, count));
     for (unsigned k = 0; k < wanted->count; k++)
-        slots[k] = whole_on(source, wanted->member[k].worker);
+        slots[k] = gt__move_whole_on(source, wanted->member[k].worker);
     return GT_OK;
 }
 
@@ -365,7 +365,7 @@ static piece overlap(const gt_layout *from, unsigned s, const gt_layout *wanted,
 
 /* Bring one piece from member s to a worker. */
 static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned s, const piece *p, int32_t to,
-                          const aim *made, uint32_t *slot)
+                          const gt_aim *made, uint32_t *slot)
 {
     int32_t from = source->layout->member[s].worker;
     gt_meta part;
@@ -378,7 +378,7 @@ static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned
     }
     if (from == to)
         return GT_OK;
-    GT_TRY(move(session, from, *slot, to, &part, made, slot));
+    GT_TRY(gt__move_tensor(session, from, *slot, to, &part, made, slot));
     return gt__spread_temporary(session, to, *slot);
 }
 
@@ -389,7 +389,7 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
     uint32_t pieces[GT_MAX_PARTIES];
     unsigned count = 0;
     int32_t to = wanted->member[t].worker;
-    const aim made = {.layout = wanted, .member = t, .whole = source->meta};
+    const gt_aim made = {.layout = wanted, .member = t, .whole = source->meta};
     for (unsigned s = 0; s < source->layout->count; s++) {
         gt_meta part;
         gt__layout_part(source->layout, s, source->meta, &part);
@@ -403,7 +403,7 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
         *slot = pieces[0];
         return GT_OK;
     }
-    return cat(session, to, pieces, count, source->layout->axis, &made, slot);
+    return gt__move_cat(session, to, pieces, count, source->layout->axis, &made, slot);
 }
 
 /* A part of a tensor that some worker has whole: sliced on the worker that needs it, or sent to it. */
@@ -411,8 +411,8 @@ static gt_err cut(gt_session *session, const gt_source *source, const gt_layout 
                   uint32_t *slot)
 {
     const gt_member *member = &wanted->member[t];
-    uint32_t here = whole_on(source, member->worker);
-    const aim made = {.layout = wanted, .member = t, .whole = source->meta};
+    uint32_t here = gt__move_whole_on(source, member->worker);
+    const gt_aim made = {.layout = wanted, .member = t, .whole = source->meta};
     if (here)
         return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count,
                      &made, slot);
@@ -428,7 +428,7 @@ static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from,
                        const gt_meta *meta, const uint32_t *in, uint32_t *slots)
 {
     uint32_t out[GT_MAX_PARTIES];
-    GT_TRY(collective(session, op, from, wanted, meta, in, out));
+    GT_TRY(gt__move_collective(session, op, from, wanted, meta, in, out));
     gt_err err = GT_OK;
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
@@ -468,7 +468,7 @@ static gt_err exchange_own(gt_session *session, gt_opcode op, gt_source *source,
     uint32_t in[GT_MAX_PARTIES], out[GT_MAX_PARTIES], slots[GT_MAX_PARTIES];
     for (unsigned k = 0; k < from->count; k++)
         in[k] = gt__source_slot(source, k);
-    GT_TRY(collective(session, op, from, after, source->meta, in, out));
+    GT_TRY(gt__move_collective(session, op, from, after, source->meta, in, out));
     for (unsigned k = 0; k < from->count; k++)
         slots[gt__layout_find(after, from->member[k].worker)] = out[k];
     gt_err err = gt__spread_set(session, source->handle, gt__layout_retain(after), slots);
@@ -481,6 +481,8 @@ static gt_err exchange_own(gt_session *session, gt_opcode op, gt_source *source,
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)
 {
     const gt_layout *from = source->layout;
+    if (from->kind == GT_MESHED)
+        return gt__mesh_settle(session, source, wanted);
     if (from->kind != GT_PARTIAL)
         return GT_OK;
     bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
@@ -505,7 +507,7 @@ gt_err gt__spread_turn(gt_session *session, gt_source *source, gt_layout *wanted
 
 gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots)
 {
-    if (source->layout->kind == GT_PARTIAL && !gt__layout_equal(source->layout, wanted))
+    if (gt__layout_is_partial(source->layout) && !gt__layout_equal(source->layout, wanted))
         GT_TRY(gt__spread_settle(session, source, wanted));
     const gt_layout *from = source->layout;
     if (gt__layout_equal(from, wanted)) {
@@ -513,6 +515,8 @@ gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wan
             slots[k] = gt__source_slot(source, k);
         return GT_OK;
     }
+    if (from->kind == GT_MESHED || wanted->kind == GT_MESHED)
+        return gt__mesh_arrange(session, source, wanted, slots);
     if (from->kind == GT_REPLICATED && wanted->kind == GT_REPLICATED)
         return replicate(session, source, wanted, slots);
     bool same = from->kind == GT_SPLIT && from->count > 1 && gt__layout_same_set(from, wanted);

@@ -52,17 +52,31 @@ static gt_instruction times(double factor)
     return multiply;
 }
 
-/* The fraction of the split axis that a member has. */
+/* The fraction of the reduced elements that a member has. */
 static double share(const gt_task *task, const gt_layout *layout, unsigned member)
 {
+    double parts = 1;
+    uint64_t mask = task->ins->imm[0].u;
+    for (unsigned d = 0; layout->kind == GT_MESHED && d < layout->mesh.rank; d++)
+        if (layout->mesh.axis[d].kind == GT_SPLIT && (!mask || mask >> layout->mesh.axis[d].axis & 1))
+            parts *= layout->mesh.axis[d].size;
+    if (layout->kind == GT_MESHED)
+        return 1 / parts;
     return (double)layout->member[member].count / (double)task->source[0].meta->shape[layout->axis];
 }
 
 static gt_err weigh(const gt_task *task, const gt_layout *from, uint32_t *slots)
 {
-    for (unsigned k = 0; k < from->count; k++)
-        GT_TRY(apply(task->session, from->member[k].worker, times(share(task, from, k)), &slots[k]));
-    return GT_OK;
+    gt_err err = GT_OK;
+    unsigned done = 0;
+    while (done < from->count && err == GT_OK) {
+        err = apply(task->session, from->member[done].worker, times(share(task, from, done)), &slots[done]);
+        done += err == GT_OK;
+    }
+    for (unsigned k = 0; k < from->count && err != GT_OK; k++)
+        if (k != done) /* that one was freed */
+            gt__worker_free_tensor(gt__spread_worker(task->session, from->member[k].worker), slots[k]);
+    return err;
 }
 
 /* slots: the variance of each part. Of all: the sum over the parts of share (variance + (mean - mean of all)^2) elements /

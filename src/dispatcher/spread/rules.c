@@ -21,6 +21,9 @@
  *     tril, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
  *
+ * These rules know layouts along one axis. On a mesh of workers they are applied to one axis of the mesh after the other
+ * (rules_mesh.c).
+ *
  * Without a rule for a combination the operands are gathered and the op is computed whole, on every worker that had a
  * part: always right, and counted in the statistics.
  */
@@ -91,13 +94,10 @@ gt_err gt__rule_whole(gt_task *task, gt_plan *plan)
 {
     if (!(plan->result = whole_layout(task)))
         return gt__spread_no_memory();
-    bool gathers = false;
     for (unsigned k = 0; k < task->count; k++) {
         plan->operand[k] = task->source[k].meta ? gt__layout_retain(plan->result) : NULL;
-        gathers |= gt__rule_is_split(&task->source[k]);
+        plan->gathers |= gt__rule_is_split(&task->source[k]);
     }
-    for (unsigned k = 0; gathers && k < plan->result->count; k++)
-        task->session->dispatcher->workers[plan->result->member[k].worker]->traffic.gathers++;
     return GT_OK;
 }
 
@@ -607,21 +607,38 @@ static gt_rule *const rules[] = {
     [GT_FORM_CONTROL] = NULL,
 };
 
-/* Parts on workers outside the target will be moved to it: the rules see them as already moved. */
-static gt_err relocate(gt_task *task)
+gt_err gt__rule_apply(gt_task *task, gt_plan *plan)
+{
+    unsigned form = gt__op_table[task->ins->op].form;
+    gt_rule *rule = form < sizeof rules / sizeof rules[0] && rules[form] ? rules[form] : gt__rule_whole;
+    return rule(task, plan);
+}
+
+/* The layout as which the rules, which do not know meshes, see an operand; NULL: as it is, or out of memory. Parts on workers
+ * outside the target will be moved to it: seen as already moved. A tensor on a mesh will be gathered: seen as whole. */
+static gt_layout *seen_as(const gt_task *task, const gt_source *source)
 {
     const gt_target *target = task->target;
-    if (!target || !target->split || target->automatic || target->count < 2)
-        return GT_OK;
+    const gt_layout *layout = source->layout;
+    if (layout->kind == GT_MESHED)
+        return gt__layout_like(layout, GT_REPLICATED, 0);
+    if (!target || !target->split || target->automatic || target->count < 2 || gt__rule_within(task, layout))
+        return NULL;
+    return gt__layout_even(layout->axis, source->meta->shape[layout->axis], target->worker, target->count);
+}
+
+static gt_err relocate(gt_task *task, gt_plan *plan)
+{
     for (unsigned k = 0; k < task->count; k++) {
         gt_source *source = &task->source[k];
-        if (!gt__rule_is_split(source) || gt__rule_within(task, source->layout))
+        bool meshed = source->meta && source->layout->kind == GT_MESHED;
+        if (!meshed && !gt__rule_is_split(source))
             continue;
-        unsigned axis = source->layout->axis;
-        gt_layout *there = gt__layout_even(axis, source->meta->shape[axis], target->worker, target->count);
-        if (!there)
+        gt_layout *there = seen_as(task, source);
+        if (meshed && !there)
             return gt__spread_no_memory();
-        source->layout = there;
+        plan->gathers |= meshed;
+        source->layout = there ? there : source->layout;
     }
     return GT_OK;
 }
@@ -639,11 +656,15 @@ static void relocate_back(gt_task *task)
 
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan)
 {
-    unsigned form = gt__op_table[task->ins->op].form;
-    gt_rule *rule = form < sizeof rules / sizeof rules[0] && rules[form] ? rules[form] : gt__rule_whole;
-    gt_err err = relocate(task);
-    if (err == GT_OK)
-        err = rule(task, plan);
-    relocate_back(task);
+    bool planned = false;
+    gt_err err = gt__mesh_plan(task, plan, &planned);
+    if (err == GT_OK && !planned) {
+        err = relocate(task, plan);
+        if (err == GT_OK)
+            err = gt__rule_apply(task, plan);
+        relocate_back(task);
+    }
+    for (unsigned k = 0; err == GT_OK && plan->gathers && plan->result && k < plan->result->count; k++)
+        gt__spread_worker(task->session, plan->result->member[k].worker)->traffic.gathers++;
     return err;
 }

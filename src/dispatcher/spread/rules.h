@@ -1,11 +1,16 @@
 /*
  * rules.h: helpers that the rules share. rules.c has the table and most rules, rules_move.c those of views, indexing and
- * creation, rules_along.c those of ops along the split axis. Read spread.h (gt_task, gt_plan) first.
+ * creation, rules_along.c those of ops along the split axis, rules_mesh.c applies them on a mesh. Read spread.h (gt_task, gt_plan) first.
  */
 #ifndef GT_DISPATCHER_SPREAD_RULES_H
 #define GT_DISPATCHER_SPREAD_RULES_H
 
 #include "dispatcher/spread/spread.h"
+
+/* rules_mesh.c: plan a record on a mesh of workers; *planned is false where no operand and no target is on one. */
+gt_err gt__mesh_plan(gt_task *task, gt_plan *plan, bool *planned);
+/* rules.c: the rule of the record's op. No layout is meshed. */
+gt_err gt__rule_apply(gt_task *task, gt_plan *plan);
 
 /* Bytes from which GT_AUTO_SHARD splits a new tensor, and multiplications from which it splits a product. Below, a
  * second worker costs more (a few microseconds an instruction, a copy of the other operand) than it saves. */

@@ -151,7 +151,7 @@ static void localize_eye(const gt_task *task, const gt_plan *plan, unsigned memb
 {
     localize_shape(task, plan, member, record);
     if (plan->result->kind == GT_SPLIT)
-        record[1].i64[2] =
+        record[1].i64[2] +=
             plan->result->axis == 0 ? plan->result->member[member].start : -plan->result->member[member].start;
 }
 

@@ -209,6 +209,22 @@ static void all_workers(const gt_session *session, gt_target *target)
     }
 }
 
+/* The axes of more than one worker. One of them is a line of workers, as without a mesh. */
+static void fill_mesh(const gt_mesh *mesh, gt_target *target)
+{
+    bool split = false;
+    for (unsigned d = 0; d < mesh->rank; d++)
+        if (mesh->axis[d].size > 1) {
+            target->mesh.axis[target->mesh.rank++] = mesh->axis[d];
+            split |= mesh->axis[d].kind == GT_SPLIT;
+        }
+    target->split = split;
+    if (target->mesh.rank == 1)
+        target->axis = target->mesh.axis[0].axis;
+    if (target->mesh.rank == 1 || !split)
+        target->mesh.rank = 0;
+}
+
 static gt_err fill_target(const gt_session *session, const gt_signal_config *signal, gt_target *target)
 {
     const gt_dispatcher *dispatcher = session->dispatcher;
@@ -225,6 +241,8 @@ static gt_err fill_target(const gt_session *session, const gt_signal_config *sig
                             signal->name, worker);
         target->worker[target->count++] = worker;
     }
+    if (signal->mesh.rank)
+        fill_mesh(&signal->mesh, target);
     return target->count ? GT_OK : gt__fail(GT_ERR_VALUE, "signal %s: no worker is there", signal->name);
 }
 
@@ -305,11 +323,46 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, gt_targ
     return GT_OK;
 }
 
+/* On the mesh of the target. A dimension of no elements cannot be split. */
+static gt_layout *mesh_layout(const gt_target *target, bool may_miss, const gt_meta *meta)
+{
+    gt_mesh mesh = target->mesh;
+    char shape[128];
+    gt__shape_text(meta->rank, meta->shape, shape, sizeof shape);
+    for (unsigned d = 0; d < mesh.rank; d++) {
+        gt_mesh_axis *axis = &mesh.axis[d];
+        if (axis->kind != GT_SPLIT)
+            continue;
+        int dimension = axis->axis < 0 ? axis->axis + meta->rank : axis->axis;
+        bool missing = dimension < 0 || dimension >= meta->rank;
+        bool uneven = !missing && meta->shape[dimension] % axis->size != 0, twice = false;
+        for (unsigned other = 0; other < d; other++)
+            twice |= mesh.axis[other].kind == GT_SPLIT && mesh.axis[other].axis == dimension;
+        if ((missing || uneven || twice) && !may_miss && meta->rank) {
+            gt__error_set("axis %d of a tensor of shape %s %s along mesh axis '%s' of %d", axis->axis, shape,
+                          missing  ? "is out of range, to be split"
+                          : uneven ? "does not divide"
+                                   : "cannot be split once more,",
+                          axis->name, axis->size);
+            return NULL;
+        }
+        bool splits = !missing && !uneven && !twice && meta->shape[dimension] > 0;
+        axis->kind = splits ? GT_SPLIT : GT_REPLICATED;
+        axis->axis = splits ? (int8_t)dimension : 0;
+    }
+    gt_layout *layout = gt__layout_meshed(&mesh, target->worker);
+    if (!layout)
+        gt__error_set("out of memory");
+    return layout;
+}
+
 gt_layout *gt__target_layout(gt_target *target, uint8_t flags, const gt_meta *meta)
 {
     int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
     bool missing = axis < 0 || axis >= meta->rank, may_miss = flags & (GT_FLAG_BACKWARD | GT_FLAG_INNER);
     gt_layout *layout;
+    if (target->mesh.rank)
+        return gt__layout_asked(mesh_layout(target, may_miss, meta), target);
     if (!target->split || meta->rank == 0 || target->count == 1 || (missing && may_miss))
         layout = gt__layout_replicated(target->worker, target->count);
     else if (missing) {

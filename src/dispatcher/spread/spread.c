@@ -265,32 +265,34 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     const gt_meta *metas[GT_MAX_CAT];
     for (unsigned k = 0; k < task->count; k++)
         metas[k] = task->source[k].meta;
-    double ns = gt__share_estimate(ins, metas, task->count, &task->out) /
-                (plan->result->kind == GT_REPLICATED ? 1 : members);
+    double ns = gt__share_estimate(ins, metas, task->count, &task->out) / gt__layout_parts(plan->result);
     if (ns > 0)
         gt__share_charge(task->session, worker, gt__share_work(ins->op), ns, members);
     return GT_OK;
 }
 
-/* All but the first member add to zeros. */
+/* All but the first member add to zeros; on a mesh: all but the first of each line. */
 static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *slots)
 {
-    const gt_meta *meta = task->source[0].meta;
-    for (unsigned k = 1; k < plan->result->count; k++) {
+    gt_meta meta;
+    gt__layout_part(plan->operand[0], 0, task->source[0].meta, &meta);
+    for (unsigned k = 0; k < plan->result->count; k++) {
         int32_t worker = plan->result->member[k].worker;
         gt_slot *out;
+        if (plan->mesh ? gt__mesh_is_first(plan, k) : k == 0)
+            continue;
         GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
         GT_TRY(gt__spread_temporary(task->session, worker, slots[k]));
         GT_TRY(gt__spread_reserve(task->session, worker, 2, &out));
         out[0].ins = (gt_instruction){.op = GT_OP_full,
                                       .tail = 1,
-                                      .dtype = meta->dtype,
-                                      .rank = meta->rank,
+                                      .dtype = meta.dtype,
+                                      .rank = meta.rank,
                                       .result = slots[k],
                                       .scope = task->ins->scope,
                                       .site = task->ins->site};
         out[1] = (gt_slot){0};
-        memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+        memcpy(out[1].i64, meta.shape, meta.rank * sizeof meta.shape[0]);
         gt__worker_put(gt__spread_worker(task->session, worker), 2);
     }
     return GT_OK;
@@ -357,6 +359,7 @@ static void plan_release(const gt_task *task, gt_plan *plan)
     for (unsigned k = 0; k < task->count; k++)
         gt__layout_release(plan->operand[k]);
     gt__layout_release(plan->result);
+    gt__mesh_plan_free(plan->mesh);
 }
 
 /* Fill the task's operands. *lost: why one of them is lost (gt__session_reason); -1: all are there. */

@@ -6,8 +6,8 @@
  * modifier: place.c says why. From then on the records that place.c's fast path does not take come to gt__spread_compute:
  *
  *     scope.c   which workers and which axis the signal of the record asks for    -> gt_target
- *     rules.c   from the op and the operands' layouts: the layout of each operand -> gt_plan
- *     move.c    bring the operands there: slices, moves and collectives
+ *     rules*.c  from the op and the operands' layouts: the layout of each operand -> gt_plan
+ *     move.c    bring the operands there: slices, moves and collectives; mesh_move.c on a mesh of workers
  *     spread.c  the record itself, once for each member, with local shapes and slots
  *     reduce.c  the instructions that follow where it reduces the split axis
  *     make.c    the steps of a record that takes several; along.c, pick.c and join.c are made of them
@@ -118,6 +118,7 @@ typedef enum gt_combine {
 } gt_combine;
 
 typedef struct gt_plan gt_plan;
+typedef struct gt_mesh_plan gt_mesh_plan; /* rules_mesh.c */
 
 /* Adapt the copy of a record for one member: shapes, starts. It may become another op, and shorter. */
 typedef void gt_localize(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record);
@@ -131,6 +132,8 @@ struct gt_plan {
     const gt_layout *parts; /* borrowed, for `localize`: of which tensor the members have parts, if not of these */
     gt_combine combine;     /* a reduction over the split axis: what follows */
     bool only_first;        /* scatter_add to a partial sum: the others start from zeros */
+    bool gathers;           /* a split operand is made whole: counted in the statistics */
+    gt_mesh_plan *mesh;     /* on a mesh: what each of its axes contributes */
     /* It takes several steps (make.h): this makes the result. `operand` is where it wants the operands. */
     gt_err (*run)(gt_task *task, const gt_plan *plan, gt_handle *result);
 };
@@ -206,6 +209,10 @@ gt_err gt__spread_place(gt_session *session, gt_handle *handle, gt_layout *layou
 
 /* rules.c: releases nothing on failure; plan->operand has room for task->count. */
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan);
+/* rules_mesh.c: NULL is fine. */
+void gt__mesh_plan_free(gt_mesh_plan *mesh);
+/* Whether plan->only_first leaves this member what operand 0 is. */
+bool gt__mesh_is_first(const gt_plan *plan, unsigned member);
 
 /* reduce.c */
 /* Each member has reduced its part of operand 0, parts[member], to slots[member]: make the result of them. */
