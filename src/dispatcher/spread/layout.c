@@ -188,8 +188,7 @@ static bool same_placement(const gt_mesh *a, const gt_mesh *b)
 bool gt__target_equal(const gt_target *a, const gt_target *b)
 {
     return a->split == b->split && a->automatic == b->automatic && a->axis == b->axis && a->count == b->count &&
-           same_placement(&a->mesh, &b->mesh) &&
-           !memcmp(a->worker, b->worker, a->count * sizeof a->worker[0]);
+           same_placement(&a->mesh, &b->mesh) && !memcmp(a->worker, b->worker, a->count * sizeof a->worker[0]);
 }
 
 bool gt__layout_equal(const gt_layout *a, const gt_layout *b)
