@@ -25,7 +25,7 @@ enum {
     GT_FLAG_KEEPDIM = 1 << 0,
     GT_FLAG_SMALLEST = 1 << 1,
     GT_FLAG_CONSUMES = 1 << 2, /* operand 0 dies with this instruction: it may be updated in place */
-    GT_FLAG_LAST = 1 << 3,     /* reply: the final piece */
+    GT_FLAG_LAST = 1 << 3,     /* reply: the final piece; send: behind all records before it */
     GT_FLAG_SEGMENTS = 1 << 4, /* welcome: bulk data may go through shared segments */
     GT_FLAG_REFUSED = 1 << 4,  /* computing records inside the dispatcher: `site` is the reason why (session.h) */
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
@@ -94,7 +94,7 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 10,
+    GT_PROTOCOL_VERSION = 11,
     GT_MAX_CHUNK = 32 * 1024,                              /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                      /* operands of one cat */
@@ -135,6 +135,7 @@ enum {
  *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON, with
  *                                GT_FLAG_WORKERS after the workers have reported
  *            disp. -> worker     the reply is a gt_report and its rows (report.h)
+ *            To a worker, the ticket of a fetch, sync or stats is the dispatcher's: no two questions have the same
  *   reply    worker -> client    result: the ticket, imm[0] offset, imm[1] bytes in the tail; GT_FLAG_LAST on the last.
  *                                To the dispatcher, while it watches: operand[0] start, operand[1] duration, in ns
  *   failure  worker -> client    result: the ticket, imm[0] the gt_err, imm[1] text bytes, tail: the text.
@@ -156,7 +157,8 @@ enum {
  *                                workers, tail: two slots with the signal's name, two with its backward signal's,
  *                                workers, 8 to a slot, gt_mesh_axis, 2 to a slot
  *   mark     client -> disp.     `scope`: a name to see in the log
- *            disp. -> worker     the reply's imm[0] is its busy time in ns, operand[0] 1 if its engine is asynchronous
+ *            disp. -> worker     the reply's imm[0] is its busy time in ns, operand[0] 1 if its engine is asynchronous,
+ *                                operand[1] 1 if records wait for another worker
  *   name     client -> disp.     operand[0] a tensor, tail: its name in the program, "layer2.weight". imm[0] 1: instead of the
  *                                name that this tensor has; otherwise, if it has another, two tensors of the program have
  *                                this value. Only for the tape
@@ -168,12 +170,16 @@ enum {
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
  *                                operand[1] the group of its engine's collectives, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
- *   share    disp. -> worker     imm[1] is a gt_share_kind: how many workers draw on the memory of this one (imm[0]); a client
- *                                has left; or the records that follow are of the session imm[0] (0: not known, or of none)
+ *   share    disp. -> worker     imm[1] is a gt_share_kind: how many workers draw on the memory of this one (imm[0]); the client
+ *                                of session imm[0] has left; or the records that follow are of the session imm[0] (0: not
+ *                                known, or of none)
+ *            worker -> disp.     many records of session imm[0] wait for another worker; or few do again; or those that had
+ *                                waited took operand[0] ns, which the answers to marks do not count
  *            client -> disp.     imm[0] its weight
  *   stand_in disp. -> worker     join once more, as the worker of number imm[0], which is dead; tail: a slot with its name
  *            worker -> disp.     it cannot: imm[0] the number
- *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
+ *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits, but
+ *                                with GT_FLAG_LAST: for all records of its session before it
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all
  *            disp. -> worker     result and operand[0] tensors, operand[1] which party this worker is, operand[2] axis of
@@ -194,7 +200,14 @@ enum gt_config_flags {
     GT_CONFIG_1F1B = 1 << 6,
 };
 
-enum gt_share_kind { GT_SHARE_MEMORY = 0, GT_SHARE_LEFT = 1, GT_SHARE_OWNER = 2 };
+enum gt_share_kind {
+    GT_SHARE_MEMORY = 0,
+    GT_SHARE_LEFT = 1,
+    GT_SHARE_OWNER = 2,
+    GT_SHARE_FULL = 3,
+    GT_SHARE_ROOM = 4,
+    GT_SHARE_RAN = 5
+};
 
 /* One party of a collective: its worker and where its part starts, before and after, along the axes. */
 typedef struct gt_partner {

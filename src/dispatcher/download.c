@@ -70,7 +70,8 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     uint32_t part = gt__slot_number_new(&worker->slots);
     gt_pending pending = {.session = session, .ticket = download->ticket, .download = download, .op = GT_OP_fetch};
     pending.tensor = download->tensor;
-    *err = part ? gt__pendings_add(&worker->pendings, &pending)
+    gt_instruction fetch = {.op = GT_OP_fetch, .operand = {part}};
+    *err = part ? gt__pendings_add(&worker->pendings, &pending, &fetch)
                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
     if (*err != GT_OK) {
         if (part)
@@ -82,7 +83,7 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     out[1] = (gt_slot){.i64 = {download->asked}};
     out[2] = (gt_slot){.i64 = {1}};
     out[3] = (gt_slot){.i64 = {count}};
-    out[SLICE].ins = (gt_instruction){.op = GT_OP_fetch, .result = download->ticket, .operand = {part}};
+    out[SLICE].ins = fetch;
     out[SLICE + FETCH].ins = (gt_instruction){.op = GT_OP_free, .result = part};
     gt__worker_commit(worker, SLICE);
     gt__worker_commit(worker, FETCH);

@@ -501,7 +501,8 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
     gt__observer_flush(dispatcher);
     if (dispatcher->held || dispatcher->changing)
         return RETRY_MS;
-    int due_ms = gt__monitors_timeout_ms(dispatcher);
+    int due_ms = gt__monitors_timeout_ms(dispatcher), kept_ms = gt__share_patience_ms(dispatcher);
+    due_ms = kept_ms >= 0 && (due_ms < 0 || kept_ms < due_ms) ? kept_ms : due_ms;
     return due_ms >= 0 && (asleep_ms < 0 || due_ms < asleep_ms) ? due_ms : asleep_ms;
 }
 

@@ -16,6 +16,7 @@ gt_err gt__worker_move(const gt_move *move)
     uint64_t tag = move->from->peer->dispatcher->next_tag++;
     send->ins = (gt_instruction){.op = GT_OP_send, .operand = {move->slot}, .scope = move->scope};
     send->ins.site = move->site;
+    send->ins.flags = move->flags;
     send->ins.imm[0].i = move->to->index;
     send->ins.imm[1].u = tag;
     gt__worker_put(move->from, 1);

@@ -9,6 +9,7 @@ typedef struct gt_move {
     gt_dispatch_worker *from, *to;
     uint32_t slot;        /* on `from`, where it stays */
     uint32_t arrives;     /* on `to` */
+    uint8_t flags;        /* of the send */
     const gt_meta *meta;  /* of what is moved */
     uint32_t scope, site; /* of the record that it is moved for: a failure names them */
 } gt_move;

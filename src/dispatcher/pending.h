@@ -1,8 +1,14 @@
-/* pending.h: the answers that a worker owes, in the order of the questions. */
+/*
+ * pending.h: the answers that a worker owes, in the order of the questions.
+ *
+ * Answers come in that order, but for those that wait for another worker: they come later than the answers to other sessions. So
+ * questions are numbered, as the `result` of their records, and answers have the numbers of their questions. Marks, whose answers wait
+ * for none, have no number.
+ */
 #ifndef GT_DISPATCHER_PENDING_H
 #define GT_DISPATCHER_PENDING_H
 
-#include "core/op.h"
+#include "core/instruction.h"
 
 typedef struct gt_session gt_session;
 typedef struct gt_download gt_download;
@@ -10,6 +16,7 @@ typedef struct gt_inquiry gt_inquiry;
 typedef struct gt_saved_part gt_saved_part;
 
 typedef struct gt_pending {
+    uint64_t number;       /* of the question; 0: a mark */
     gt_session *session;   /* NULL: it left meanwhile */
     uint64_t ticket;       /* the client's */
     gt_download *download; /* the answer is a part of this; NULL: it is whole */
@@ -31,16 +38,20 @@ typedef struct gt_pending {
 typedef struct gt_pendings {
     gt_pending *ring;
     uint32_t first, count, capacity;
+    uint64_t asked; /* the number of the last question */
 } gt_pendings;
 
-gt_err gt__pendings_add(gt_pendings *pendings, const gt_pending *pending);
+/* A question, which gets a number: in `record`, too. */
+gt_err gt__pendings_add(gt_pendings *pendings, const gt_pending *pending, gt_instruction *record);
 /* The k-th of `count`, oldest first. */
 static inline gt_pending *gt__pendings_at(const gt_pendings *pendings, uint32_t k)
 {
     return &pendings->ring[(pendings->first + k) % pendings->capacity];
 }
-/* Remove the oldest; there is one. */
-gt_pending gt__pendings_take(gt_pendings *pendings);
+/* The place of the first question with this number; UINT32_MAX: none has it. */
+uint32_t gt__pendings_find(const gt_pendings *pendings, uint64_t number);
+/* Remove the k-th. */
+gt_pending gt__pendings_take(gt_pendings *pendings, uint32_t k);
 void gt__pendings_free(gt_pendings *pendings);
 
 #endif

@@ -271,7 +271,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
         gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, GT_HOME_LOST);
         return GT_OK;
     }
-    GT_TRY(gt__session_expect(session, record));
+    GT_TRY(gt__session_expect(session, record, &out->ins));
     gt__worker_commit(session->home, 1);
     gt__share_bytes(session, session->home, gt__meta_bytes(&handle->meta));
     return GT_OK;
@@ -287,7 +287,7 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
         return gt__spread_sync(session, record);
     gt_slot *out = room_at_home(session, 1);
     *out = *record;
-    GT_TRY(gt__session_expect(session, record));
+    GT_TRY(gt__session_expect(session, record, &out->ins));
     gt__worker_commit(session->home, 1);
     return GT_OK;
 }

@@ -34,11 +34,11 @@ gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id)
                     (unsigned long long)id);
 }
 
-gt_err gt__session_expect(gt_session *session, const gt_slot *record)
+gt_err gt__session_expect(gt_session *session, const gt_slot *record, gt_instruction *question)
 {
     gt_pending pending = {.session = session, .ticket = record->ins.result, .op = (gt_opcode)record->ins.op};
     pending.tensor = record->ins.operand[0];
-    return gt__pendings_add(&session->home->pendings, &pending);
+    return gt__pendings_add(&session->home->pendings, &pending, question);
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
@@ -433,6 +433,7 @@ static void free_tensors(gt_session *session)
 static void tell_workers_of_end(const gt_session *session)
 {
     gt_instruction share = {.op = GT_OP_share};
+    share.imm[0].u = session->number;
     share.imm[1].u = GT_SHARE_LEFT;
     for (int32_t index = 0; index < session->dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = session->dispatcher->workers[index];

@@ -110,6 +110,6 @@ uint32_t gt__session_reason(gt_session *session, const char *text);
 /* The error of a record that names a tensor that the session does not have. */
 gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id);
 /* The home worker owes an answer to this record. */
-gt_err gt__session_expect(gt_session *session, const gt_slot *record);
+gt_err gt__session_expect(gt_session *session, const gt_slot *record, gt_instruction *question);
 
 #endif

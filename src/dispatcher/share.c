@@ -19,6 +19,7 @@ enum {
     LATE_WINDOW_NS = 20000000,
     LATE_SHARED_WINDOW_NS = 5000000,
     MOST_DEPTH_NS = 1000000000, /* of a spread session alone */
+    SILENT_NS = 100000000,      /* without the answer to a mark: it will not be open soon */
     FAR = 4,                    /* windows of a shared worker: it will not be open soon */
     /* In a window. Each answer may wake the dispatcher, which a session alone does not need often. */
     MARKS = 2,
@@ -77,10 +78,15 @@ static bool is_idle(const gt_share *share)
     return share->placed_ns == share->done_ns + share->unmarked_ns;
 }
 
+bool gt__share_is_silent(const gt_share *share, uint64_t for_ns)
+{
+    return !is_idle(share) && gt__now_ns() - share->silent_since_ns > for_ns;
+}
+
 bool gt__share_is_far(const gt_share *share)
 {
     uint64_t window = share->late ? LATE_SHARED_WINDOW_NS : SHARED_WINDOW_NS;
-    return share->placed_ns - share->done_ns >= FAR * window;
+    return share->placed_ns - share->done_ns >= FAR * window || gt__share_is_silent(share, SILENT_NS);
 }
 
 void gt__share_deepen(gt_dispatch_worker *worker)
@@ -157,10 +163,13 @@ static void mark(gt_dispatch_worker *worker)
                           .record = worker->records + 1};
     if (!out)
         gt__peer_wake(worker->peer); /* so that its link is armed for room before the loop sleeps */
-    if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
+    gt_instruction question = {.op = GT_OP_mark};
+    if (!out || gt__pendings_add(&worker->pendings, &pending, &question) != GT_OK)
         return;
-    out->ins = (gt_instruction){.op = GT_OP_mark};
+    out->ins = question;
     gt__worker_commit(worker, 1);
+    if (share->placed_ns == share->done_ns + share->unmarked_ns)
+        share->silent_since_ns = gt__now_ns();
     share->unmarked_ns = 0;
     share->charge_unmarked = 0;
     share->asked = false;
@@ -367,14 +376,14 @@ static void learn(gt_share *share, unsigned work, double part, double ratio)
 }
 
 /* Learn from records, by kind of work, and how long they took together. */
-static void measure(gt_share *share, const double *by_work, double measured)
+static void measure(gt_share *share, const double *by_work, double measured, bool aside)
 {
     double estimate = 0;
     share->measured_ns += measured;
     for (unsigned work = 0; work < GT_WORKS; work++)
         estimate += share->estimated_ns[work] += by_work[work];
-    if (share->late && share->measured_ns < LOOK_NS)
-        return;
+    if (aside || (share->late && share->measured_ns < LOOK_NS))
+        return; /* what was put aside is not measured yet */
     for (unsigned work = 0; work < GT_WORKS; work++)
         if (share->estimated_ns[work] > 0 && work != GT_WORK_SLICE)
             learn(share, work, share->estimated_ns[work] / estimate, share->measured_ns / estimate);
@@ -382,7 +391,8 @@ static void measure(gt_share *share, const double *by_work, double measured)
     memset(share->estimated_ns, 0, sizeof share->estimated_ns);
 }
 
-void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns)
+void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns,
+                      bool aside)
 {
     gt_share *share = &worker->share;
     double estimate = 0, measured = busy_ns > share->busy_ns ? (double)(busy_ns - share->busy_ns) : 0;
@@ -410,13 +420,43 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
         share->line_ns += (double)charge->ns * change * charge->line_inverse;
         gt__share_reorder(charge->session);
     }
-    measure(share, by_work, measured);
+    measure(share, by_work, measured, aside);
     share->charge_first =
         share->charge_capacity ? (share->charge_first + charges) & (share->charge_capacity - 1) : 0;
     share->charge_count -= charges;
+    share->silent_since_ns = gt__now_ns();
     if (is_idle(share))
-        share->idle_since_ns = gt__now_ns();
+        share->idle_since_ns = share->silent_since_ns;
     gt__share_decide(worker);
+}
+
+static gt_session *session_of(const gt_dispatcher *dispatcher, uint64_t number)
+{
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && peer->session->number == number)
+            return peer->session;
+    return NULL;
+}
+
+/* Records that had been put aside took so long. Their estimates were taken back with the marks behind them. */
+static void take_time(gt_dispatch_worker *worker, gt_session *session, double ns)
+{
+    gt_share *share = &worker->share;
+    share->measured_ns += ns;
+    if (!session)
+        return;
+    use(&session->account, ns / gt__share_workers(session));
+    share->line_ns += ns * line_inverse(session, share);
+    gt__share_reorder(session);
+}
+
+void gt__share_take_news(gt_dispatch_worker *worker, const gt_instruction *ins)
+{
+    gt_session *session = session_of(worker->peer->dispatcher, ins->imm[0].u);
+    if (ins->imm[1].u == GT_SHARE_RAN)
+        take_time(worker, session, (double)ins->operand[0]);
+    else if (session && (ins->imm[1].u == GT_SHARE_FULL || ins->imm[1].u == GT_SHARE_ROOM))
+        gt__share_set_full(session, worker, ins->imm[1].u == GT_SHARE_FULL);
 }
 
 void gt__share_look_begin(gt_account *account)

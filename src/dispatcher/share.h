@@ -19,6 +19,10 @@
  * one session at a time, so sessions cannot wait for each other. While one of its workers is far from open the others are not kept.
  * A session overtakes those in front of it if none of them reaches its workers, or only the first, which does not keep them.
  *
+ * A worker puts records aside that wait for another one, and goes on with those of other sessions. It answers marks as if they were
+ * executed, and tells later how long they took. Of a session of which many are put aside it says so, and no more are placed for it:
+ * neither does it keep workers then. A worker that does not answer for a while is far from open, whatever its window says.
+ *
  * The window of a spread session that is alone grows while records for one of its workers keep another one idle: in a pipeline the
  * records for the next worker come behind all of those for this one.
  */
@@ -89,16 +93,21 @@ typedef struct gt_account {
     uint64_t waits_since_ns, waited_until_ns; /* the last time in the line */
     double waits_with;                        /* the weight that it has there */
     uint64_t turn;                            /* of the loop in which it was last served from there */
-    uint64_t queued;                          /* records that its home worker has not executed yet */
-    uint64_t most_queued;                     /* no more are taken from the client then (--max-queued) */
+    uint64_t full_at[GT_MAX_PARTIES /
+                     64]; /* workers at which many of its records wait for another worker: it gets no more */
+    uint64_t patience_ns; /* how long it insists on workers of which one does not answer; 0: the first time */
+    uint64_t queued;      /* records that its home worker has not executed yet */
+    uint64_t most_queued; /* no more are taken from the client then (--max-queued) */
 } gt_account;
 
 /* A worker's part. */
 typedef struct gt_share {
-    bool late;                   /* its engine is asynchronous: the window is larger */
-    bool shared;                 /* several sessions used it lately: the window is smaller */
-    uint64_t depth_ns;           /* the window of its only session, which is spread; 0: as for others */
-    uint64_t idle_since_ns;      /* when it last answered its last mark */
+    bool late;              /* its engine is asynchronous: the window is larger */
+    bool shared;            /* several sessions used it lately: the window is smaller */
+    uint64_t depth_ns;      /* the window of its only session, which is spread; 0: as for others */
+    uint64_t idle_since_ns; /* when it last answered its last mark */
+    uint64_t
+        silent_since_ns; /* when it last answered a mark, or got one that it has not answered yet, with none before */
     const gt_session *marked;    /* whose charges the last mark had, or its first ones; to compare only */
     unsigned alone;              /* marks in a row with work of one session only */
     uint64_t placed_ns, done_ns; /* estimates of all records placed, and of those executed */
@@ -155,8 +164,12 @@ void gt__share_bytes(gt_session *session, gt_dispatch_worker *worker, uint64_t b
 void gt__share_pass(gt_session *session, gt_dispatch_worker *worker, unsigned op, int64_t elements);
 /* So many records were taken from the session. */
 void gt__share_records(gt_session *session, gt_dispatch_worker *worker, size_t records);
-/* The answer to a mark, which came behind `charges` charges and `placed_ns` of estimated work. */
-void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns);
+/* The answer to a mark, which came behind `charges` charges and `placed_ns` of estimated work. aside: the worker has put records
+ * aside, that wait for another one. */
+void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t placed_ns, uint64_t busy_ns,
+                      bool aside);
+/* A worker's `share` record: it executed records of a session that had been put aside, or has many, or few again. */
+void gt__share_take_news(gt_dispatch_worker *worker, const gt_instruction *ins);
 /*
  * For the statistics: tell executed time from time that was charged in advance, up to this moment, in the middle of an
  * operation. gt__share_look for each worker that is there, between _look_begin and _look_end for all sessions. busy_ns: how long it
@@ -176,6 +189,8 @@ void gt__share_retry(gt_dispatch_worker *worker);
  * go on without waiting; records of one session, or all that the worker had, are not measured any more. */
 bool gt__share_is_full(const gt_share *share);
 bool gt__share_is_far(const gt_share *share);
+/* It has not answered a mark for so long. */
+bool gt__share_is_silent(const gt_share *share, uint64_t for_ns);
 void gt__share_deepen(gt_dispatch_worker *worker);
 /* A spread session has records for a worker that was idle. If it was for most of the time that the session last waited, alone, for another
  * worker, larger windows would have kept it busy. */
@@ -184,6 +199,10 @@ void gt__share_decide(gt_dispatch_worker *worker);
 void gt__share_reset(gt_dispatch_worker *worker);
 void gt__share_drop(gt_dispatch_worker *worker, const gt_session *session);
 void gt__share_drop_all(gt_dispatch_worker *worker);
+/* Whether many of its records wait at this worker for another one. */
+void gt__share_set_full(gt_session *session, const gt_dispatch_worker *worker, bool full);
+/* How many workers the session reaches. */
+unsigned gt__share_workers(const gt_session *session);
 /* The session's account has changed: its place among those that wait may, too. */
 void gt__share_reorder(gt_session *session);
 
@@ -203,5 +222,7 @@ void gt__share_served(gt_dispatch_worker *worker);
 /* The same for the line. */
 gt_session *gt__share_next_spread(gt_dispatcher *dispatcher);
 void gt__share_served_spread(gt_dispatcher *dispatcher);
+/* Milliseconds after which the first in the line may have to let workers go; -1: it keeps none. */
+int gt__share_patience_ms(const gt_dispatcher *dispatcher);
 
 #endif

@@ -13,9 +13,10 @@
 #include "dispatcher/workers.h"
 
 enum {
-    LEAST_WAIT_NS = 200000,     /* a shorter wait in the line says nothing of idle workers */
-    MOST_PASSED = 32,           /* sessions of the line that one behind them may overtake */
-    MOST_CREDIT_NS = 100000000, /* that they keep over one that overtook them */
+    LEAST_WAIT_NS = 200000,        /* a shorter wait in the line says nothing of idle workers */
+    LEAST_PATIENCE_NS = 100000000, /* with a worker that does not answer, while others are kept */
+    MOST_PASSED = 32,              /* sessions of the line that one behind them may overtake */
+    MOST_CREDIT_NS = 100000000,    /* that they keep over one that overtook them */
 };
 
 /* ---- lists -------------------------------------------------------------------------------------------------- */
@@ -66,6 +67,24 @@ static gt_spread_line *line_of(const gt_session *session)
     return &session->dispatcher->line;
 }
 
+/* Many of its records wait for another worker, at some worker: it gets no more. */
+static bool is_held_back(const gt_session *session)
+{
+    for (unsigned k = 0; k < GT_MAX_PARTIES / 64; k++)
+        if (session->account.full_at[k])
+            return true;
+    return false;
+}
+
+void gt__share_set_full(gt_session *session, const gt_dispatch_worker *worker, bool full)
+{
+    uint64_t bit = (uint64_t)1 << worker->index % 64;
+    if (worker->index >= GT_MAX_PARTIES)
+        return; /* no tensor is spread over it */
+    uint64_t *word = &session->account.full_at[worker->index / 64];
+    *word = full ? *word | bit : *word & ~bit;
+}
+
 /* The workers of a spread session, one after another; NULL: no more. */
 static gt_dispatch_worker *next_worker(const gt_session *session, int32_t *index)
 {
@@ -78,6 +97,14 @@ static gt_dispatch_worker *next_worker(const gt_session *session, int32_t *index
             return dispatcher->workers[at];
     }
     return NULL;
+}
+
+unsigned gt__share_workers(const gt_session *session)
+{
+    unsigned count = 0;
+    for (int32_t index = 0; session->account.spread && next_worker(session, &index);)
+        count++;
+    return count ? count : 1;
 }
 
 void gt__share_spread(gt_session *session)
@@ -189,6 +216,21 @@ static const gt_dispatch_worker *farthest(const gt_session *session)
     return found;
 }
 
+/* One of the workers that it insists on does not answer: it may be stopped, or cut off. The others are not kept for it any longer,
+ * until that one answers; the next time they are kept twice as long, so that those with long operations get out of its way. */
+static void lose_patience(gt_session *session)
+{
+    gt_account *account = &session->account;
+    const gt_dispatch_worker *worker;
+    account->patience_ns = account->patience_ns ? account->patience_ns : LEAST_PATIENCE_NS;
+    for (int32_t index = 0; account->insists && (worker = next_worker(session, &index));)
+        if (gt__share_is_silent(&worker->share, account->patience_ns)) {
+            line_of(session)->awaited = worker;
+            account->insists = false;
+            account->patience_ns *= 2;
+        }
+}
+
 /* Which worker is awaited, if any? From when it is the session's turn everywhere; or one whose own sessions had the next turn all the
  * same, and used it for something long. */
 static void choose_awaited(gt_session *session)
@@ -200,6 +242,8 @@ static void choose_awaited(gt_session *session)
         account->insists = false;
     }
     line->yields = NULL;
+    if (account->insists)
+        lose_patience(session);
     if (account->insists)
         return;
     if (!line->awaited && is_its_turn(session)) {
@@ -219,7 +263,12 @@ static void keep_workers(gt_session *session)
     gt_spread_line *line = line_of(session);
     gt_dispatch_worker *worker;
     line->keeps = session;
-    choose_awaited(session);
+    if (is_held_back(session))
+        session->account.insists = false;
+    else
+        choose_awaited(session);
+    if (is_held_back(session))
+        line->awaited = NULL;
     for (int32_t index = 0; (worker = next_worker(session, &index));) {
         bool wanted = session->account.insists || worker == line->awaited, now = is_their_turn(&worker->share);
         worker->share.kept_for = wanted && now ? session : NULL;
@@ -237,6 +286,8 @@ static void claim_workers(const gt_session *session)
     const gt_spread_line *line = line_of(session);
     bool lends = line->keeps == session && line->awaited && !session->account.insists;
     gt_dispatch_worker *worker;
+    if (is_held_back(session))
+        return;
     for (int32_t index = 0; (worker = next_worker(session, &index));)
         if (!lends || worker == line->awaited)
             worker->share.claimed = line->walk;
@@ -256,7 +307,8 @@ static bool can_go(gt_session *session)
 {
     gt_spread_line *line = line_of(session);
     line->serving = session;
-    if (!was_served(session) && !is_claimed(session) && is_its_turn(session) && gt__output_has_room(session))
+    if (!was_served(session) && !is_held_back(session) && !is_claimed(session) && is_its_turn(session) &&
+        gt__output_has_room(session))
         return true;
     line->serving = NULL;
     return false;
@@ -309,7 +361,7 @@ bool gt__share_open(const gt_session *session)
         return true;
     if (!session->account.spread)
         return !worker->closed;
-    if (!its_turn && line->waiting.first)
+    if ((!its_turn && line->waiting.first) || is_held_back(session))
         return false;
     for (int32_t index = 0; (worker = next_worker(session, &index));)
         if (gt__share_is_full(&worker->share) || (!its_turn && worker->share.waiting.first))
@@ -384,6 +436,7 @@ static void take_from_line(gt_session *session, bool overtakes)
     gt_dispatch_worker *worker;
     take(session);
     session->account.waited_until_ns = gt__now_ns();
+    session->account.patience_ns = 0;
     if (overtakes)
         limit_credit(line, session->account.used_ns);
     else
@@ -423,6 +476,11 @@ void gt__share_served_spread(gt_dispatcher *dispatcher)
     dispatcher->line.serving = NULL;
 }
 
+int gt__share_patience_ms(const gt_dispatcher *dispatcher)
+{
+    return dispatcher->line.keeps ? LEAST_PATIENCE_NS / 1000000 : -1;
+}
+
 /* ---- workers and sessions come and go ------------------------------------------------------------------------- */
 
 void gt__share_join(gt_dispatch_worker *worker)
@@ -434,6 +492,9 @@ void gt__share_join(gt_dispatch_worker *worker)
 void gt__share_leave(gt_dispatch_worker *worker)
 {
     gt_session *session;
+    for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            gt__share_set_full(peer->session, worker, false);
     /* What was placed there is not waited for: sessions that have parts of tensors on it go on, and fail where they need it. */
     gt__share_drop_all(worker);
     dissolve_line(worker->peer->dispatcher);

@@ -58,6 +58,10 @@ static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
         gt__stand_in_refused(worker, record->ins.imm[0].u);
         return true;
     }
+    if (record->ins.op == GT_OP_share) {
+        gt__share_take_news(worker, &record->ins);
+        return true;
+    }
     bool failure = record->ins.op == GT_OP_failure && record->ins.flags & GT_FLAG_UNASKED;
     if (!failure && record->ins.op != GT_OP_timing)
         return false;
@@ -67,11 +71,11 @@ static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
 }
 
 /* An answer, or a piece of one, that goes into a snapshot. */
-static gt_err take_part(gt_dispatch_worker *worker, const gt_slot *record)
+static gt_err take_part(gt_dispatch_worker *worker, uint32_t which, const gt_slot *record)
 {
-    gt_pending asked = *gt__pendings_at(&worker->pendings, 0);
+    gt_pending asked = *gt__pendings_at(&worker->pendings, which);
     if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
-        gt__pendings_take(&worker->pendings);
+        gt__pendings_take(&worker->pendings, which);
         if (worker->observed)
             gt__observe_worker_answer(worker, asked.op, NULL, 0, record->ins.imm[1].u, record);
     }
@@ -85,46 +89,48 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         return GT_OK;
     if (record->ins.op != GT_OP_reply && record->ins.op != GT_OP_failure)
         return gt__fail(GT_ERR_PROTOCOL, "unexpected %s record", gt__op_table[record->ins.op].name);
-    if (!worker->pendings.count)
+    uint32_t which = gt__pendings_find(&worker->pendings, record->ins.result);
+    if (which == UINT32_MAX)
         return gt__fail(GT_ERR_PROTOCOL, "an answer without a question");
-    gt_pending *first = gt__pendings_at(&worker->pendings, 0);
-    if (first->op == GT_OP_mark) {
-        gt_pending asked = gt__pendings_take(&worker->pendings);
+    gt_pending *question = gt__pendings_at(&worker->pendings, which);
+    if (question->op == GT_OP_mark) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
         worker->share.late = record->ins.operand[0] != 0;
         worker->runs.done = asked.record;
-        gt__share_marked(worker, asked.charges, asked.placed_ns, record->ins.imm[0].u);
+        gt__share_marked(worker, asked.charges, asked.placed_ns, record->ins.imm[0].u,
+                         record->ins.operand[1] != 0);
         return GT_OK;
     }
-    if (first->op == GT_OP_stats) {
-        gt_pending asked = gt__pendings_take(&worker->pendings);
+    if (question->op == GT_OP_stats) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
         return gt__report_take(worker, &asked, record);
     }
-    if (first->departed || first->settles) {
-        gt_pending asked = gt__pendings_take(&worker->pendings);
+    if (question->departed || question->settles) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
         gt__evacuation_confirmed(worker->peer->dispatcher, worker, &asked, record->ins.op == GT_OP_reply);
         return GT_OK;
     }
-    if (first->save)
-        return take_part(worker, record);
+    if (question->save)
+        return take_part(worker, which, record);
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
-    record->ins.result = first->ticket;
-    if (failed && record->ins.imm[0].i == GT_ERR_CONNECTION && first->session && first->session->recovery) {
-        gt_pending asked = gt__pendings_take(&worker->pendings);
+    record->ins.result = question->ticket;
+    if (failed && record->ins.imm[0].i == GT_ERR_CONNECTION && question->session && question->session->recovery) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
         gt__recover_doubt(asked.session, &asked, record);
         return GT_OK;
     }
-    first->bytes += failed ? 0 : record->ins.imm[1].u;
+    question->bytes += failed ? 0 : record->ins.imm[1].u;
     if (last && worker->observed)
-        observe_answer(worker, first, record);
+        observe_answer(worker, question, record);
     if (failed)
         record->ins.operand[1] = gt__observe_log_number(worker, &record->ins);
-    if (first->download)
-        gt__download_piece(first->download, record);
-    if (first->session && !(first->session->recovery && gt__recover_has(first->session, record)))
-        if (failed || first->op != GT_OP_sync || !gt__synced_hold(first->session, worker, record))
-            gt__answer_send(first->session, record);
+    if (question->download)
+        gt__download_piece(question->download, record);
+    if (question->session && !(question->session->recovery && gt__recover_has(question->session, record)))
+        if (failed || question->op != GT_OP_sync || !gt__synced_hold(question->session, worker, record))
+            gt__answer_send(question->session, record);
     if (last) {
-        gt_pending answered = gt__pendings_take(&worker->pendings);
+        gt_pending answered = gt__pendings_take(&worker->pendings, which);
         if (answered.download)
             gt__download_part_done(answered.session, failed);
     }
@@ -369,7 +375,7 @@ void gt__workers_divide_memory(gt_dispatcher *dispatcher)
 static void drop_pendings(gt_dispatcher *dispatcher, gt_dispatch_worker *worker, const char *lost)
 {
     while (worker->pendings.count) {
-        gt_pending pending = gt__pendings_take(&worker->pendings);
+        gt_pending pending = gt__pendings_take(&worker->pendings, 0);
         gt__inquiry_settle(pending.inquiry);
         if (pending.departed || pending.settles)
             gt__evacuation_confirmed(dispatcher, worker, &pending, false);

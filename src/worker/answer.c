@@ -94,12 +94,14 @@ static void send_stats(gt_worker *worker, uint64_t ticket)
 
 static void send_mark(gt_worker *worker)
 {
+    gt__deferred_tell(worker);
     gt_slot *answer = gt__worker_reserve_answer(worker, 1);
     if (!answer)
         return;
     answer->ins = (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST};
     answer->ins.imm[0].u = gt__timing_busy_ns(&worker->timing);
     answer->ins.operand[0] = worker->engine->ops->asynchronous;
+    answer->ins.operand[1] = worker->deferred.count != 0;
     gt__link_commit(worker->link, 1);
 }
 

@@ -10,17 +10,17 @@ static const char client_is_gone[] = "cancelled: its client is gone";
 
 /* ---- ranges ------------------------------------------------------------------------------------------------- */
 
-/* The number of the record that is executed; 0: it was put aside, and its number is not known. */
+/* The number of the record that is executed. */
 static uint64_t current(const gt_worker *worker)
 {
-    return worker->deferred.running ? 0 : worker->timing.records + worker->deferred.count;
+    return gt__deferred_number(&worker->deferred, worker->timing.records);
 }
 
 /* Take what the dispatcher has told; forget what is past. */
 static void learn(gt_worker *worker)
 {
     gt_canceller *c = &worker->cancel;
-    uint64_t word, now = worker->timing.records + worker->deferred.count;
+    uint64_t word, now = worker->timing.records + worker->deferred.ahead;
     unsigned kept = 0;
     for (unsigned k = 0; k < c->ranges; k++)
         if (c->range[k].end > now)
@@ -37,6 +37,8 @@ static bool is_unwanted(const gt_worker *worker)
 {
     const gt_canceller *c = &worker->cancel;
     uint64_t number = current(worker);
+    if (worker->deferred.unwanted)
+        return true;
     for (unsigned k = 0; k < c->ranges; k++)
         if (number >= c->range[k].first && number < c->range[k].end)
             return true;
@@ -53,7 +55,7 @@ bool gt__cancel_skips(gt_worker *worker)
         c->looked_ticks = ticks;
         learn(worker);
     }
-    if (__builtin_expect(!c->ranges, 1) || !is_unwanted(worker))
+    if (__builtin_expect(!c->ranges && !worker->deferred.unwanted, 1) || !is_unwanted(worker))
         return false;
     gt__error_set("%s", client_is_gone);
     return true;
@@ -79,7 +81,7 @@ static const char *look(void *context)
     learn(worker);
     if (c->held)
         return NULL;
-    if (c->ranges && is_unwanted(worker))
+    if ((c->ranges || worker->deferred.unwanted) && is_unwanted(worker))
         return client_is_gone;
     return c->limit_ns && is_over_limit(worker) ? c->why : NULL;
 }

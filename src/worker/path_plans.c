@@ -88,6 +88,7 @@ gt_path_plans *gt__path_plans_take(gt_path_cache *cache, gt_path *path)
         return NULL;
     }
     plans->used = true;
+    plans->left = false;
     plans->next = cache->first;
     cache->first = plans;
     return plans;
@@ -96,6 +97,9 @@ gt_path_plans *gt__path_plans_take(gt_path_cache *cache, gt_path *path)
 void gt__path_plans_leave(gt_worker *worker, gt_path_cache *cache, gt_path_plans *plans)
 {
     gt_path_plans **where = &cache->first;
+    plans->left = plans->held != 0;
+    if (plans->left)
+        return;
     for (unsigned k = 0; k < plans->count; k++)
         gt__sequence_rest(worker, plans->variants[k].sequence);
     while (*where != plans)

@@ -22,6 +22,8 @@ typedef struct gt_path_plans {
     gt_path *path;
     uint64_t structure;        /* a hash of it */
     bool used;                 /* by a client's path; else it is kept for the next one */
+    unsigned held;             /* by runs that are put aside (peers/deferred.h), */
+    bool left;                 /* which are the last: its path was forgotten */
     gt_path_variant *variants; /* NULL until it runs */
     unsigned count;
     unsigned last, oldest; /* the one that ran last; the one to be replaced next, if there is no room */

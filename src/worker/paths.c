@@ -361,10 +361,46 @@ static void count_records(gt_worker *worker, const gt_path *path)
         gt__statement_add(&worker->timing.statement->row[path->records[at].ins.op].count, 1);
 }
 
+static worker_path *path_of(gt_worker *worker, const gt_slot *record)
+{
+    return worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
+}
+
+static bool is_whole(const gt_path *path, const gt_slot *record)
+{
+    return path && record->ins.imm[0].u == (uint64_t)path->inputs + path->outputs + path->parameters;
+}
+
+gt_path_plans *gt__worker_path_plans(gt_worker *worker, const gt_slot *record)
+{
+    const worker_path *known = path_of(worker, record);
+    bool begins = known && known->plans && !record->ins.operand[0];
+    return begins && is_whole(known->plans->path, record) ? known->plans : NULL;
+}
+
+void gt__worker_path_let_go(gt_worker *worker, gt_path_plans *plans)
+{
+    if (!--plans->held && plans->left)
+        gt__path_plans_leave(worker, &worker->paths->cache, plans);
+}
+
+/* The path that a run put aside began with: it may be forgotten, and its number another's. */
+static worker_path *put_aside(worker_path *known, worker_path *forgotten, gt_path_plans *plans)
+{
+    if (known->plans == plans)
+        return known;
+    *forgotten = (worker_path){.plans = plans, .reported = true};
+    return forgotten;
+}
+
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
 {
-    worker_path *known =
-        worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
+    worker_path *known = path_of(worker, record), forgotten;
+    if (worker->deferred.plans) {
+        known = put_aside(known, &forgotten, worker->deferred.plans);
+        worker->cancel.engine.pause_ns = 0;
+        resume(worker, known); /* the same plans may be in the middle of a run that was not put aside */
+    }
     worker->cancel.engine.pause_ns = record->ins.imm[1].u ? gt__now_ns() + record->ins.imm[1].u : 0;
     gt_path_plans *plans = known ? known->plans : NULL;
     if (plans)
@@ -374,7 +410,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
         return;
     }
     const gt_path *path = plans ? plans->path : NULL;
-    if (!path || record->ins.imm[0].u != (uint64_t)path->inputs + path->outputs + path->parameters) {
+    if (!is_whole(path, record)) {
         gt__log_error("worker %s: a run of a path that is not known", worker->name);
         return;
     }

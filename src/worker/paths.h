@@ -12,6 +12,10 @@ typedef struct gt_worker_paths gt_worker_paths;
 void gt__worker_define_path(gt_worker *worker, const gt_slot *record);
 /* A `repeat` record. */
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record);
+/* The plans of a `repeat` record that begins a run, for one that is put aside: its number may be another path's when it is
+ * executed. NULL: there is no such path. The holder counts in `held`, and lets go. */
+struct gt_path_plans *gt__worker_path_plans(gt_worker *worker, const gt_slot *record);
+void gt__worker_path_let_go(gt_worker *worker, struct gt_path_plans *plans);
 void gt__worker_paths_free(gt_worker *worker);
 /* Free the plans that are kept for clients to come. */
 void gt__worker_paths_trim(gt_worker *worker);

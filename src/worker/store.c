@@ -351,8 +351,11 @@ void gt__store_free(gt_store **where)
         atomic_store(&several_owners, true);
     for (size_t slot = 0; slot < store->capacity; slot++)
         gt__store_clear(store, &store->entries[slot]);
+    for (size_t slot = 0; slot < store->hidden_count; slot++)
+        gt__store_clear(store, &store->hidden[slot]);
     gt__store_trim(store);
     free(store->entries);
+    free(store->hidden);
     free(store);
     *where = NULL;
 }
@@ -448,6 +451,48 @@ void gt__view_update_contiguous(gt_view *view)
     }
 }
 
+/* ---- hidden slots ------------------------------------------------------------------------------------------- */
+
+bool gt__store_hide(gt_store *store, uint64_t *hidden)
+{
+    if (store->hidden_count == store->hidden_capacity) {
+        size_t capacity = store->hidden_capacity ? 2 * store->hidden_capacity : FIRST_SLOTS;
+        gt_entry *entries = realloc(store->hidden, capacity * sizeof *entries);
+        if (!entries)
+            return false;
+        store->hidden = entries;
+        store->hidden_capacity = capacity;
+    }
+    store->hidden[store->hidden_count] = (gt_entry){0};
+    *hidden = GT_STORE_HIDDEN + store->hidden_count++;
+    return true;
+}
+
+gt_entry *gt__store_find_hidden(const gt_store *store, uint64_t slot)
+{
+    return slot >= GT_STORE_HIDDEN && slot - GT_STORE_HIDDEN < store->hidden_count
+               ? &store->hidden[slot - GT_STORE_HIDDEN]
+               : NULL;
+}
+
+void gt__store_move(gt_store *store, uint64_t from, uint64_t to)
+{
+    gt_entry *source = gt__store_find(store, from), *target = gt__store_find(store, to);
+    if (!source || source->state == GT_ENTRY_EMPTY)
+        return;
+    *target = *source;
+    *source = (gt_entry){0};
+}
+
+void gt__store_unhide(gt_store *store)
+{
+    for (size_t slot = 0; slot < store->hidden_count; slot++) /* what a failed record left */
+        gt__store_clear(store, &store->hidden[slot]);
+    store->hidden_count = 0;
+}
+
+/* ---- statistics --------------------------------------------------------------------------------------------- */
+
 /* They are not counted as they come and go, which would cost every record something. */
 static void count_tensors(gt_store *store)
 {
@@ -459,6 +504,8 @@ static void count_tensors(gt_store *store)
     store->counted.tensors = 0;
     for (size_t slot = 0; slot < store->capacity; slot++)
         store->counted.tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
+    for (size_t slot = 0; slot < store->hidden_count; slot++)
+        store->counted.tensors += store->hidden[slot].state != GT_ENTRY_EMPTY;
     store->counted.at_ns = gt__now_ns();
     store->counted.took_ns = store->counted.at_ns - now;
 }

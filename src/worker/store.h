@@ -65,6 +65,9 @@ typedef struct gt_store {
     gt_worker *worker; /* for its pending operations (late.h); NULL if the engine is synchronous */
     gt_entry *entries; /* by slot */
     size_t capacity;
+    gt_entry *
+        hidden; /* from GT_STORE_HIDDEN on: of tensors whose slots the dispatcher has given to others, see peers/aside.h */
+    size_t hidden_count, hidden_capacity;
     gt_buffer *free[GT_STORE_CLASSES];
     gt_buffer *spare;                       /* buffer headers without memory */
     uint64_t bytes_used, bytes_held, limit; /* handed out; and in the pool; the most that may be held */
@@ -86,19 +89,31 @@ void gt__store_set_owner(gt_store *store, uint64_t owner);
 void gt__store_set_late(gt_store *store, gt_worker *worker);
 void gt__store_free(gt_store **store);
 
+#define GT_STORE_HIDDEN ((uint64_t)1 << 40) /* the first slot that the dispatcher does not know */
+
+/* A new hidden slot. False: out of memory. */
+bool gt__store_hide(gt_store *store, uint64_t *hidden);
+/* The tensor in a slot, if there is one, goes to another, which is empty. */
+void gt__store_move(gt_store *store, uint64_t from, uint64_t to);
+/* All hidden slots are empty, and may be used again. */
+void gt__store_unhide(gt_store *store);
+
 bool gt__store_grow(gt_store *store, uint64_t slot);
+/* An entry that is not in the table: a hidden one, or NULL. */
+gt_entry *gt__store_find_hidden(const gt_store *store, uint64_t slot);
 /* The entry of a slot, created empty on first use. NULL if the number is absurd. Later calls may move entries. */
 static inline gt_entry *gt__store_entry(gt_store *store, uint64_t slot)
 {
     if (__builtin_expect(slot >= store->capacity, 0) && !gt__store_grow(store, slot))
-        return NULL;
+        return gt__store_find_hidden(store, slot);
     return &store->entries[slot];
 }
 
 /* The entry of a slot that was used before, or NULL. Moves nothing. */
 static inline gt_entry *gt__store_find(gt_store *store, uint64_t slot)
 {
-    return __builtin_expect(slot < store->capacity, 1) ? &store->entries[slot] : NULL;
+    return __builtin_expect(slot < store->capacity, 1) ? &store->entries[slot]
+                                                       : gt__store_find_hidden(store, slot);
 }
 
 void gt__store_clear_fully(gt_store *store, gt_entry *entry);

@@ -315,6 +315,17 @@ void gt__timing_flush(gt_worker *worker)
     memmove(timing->entries, timing->entries + count, timing->entry_count * sizeof timing->entries[0]);
     memmove(timing->entry_token, timing->entry_token + count, timing->entry_count * sizeof timing->entry_token[0]);
 }
+
+void gt__timing_peer_wait(gt_worker *worker, unsigned op, uint64_t since_ns)
+{
+    state(&worker->timing.statement->doing, gt__doing_pack(op, since_ns));
+}
+
+void gt__timing_more(gt_timing *timing, unsigned op, uint64_t ticks)
+{
+    add_time(timing, op, 0, gt__tick_span_ns(&timing->clock, ticks), 1);
+}
+
 uint64_t gt__timing_wait_begin(gt_worker *worker)
 {
     if (worker->timing.entry_count) {
@@ -349,7 +360,7 @@ void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns)
 
 uint64_t gt__timing_busy_ns(const gt_timing *timing)
 {
-    return gt__now_ns() - timing->joined_ns - timing->free_ns;
+    return gt__now_ns() - timing->joined_ns - timing->free_ns - timing->aside_ns;
 }
 
 size_t gt__timing_report(gt_worker *worker, void *to)

@@ -40,6 +40,7 @@ typedef struct gt_timing {
     uint64_t joined_ns;
     uint64_t idle_ns;        /* it waited for records; */
     uint64_t free_ns;        /* of that, while the engine had nothing to do */
+    uint64_t aside_ns;       /* it executed records that had been put aside: peers/deferred.h */
     uint64_t reading_ticks;  /* the cost of a reading */
     uint64_t last_ticks;     /* watched: the end of the previous record; 0 after a wait */
     uint64_t start_ticks;    /* of the current record; 0: it is not timed */
@@ -91,7 +92,11 @@ void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
 void gt__timing_engine_wait(gt_worker *worker);
 /* An operation has its memory and begins: state how much the worker uses now. */
 void gt__timing_memory(gt_worker *worker);
-/* How long the worker has not waited for work. */
+/* The worker waits for another one, to go on with a record of this op, since this moment. Between _wait_begin and _wait_end. */
+void gt__timing_peer_wait(gt_worker *worker, unsigned op, uint64_t since_ns);
+/* A record that was counted, or will be, took so many ticks more. */
+void gt__timing_more(gt_timing *timing, unsigned op, uint64_t ticks);
+/* How long the worker has not waited for work, except for records that had been put aside. */
 uint64_t gt__timing_busy_ns(const gt_timing *timing);
 /* Fill a report; returns its bytes. `to` has room for GT_MAX_CHUNK. */
 size_t gt__timing_report(gt_worker *worker, void *to);

@@ -46,10 +46,9 @@ int gt__worker_patience_ms(const gt_worker *worker)
 enum {
     RETRY_MS = 50, /* between attempts to reach a server that is not up yet, doubled each time */
     MOST_RETRY_MS = 400,
-    DEFERRED_WAIT_MS = 1, /* for another worker's data, before the next check of the stream */
-    LATE_WAIT_MS = 1,     /* for records, before the next poll of the engine */
-    LATE_EVERY = 16,      /* records between polls of the engine */
-    ATTEMPT_MS = 1000,    /* timeout of one attempt: *stop is not checked meanwhile */
+    LATE_WAIT_MS = 1,  /* for records, before the next poll of the engine */
+    LATE_EVERY = 16,   /* records between polls of the engine */
+    ATTEMPT_MS = 1000, /* timeout of one attempt: *stop is not checked meanwhile */
 };
 
 /* ---- the stream -------------------------------------------------------------------------------------------- */
@@ -68,9 +67,10 @@ static void take_share(gt_worker *worker, const gt_instruction *ins)
 {
     if (ins->imm[1].u == GT_SHARE_OWNER)
         gt__store_set_owner(worker->store, ins->imm[0].u ? ins->imm[0].u : GT_STORE_NOBODY);
-    else if (ins->imm[1].u == GT_SHARE_LEFT)
+    else if (ins->imm[1].u == GT_SHARE_LEFT) {
+        gt__deferred_leave(worker, ins->imm[0].u);
         gt__trim_soon(worker);
-    else
+    } else
         worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
 }
 
@@ -170,9 +170,9 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
         }
         if (debug)
             debug_record(worker, &slots->ins);
-        bool aside = __builtin_expect(worker->deferred.count || slots->ins.op == GT_OP_recv, 0) &&
+        bool taken = __builtin_expect(worker->deferred.count || gt__deferred_may_wait(slots->ins.op), 0) &&
                      gt__deferred_takes(worker, slots);
-        if (!aside)
+        if (!taken)
             *more = gt__worker_run_record(worker, slots);
         gt__link_consume(worker->link, length);
     }
@@ -224,7 +224,7 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
         } else if (worker->deferred.count && !worker->link->gone) {
             if (worker->engine->ops->flush)
                 worker->engine->ops->flush(worker->engine);
-            gt__deferred_run(worker, DEFERRED_WAIT_MS);
+            gt__deferred_idle(worker);
         } else if (worker->link->dead)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
         else if (gt__late_busy(&worker->late))
@@ -393,7 +393,7 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
         err = serve(&worker, options);
     gt__stand_ins_end(&worker);
     gt__worker_paths_free(&worker);
-    gt__deferred_free(&worker.deferred);
+    gt__deferred_free(&worker);
     leave_peers(&worker);
     gt__pins_free(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */

@@ -67,6 +67,7 @@ struct gt_worker {
     gt_collective *collective;
     uint64_t group;                    /* our engine's (engine.h); 0: none */
     uint64_t group_of[GT_MAX_PARTIES]; /* by worker: its engine's */
+    gt_life life_of[GT_MAX_PARTIES];   /* and its generation; 0: it was not introduced */
     gt_loans loans;
     gt_deferred deferred;
     gt_late late; /* pending operations */
@@ -107,6 +108,20 @@ gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err
 bool gt__worker_run_record(gt_worker *worker, const gt_slot *record);
 /* Execute an instruction that involves other workers. False: it is of another kind. peers.c */
 bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/*
+ * A collective in pieces that do not wait for other workers (collective.h): start it, advance it until it is over (true), then
+ * finish it, which keeps its result. `number`: of the record in the stream. NULL: it can only be executed whole. Abandon: the
+ * worker ends.
+ */
+gt_under_way *gt__peers_start(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, uint64_t number);
+bool gt__peers_advance(gt_worker *worker, gt_under_way *under_way);
+/* Add it to a list, which it leaves when it is over; advance all of a list. */
+void gt__peers_list(gt_under_way *under_way, gt_under_way **list);
+void gt__peers_advance_all(gt_worker *worker, gt_under_way *list);
+void gt__peers_finish(gt_worker *worker, gt_under_way *under_way, const gt_instruction *ins);
+void gt__peers_abandon(gt_worker *worker, gt_under_way *under_way);
+/* Whether a collective must be executed when all records before it are. */
+bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* Take back memory that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker);
 /* Queue a copy to contiguous memory, whose end is the token. */

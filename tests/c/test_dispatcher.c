@@ -643,7 +643,7 @@ static void test_bad_report(const void *argument)
     do
         CHECK(receive(bad, record));
     while (record->ins.op != GT_OP_stats && !bad->dead);
-    send_ins(bad, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
+    send_ins(bad, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = record->ins.result});
     expect_goodbye(bad, "malformed report");
     CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
     CHECK(session_works(client, 1));

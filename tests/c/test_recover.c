@@ -105,11 +105,11 @@ static void test_another_worker_is_asked_to_stand_in(const void *argument)
 /* ---- doubt ------------------------------------------------------------------------------------------------------ */
 
 /* The worker's answer to a question: it lost the connection to another worker. */
-static void send_lost_peer(gt_link *worker)
+static void send_lost_peer(gt_link *worker, uint64_t question)
 {
     static const char text[] = "worker raw_1 is gone: pid 1 closed the connection";
     gt_slot failure[1 + sizeof text / sizeof(gt_slot) + 1] = {
-        {.ins = {.op = GT_OP_failure, .tail = sizeof text / sizeof(gt_slot) + 1}}};
+        {.ins = {.op = GT_OP_failure, .tail = sizeof text / sizeof(gt_slot) + 1, .result = question}}};
     failure->ins.imm[0].i = GT_ERR_CONNECTION;
     failure->ins.imm[1].u = sizeof text - 1;
     memcpy(failure + 1, text, sizeof text);
@@ -135,7 +135,7 @@ static int doubt_for(gt_link *worker, int ms)
             answer_mark(worker);
         if (record->ins.op != GT_OP_sync)
             continue;
-        send_lost_peer(worker);
+        send_lost_peer(worker, record->ins.result);
         doubts++;
     }
     return doubts;
@@ -282,10 +282,10 @@ static void test_nothing_to_restore(const void *argument)
     send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = 1});
     gt__link_flush(client);
     CHECK(await_op(worker, GT_OP_sync, record));
-    send_lost_peer(worker);
+    send_lost_peer(worker, record->ins.result);
     CHECK(await_op(worker, GT_OP_full, record));
     CHECK(await_op(worker, GT_OP_sync, record));
-    send_ins(worker, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
+    send_ins(worker, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = record->ins.result});
     gt__link_flush(worker);
     CHECK_EQ(receive_answer(client, 1, text, sizeof text), GT_OK);
     gt__link_close(client);
@@ -304,7 +304,7 @@ static void test_a_loss_before_the_journal_is_placed(const void *argument)
     send_config(client, "rows");
     send_split(client);
     CHECK(await_op(workers[0], GT_OP_sync, record));
-    send_lost_peer(workers[0]);
+    send_lost_peer(workers[0], record->ins.result);
     CHECK(await_op(workers[0], GT_OP_stand_in, record));
     CHECK_EQ(record->ins.imm[0].u, 2);
     gt__link_close(workers[2]);
@@ -342,7 +342,7 @@ static void test_a_session_that_cannot_be_recovered(const void *argument)
         send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = id});
         gt__link_flush(client);
         CHECK(await_op(first, GT_OP_sync, record));
-        send_ins(first, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
+        send_ins(first, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = record->ins.result});
         gt__link_flush(first);
         CHECK_EQ(receive_answer(client, id, text, sizeof text), GT_OK);
     }

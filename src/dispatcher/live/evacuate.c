@@ -44,9 +44,10 @@ bool gt__evacuation_settled(gt_session *session, gt_dispatch_worker *from)
     gt_slot *out = gt__worker_reserve(from, 1);
     gt__runs_end(session);
     gt_pending pending = {.session = session, .op = GT_OP_sync, .settles = dispatcher->next_tag};
-    if (!out || gt__pendings_add(&from->pendings, &pending) != GT_OK)
+    gt_instruction question = {.op = GT_OP_sync};
+    if (!out || gt__pendings_add(&from->pendings, &pending, &question) != GT_OK)
         return false; /* out of memory: again in the next turn */
-    out->ins = (gt_instruction){.op = GT_OP_sync};
+    out->ins = question;
     gt__worker_put(from, 1);
     session->moving.asked = dispatcher->next_tag++;
     return false;
@@ -177,9 +178,10 @@ static gt_err ask(const evacuation *e)
     pending.bytes = e->moved.bytes;
     if (!out)
         return gt__spread_no_memory();
-    GT_TRY(gt__pendings_add(&e->to->pendings, &pending));
-    out->ins = (gt_instruction){.op = GT_OP_sync};
-    out->ins.imm[0].u = (uint64_t)e->from->index + 1;
+    gt_instruction question = {.op = GT_OP_sync};
+    question.imm[0].u = (uint64_t)e->from->index + 1;
+    GT_TRY(gt__pendings_add(&e->to->pendings, &pending, &question));
+    out->ins = question;
     gt__worker_put(e->to, 1);
     e->from->leaving.unconfirmed++;
     e->to->leaving.arriving += e->moved.bytes;

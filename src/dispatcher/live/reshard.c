@@ -101,7 +101,8 @@ static gt_err reshard_tensor(gt_session *session, const changes *c, gt_handle *h
         return gt__spread_no_memory();
     gt_target *asked = have->asked;
     uint32_t at = asked ? 2 * (asked->scope - 1) + asked->backward : 0;
-    if (asked && at < c->count && c->now[at] && !gt__layout_is_partial(have) && !gt__target_equal(asked, c->now[at]))
+    if (asked && at < c->count && c->now[at] && !gt__layout_is_partial(have) &&
+        !gt__target_equal(asked, c->now[at]))
         GT_TRY(changed(have, asked, c->now[at], &handle->meta, &layout));
     if (!asked && have->count == 1)
         GT_TRY(changed_single(session, c, handle, have, &layout));

@@ -26,11 +26,12 @@ struct gt_inquiry {
 
 static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
 {
-    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
+    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: those of a session come in their order */
     gt_pending pending = {.op = GT_OP_stats, .asked_ns = gt__now_ns(), .inquiry = inquiry};
-    if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
+    gt_instruction question = {.op = GT_OP_stats};
+    if (!out || gt__pendings_add(&worker->pendings, &pending, &question) != GT_OK)
         return false;
-    out->ins = (gt_instruction){.op = GT_OP_stats};
+    out->ins = question;
     gt__worker_commit(worker, 1);
     gt__link_flush(worker->link);
     if (!worker->reported.due++)
@@ -172,7 +173,8 @@ static void take_rows(gt_reported *reported, const gt_statement *statement)
         const struct gt_statement_row *sums = &statement->row[op];
         gt_report_row row = {
             .op = op, .on_host = on_host[op], .count = sums->count, .ns = sums->ns, .bytes = sums->bytes};
-        if (op == reported->doing)
+        if (op == reported->doing &&
+            !(statement->idle & 1)) /* waiting for another worker takes none of its time */
             row.ns += reported->doing_ns;
         if (row.count && op != GT_OP_mark) /* marks are the dispatcher's own */
             reported->rows[reported->row_count++] = row;

@@ -133,8 +133,9 @@ static gt_err fetch(gt_session *session, gt_snapshot *snapshot, const gt_saved *
     if (!out)
         return no_memory();
     gt_pending pending = {.session = session, .op = GT_OP_fetch, .tensor = saved->id, .save = part};
-    GT_TRY(gt__pendings_add(&worker->pendings, &pending));
-    out->ins = (gt_instruction){.op = GT_OP_fetch, .operand = {slot}};
+    gt_instruction question = {.op = GT_OP_fetch, .operand = {slot}};
+    GT_TRY(gt__pendings_add(&worker->pendings, &pending, &question));
+    out->ins = question;
     out->ins.flags = snapshot->strided ? 0 : GT_FLAG_INNER;
     gt__worker_put(worker, 1);
     snapshot->outstanding++;

@@ -141,6 +141,7 @@ gt_err gt__move_tensor(gt_session *session, int32_t from, uint32_t from_slot, in
     moved.meta = meta;
     moved.scope = session->spreading->scope;
     moved.site = session->spreading->site;
+    moved.flags = session->spreading->syncs ? GT_FLAG_LAST : 0;
     gt_err err = gt__worker_move(&moved);
     if (err != GT_OK)
         gt__slot_number_free(&moved.to->slots, *slot);

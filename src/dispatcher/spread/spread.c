@@ -623,10 +623,11 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);
-        if (err == GT_OK)
-            err = gt__session_expect(session, record);
         if (err == GT_OK) {
             *out = *record;
+            err = gt__session_expect(session, record, &out->ins);
+        }
+        if (err == GT_OK) {
             out->ins.operand[0] = slot;
             out->ins.imm[0].u = segment;
             gt__worker_put(home, 1);
@@ -659,12 +660,15 @@ gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
         gt_source source = gt__spread_source(session, &token);
         if (!source.layout)
             return gt__spread_no_memory();
-        GT_TRY(gt__spread_arrange(session, &source, alone, &here));
+        s->syncs = true;
+        gt_err err = gt__spread_arrange(session, &source, alone, &here);
+        s->syncs = false;
+        GT_TRY(err);
         gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
     }
     GT_TRY(gt__spread_reserve(session, home->index, 1, &out));
-    GT_TRY(gt__session_expect(session, record));
     *out = *record;
+    GT_TRY(gt__session_expect(session, record, &out->ins));
     gt__worker_put(home, 1);
     gt__spread_turn_over(session);
     return GT_OK;

@@ -78,6 +78,7 @@ struct gt_spreading {
     gt_target *target;       /* of the last scope that had one; the cache of gt__spread_target */
     uint32_t target_scope;
     bool target_backward, target_valid, target_there;
+    bool syncs; /* a sync is placed: what its sends tell comes behind all records before it */
     bool automatic;
     bool *reached; /* by worker: this session has written to it */
     int32_t reached_capacity;

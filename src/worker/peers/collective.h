@@ -2,9 +2,9 @@
  * collective.h: operations that several workers execute together. A small vtable, so that a device's own library
  * (NCCL) can replace ours.
  *
- * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere; each party
- * calls `run` when its stream gets there, and `run` returns when its own result is complete. gt_partner in
- * instruction.h defines the parts. Implementations: collective_host.c over an
+ * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere. Each party
+ * starts it when its stream gets there, and advances it as messages of the others arrive, or runs it: then it waits until
+ * its own result is complete. gt_partner in instruction.h defines the parts. Implementations: collective_host.c over an
  * exchange; collective_lent.c and collective_engine.c between engines that have more in common.
  */
 #ifndef GT_WORKER_PEERS_COLLECTIVE_H
@@ -15,6 +15,13 @@
 #include "worker/store.h"
 
 typedef struct gt_collective gt_collective;
+
+/* One party's way through a collective that was started. */
+typedef struct gt_passage {
+    /* Go on as far as messages have arrived. True: it is over, the passage is freed, and *err is what run would have returned. */
+    bool (*advance)(struct gt_passage *passage, gt_err *err);
+    void (*abandon)(struct gt_passage *passage); /* free it: the worker ends */
+} gt_passage;
 
 typedef struct gt_collective_call {
     gt_opcode op;
@@ -37,6 +44,11 @@ typedef struct gt_collective_ops {
     /* An error: a party failed or is gone. Every party that needs data of a failed party gets the error; no party
      * blocks. */
     gt_err (*run)(gt_collective *collective, const gt_collective_call *call);
+    /* The same in pieces that never wait for another party: send what the others need first. NULL: it can only be run. The
+     * call, and what it points to, must stay until the end. */
+    gt_passage *(*start)(gt_collective *collective, const gt_collective_call *call);
+    /* Whether this collective must not overtake others, nor be overtaken. May be NULL. */
+    bool (*keeps_order)(gt_collective *collective, const gt_collective_call *call);
     void (*close)(gt_collective *collective);
 } gt_collective_ops;
 

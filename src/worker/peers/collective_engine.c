@@ -125,6 +125,18 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
     return err;
 }
 
+/* Those of the engines are queued by all of them in the same order. */
+static bool keeps_order(gt_collective *collective, const gt_collective_call *call)
+{
+    return of_one_group((own *)collective, call);
+}
+
+static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
+{
+    own *o = (own *)collective;
+    return of_one_group(o, call) ? NULL : o->others->ops->start(o->others, call);
+}
+
 static void close_own(gt_collective *collective)
 {
     own *o = (own *)collective;
@@ -132,7 +144,8 @@ static void close_own(gt_collective *collective)
     free(o);
 }
 
-static const gt_collective_ops own_ops = {.name = "engine", .run = run, .close = close_own};
+static const gt_collective_ops own_ops = {
+    .name = "engine", .run = run, .start = start, .keeps_order = keeps_order, .close = close_own};
 
 gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective)
 {

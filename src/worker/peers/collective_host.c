@@ -107,11 +107,19 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
 
 /* ---- giving and getting ------------------------------------------------------------------------------------ */
 
-/* One party's way through a collective. */
+/* One party's way through a collective: one step, or two. In each, a message of each party that it expects one of. */
 typedef struct passage {
+    gt_passage base;
     host *h;
     const gt_collective_call *call;
-    gt_err err; /* the first failure, ours or received: from then on we send it instead of data */
+    gt_err err;   /* the first failure, ours or received: from then on we send it instead of data */
+    uint8_t *out; /* host memory, as `in`; NULL if the passage has failed */
+    const uint8_t *in;
+    gt_buffer *buffer, *out_buffer; /* of in and out; NULL: they are a copy on the host, in `staged` */
+    uint8_t *staged;
+    unsigned step;
+    gt_message *messages[GT_MAX_PARTIES]; /* of the step, by party */
+    bool gone[GT_MAX_PARTIES];            /* and parties of which none will come */
     char why[1024];
 } passage;
 
@@ -169,38 +177,68 @@ static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, c
     free(bytes);
 }
 
-/* Take the elements that party k gave of its tensor `meta`. False: the passage has failed. The caller returns
- * *message if it is not NULL. */
-static bool get(passage *p, unsigned k, uint32_t number, const gt_meta *meta, unsigned axis, int64_t start,
-                int64_t count, gt_message **message, window *w)
+/* The elements that party k gave of its tensor `meta`, from its message of this step. False: the passage has failed. */
+static bool get(passage *p, unsigned k, const gt_meta *meta, unsigned axis, int64_t start, int64_t count,
+                window *w)
 {
     gt_exchange *exchange = p->h->exchange;
+    const gt_message *message = p->messages[k];
     gt_meta part = narrowed(meta, axis, count);
     bool reference = exchange->ops->by_reference;
     size_t expected = gt__meta_bytes(reference ? meta : &part);
-    *message = NULL;
-    gt_err err = gt__exchange_take(exchange, (int32_t)p->call->party[k].worker, p->call->tag, number, message);
-    if (err == GT_OK && (*message)->err != GT_OK) {
+    gt_err err = GT_OK;
+    if (!message) {
+        int32_t from = (int32_t)p->call->party[k].worker;
+        err = gt__exchange_look(exchange, from, p->call->tag, p->step, &p->messages[k]);
+        if (err == GT_OK) /* it was, a moment ago */
+            err = gt__fail(GT_ERR_CONNECTION, "worker %d is gone", from);
+    } else if (message->err != GT_OK) {
         gt_origin first = exchange->failed;
-        err = gt__exchange_failure(exchange, *message);
+        err = gt__exchange_failure(exchange, message);
         if (p->err != GT_OK) /* it is not the first failure */
             exchange->failed = first;
-    } else if (err == GT_OK && (*message)->bytes != expected)
-        err = gt__fail(GT_ERR_PROTOCOL, "a part of %zu bytes came where %zu were expected", (*message)->bytes,
+    } else if (message->bytes != expected)
+        err = gt__fail(GT_ERR_PROTOCOL, "a part of %zu bytes came where %zu were expected", message->bytes,
                        expected);
     if (err != GT_OK) {
         fail(p, err);
         return false;
     }
-    *w = reference ? window_at(meta, (*message)->data, axis, start) : window_at(&part, (*message)->data, axis, 0);
+    *w = reference ? window_at(meta, message->data, axis, start) : window_at(&part, message->data, axis, 0);
     return true;
 }
 
-static void give_back(const passage *p, gt_message **messages, unsigned count)
+/* Whether a message of party k comes in this step. */
+static bool is_expected(const passage *p, unsigned k)
 {
-    for (unsigned k = 0; k < count; k++)
-        if (messages[k])
-            p->h->exchange->ops->done(p->h->exchange, messages[k]);
+    const gt_collective_call *call = p->call;
+    return k != call->self && (call->op != GT_OP_broadcast || p->step || (call->self && k == 0));
+}
+
+/* Take the messages of this step that have arrived. True: no more will come. */
+static bool have_arrived(passage *p)
+{
+    const gt_collective_call *call = p->call;
+    bool all = true;
+    for (unsigned k = 0; k < call->count; k++) {
+        if (!is_expected(p, k) || p->messages[k] || p->gone[k])
+            continue;
+        gt_err err =
+            gt__exchange_look(p->h->exchange, (int32_t)call->party[k].worker, call->tag, p->step, &p->messages[k]);
+        p->gone[k] = err != GT_OK;
+        all &= p->messages[k] || p->gone[k];
+    }
+    return all;
+}
+
+static void give_back(passage *p)
+{
+    for (unsigned k = 0; k < p->call->count; k++) {
+        if (p->messages[k])
+            p->h->exchange->ops->done(p->h->exchange, p->messages[k]);
+        p->messages[k] = NULL;
+        p->gone[k] = false;
+    }
 }
 
 /* ---- adding up --------------------------------------------------------------------------------------------- */
@@ -283,57 +321,60 @@ typedef struct range {
     int64_t start, count;
 } range;
 
+/* Send each party its range of our tensor. */
+static void scatter_send(passage *p, const gt_meta *meta, unsigned axis, const range *ranges)
+{
+    for (unsigned k = 0; k < p->call->count; k++)
+        if (k != p->call->self)
+            give(p, k, p->step, meta, p->in, p->buffer, axis, ranges[k].start, ranges[k].count);
+}
+
 /* Add up our own range of all parties' tensors into `to`, contiguous. */
-static void scatter_step(passage *p, const gt_meta *meta, const void *data, unsigned axis, const range *ranges,
-                         uint8_t *to)
+static void scatter_take(passage *p, const gt_meta *meta, unsigned axis, const range *own, uint8_t *to)
 {
     const gt_collective_call *call = p->call;
-    const uint32_t number = 0;
-    gt_message *messages[GT_MAX_PARTIES] = {NULL};
     window windows[GT_MAX_PARTIES];
-    const range *own = &ranges[call->self];
     for (unsigned k = 0; k < call->count; k++)
         if (k != call->self)
-            give(p, k, number, meta, data, call->buffer, axis, ranges[k].start, ranges[k].count);
-    for (unsigned k = 0; k < call->count; k++)
-        if (k != call->self)
-            get(p, k, number, meta, axis, own->start, own->count, &messages[k], &windows[k]);
+            get(p, k, meta, axis, own->start, own->count, &windows[k]);
         else if (p->err == GT_OK)
-            windows[k] = window_at(meta, data, axis, own->start);
-    if (p->err == GT_OK) {
-        gt_meta part = narrowed(meta, axis, own->count);
-        gt_err err = add_up(p->h, &part, windows, call->count, to);
-        if (err != GT_OK)
-            fail(p, err);
-    }
-    give_back(p, messages, call->count);
+            windows[k] = window_at(meta, p->in, axis, own->start);
+    if (p->err != GT_OK)
+        return;
+    gt_meta part = narrowed(meta, axis, own->count);
+    gt_err err = add_up(p->h, &part, windows, call->count, to);
+    if (err != GT_OK)
+        fail(p, err);
+}
+
+/* Send our range of the whole, a tensor at `data`, to all. */
+static void gather_send(passage *p, const gt_meta *meta, const void *data, gt_buffer *buffer, unsigned axis,
+                        const range *ranges)
+{
+    gt_meta own = narrowed(meta, axis, ranges[p->call->self].count);
+    for (unsigned k = 0; k < p->call->count; k++)
+        if (k != p->call->self)
+            lend(p, k, p->step, data, gt__meta_bytes(&own), buffer);
 }
 
 /* Copy the ranges of all parties along an axis of `meta` into the whole at `to`. Ours is a tensor at `data`. */
-static void gather_step(passage *p, const gt_meta *meta, const void *data, gt_buffer *buffer, unsigned axis,
-                        const range *ranges, uint32_t number, uint8_t *to)
+static void gather_take(passage *p, const gt_meta *meta, const void *data, unsigned axis, const range *ranges,
+                        uint8_t *to)
 {
-    const gt_collective_call *call = p->call;
-    gt_meta own = narrowed(meta, axis, ranges[call->self].count);
     int64_t stride[GT_MAX_RANK];
     row_major(meta, stride);
-    for (unsigned k = 0; k < call->count; k++)
-        if (k != call->self)
-            lend(p, k, number, data, gt__meta_bytes(&own), buffer);
-    for (unsigned k = 0; k < call->count; k++) {
+    for (unsigned k = 0; k < p->call->count; k++) {
         gt_meta part = narrowed(meta, axis, ranges[k].count);
-        gt_message *message = NULL;
         window w;
-        if (k != call->self)
-            get(p, k, number, &part, axis, 0, part.shape[axis], &message, &w);
+        if (k != p->call->self)
+            get(p, k, &part, axis, 0, part.shape[axis], &w);
         else if (p->err == GT_OK)
             w = window_at(&part, data, axis, 0);
-        if (p->err == GT_OK) {
-            uint8_t *place = to + ranges[k].start * stride[axis] * (int64_t)gt__dtype_size((gt_dtype)meta->dtype);
-            if (place != w.data)
-                copy_box(&part, &w, place, stride);
-        }
-        give_back(p, &message, 1);
+        if (p->err != GT_OK)
+            continue; /* the other messages are taken nevertheless: one may be the first failure */
+        uint8_t *place = to + ranges[k].start * stride[axis] * (int64_t)gt__dtype_size((gt_dtype)meta->dtype);
+        if (place != w.data)
+            copy_box(&part, &w, place, stride);
     }
 }
 
@@ -353,12 +394,6 @@ static void party_ranges(const gt_collective_call *call, bool after, unsigned ax
         gt__party_part(call, k, after, axis, &ranges[k].start, &ranges[k].count);
 }
 
-/* A place in a result; NULL if the passage has failed. */
-static uint8_t *place_in(uint8_t *out, const gt_meta *flat, int64_t element)
-{
-    return out ? out + (size_t)element * gt__dtype_size((gt_dtype)flat->dtype) : NULL;
-}
-
 static gt_meta flattened(const gt_meta *meta)
 {
     gt_meta flat = *meta;
@@ -367,106 +402,133 @@ static gt_meta flattened(const gt_meta *meta)
     return flat;
 }
 
-static void all_reduce(passage *p, const uint8_t *in, uint8_t *out)
+/* An all_reduce or broadcast: is it a scatter and a gather? Otherwise each party gets all of it in one step. */
+static bool has_parts(const passage *p)
 {
     const gt_collective_call *call = p->call;
-    range ranges[GT_MAX_PARTIES];
-    gt_meta flat = flattened(call->whole);
-    if (gt__meta_bytes(&flat) <= SMALL) {
-        for (unsigned k = 0; k < call->count; k++)
-            ranges[k] = (range){.start = 0, .count = flat.numel};
-        scatter_step(p, &flat, in, 0, ranges, out);
-        return;
-    }
-    even_ranges(flat.numel, call->count, ranges);
-    uint8_t *own = place_in(out, &flat, ranges[call->self].start);
-    scatter_step(p, &flat, in, 0, ranges, own);
-    gather_step(p, &flat, own, call->out_buffer, 0, ranges, 1, out);
+    size_t bytes = gt__meta_bytes(call->whole);
+    if (call->op == GT_OP_all_reduce)
+        return bytes > SMALL;
+    return call->op == GT_OP_broadcast && !p->h->exchange->ops->by_reference && call->count > 2 &&
+           bytes >= LARGE_BROADCAST;
+}
+
+static void parts_of(const passage *p, const gt_meta *flat, range *ranges)
+{
+    even_ranges(flat->numel, p->call->count, ranges);
+    for (unsigned k = 0; k < p->call->count && !has_parts(p); k++)
+        ranges[k] = (range){.start = 0, .count = flat->numel};
+}
+
+/* Our own part of the result; NULL if the passage has failed. */
+static uint8_t *place_of(const passage *p, const gt_meta *flat, const range *ranges)
+{
+    int64_t element = ranges[p->call->self].start;
+    return p->out ? p->out + (size_t)element * gt__dtype_size((gt_dtype)flat->dtype) : NULL;
 }
 
 /* The operand is split along one axis and the result along another: take our range of each party's part. */
-static void all_to_all(passage *p, const uint8_t *in, uint8_t *out)
+static void all_to_all_send(passage *p, const range *before, const range *after)
 {
     const gt_collective_call *call = p->call;
-    range before[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
-    party_ranges(call, false, call->axis, before);
-    party_ranges(call, true, call->axis_after, after);
-    const range *own_after = &after[call->self];
     gt_meta own = narrowed(call->whole, call->axis, before[call->self].count);
+    scatter_send(p, &own, call->axis_after, after);
+}
+
+static void all_to_all_take(passage *p, const range *before, const range *after)
+{
+    const gt_collective_call *call = p->call;
+    const range *own_after = &after[call->self];
     gt_meta result = narrowed(call->whole, call->axis_after, own_after->count);
-    int64_t stride[GT_MAX_RANK], size = (int64_t)gt__dtype_size((gt_dtype)own.dtype);
+    int64_t stride[GT_MAX_RANK], size = (int64_t)gt__dtype_size((gt_dtype)result.dtype);
     row_major(&result, stride);
-    for (unsigned k = 0; k < call->count; k++)
-        if (k != call->self)
-            give(p, k, 0, &own, in, call->buffer, call->axis_after, after[k].start, after[k].count);
     for (unsigned k = 0; k < call->count; k++) {
         gt_meta part = narrowed(call->whole, call->axis, before[k].count);
-        gt_message *message = NULL;
         window w;
         if (k != call->self)
-            get(p, k, 0, &part, call->axis_after, own_after->start, own_after->count, &message, &w);
+            get(p, k, &part, call->axis_after, own_after->start, own_after->count, &w);
         else if (p->err == GT_OK)
-            w = window_at(&own, in, call->axis_after, own_after->start);
-        if (p->err == GT_OK) {
-            gt_meta box = narrowed(&part, call->axis_after, own_after->count);
-            copy_box(&box, &w, out + before[k].start * stride[call->axis] * size, stride);
-        }
-        give_back(p, &message, 1);
+            w = window_at(&part, p->in, call->axis_after, own_after->start);
+        if (p->err != GT_OK)
+            continue;
+        gt_meta box = narrowed(&part, call->axis_after, own_after->count);
+        copy_box(&box, &w, p->out + before[k].start * stride[call->axis] * size, stride);
     }
 }
 
 /* Party 0 sends its tensor to all: whole, or, if it is large, by a scatter and a gather. */
-static void broadcast(passage *p, const uint8_t *in, uint8_t *out)
+static void broadcast_take(passage *p, const gt_meta *flat, const range *ranges)
 {
     const gt_collective_call *call = p->call;
-    gt_meta flat = flattened(call->whole);
-    size_t bytes = gt__meta_bytes(&flat);
-    bool parts = !p->h->exchange->ops->by_reference && call->count > 2 && bytes >= LARGE_BROADCAST;
-    range ranges[GT_MAX_PARTIES] = {{0}};
-    even_ranges(flat.numel, call->count, ranges);
-    for (unsigned k = 0; k < call->count && !parts; k++)
-        ranges[k] = (range){.start = 0, .count = flat.numel};
     const range *own = &ranges[call->self];
-    uint8_t *place = place_in(out, &flat, own->start);
-    gt_message *message = NULL;
     window w;
-    for (unsigned k = 1; k < call->count && call->self == 0; k++)
-        give(p, k, 0, &flat, in, call->buffer, 0, ranges[k].start, ranges[k].count);
     if (call->self)
-        get(p, 0, 0, &flat, 0, own->start, own->count, &message, &w);
+        get(p, 0, flat, 0, own->start, own->count, &w);
     if (p->err == GT_OK && call->self)
-        memcpy(place, w.data, (size_t)own->count * gt__dtype_size((gt_dtype)flat.dtype));
+        memcpy(place_of(p, flat, ranges), w.data, (size_t)own->count * gt__dtype_size((gt_dtype)flat->dtype));
     else if (p->err == GT_OK)
-        memcpy(out, in, bytes);
-    give_back(p, &message, 1);
-    if (parts)
-        gather_step(p, &flat, place, call->out_buffer, 0, ranges, 1, out);
+        memcpy(p->out, p->in, gt__meta_bytes(flat));
 }
 
-/* All steps, on host memory. A passage that has failed needs no memory. */
-static void take_part(passage *p, const uint8_t *in, uint8_t *out)
+static void send_step(passage *p)
 {
     const gt_collective_call *call = p->call;
-    range ranges[GT_MAX_PARTIES];
+    range ranges[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
+    gt_meta flat = flattened(call->whole);
     switch (call->op) {
-    case GT_OP_all_reduce:
-        all_reduce(p, in, out);
-        break;
     case GT_OP_reduce_scatter:
         party_ranges(call, true, call->axis_after, ranges);
-        scatter_step(p, call->whole, in, call->axis_after, ranges, out);
-        break;
+        scatter_send(p, call->whole, call->axis_after, ranges);
+        return;
     case GT_OP_all_gather:
         party_ranges(call, false, call->axis, ranges);
-        gather_step(p, call->whole, in, call->buffer, call->axis, ranges, 0, out);
-        break;
+        gather_send(p, call->whole, p->in, p->buffer, call->axis, ranges);
+        return;
     case GT_OP_all_to_all:
-        all_to_all(p, in, out);
-        break;
+        party_ranges(call, false, call->axis, ranges);
+        party_ranges(call, true, call->axis_after, after);
+        all_to_all_send(p, ranges, after);
+        return;
     default:
-        broadcast(p, in, out);
+        parts_of(p, &flat, ranges);
+        if (p->step)
+            gather_send(p, &flat, place_of(p, &flat, ranges), p->out_buffer, 0, ranges);
+        else if (call->op == GT_OP_all_reduce || call->self == 0)
+            scatter_send(p, &flat, 0, ranges);
     }
 }
+
+static void take_step(passage *p)
+{
+    const gt_collective_call *call = p->call;
+    range ranges[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
+    gt_meta flat = flattened(call->whole);
+    switch (call->op) {
+    case GT_OP_reduce_scatter:
+        party_ranges(call, true, call->axis_after, ranges);
+        scatter_take(p, call->whole, call->axis_after, &ranges[call->self], p->out);
+        return;
+    case GT_OP_all_gather:
+        party_ranges(call, false, call->axis, ranges);
+        gather_take(p, call->whole, p->in, call->axis, ranges, p->out);
+        return;
+    case GT_OP_all_to_all:
+        party_ranges(call, false, call->axis, ranges);
+        party_ranges(call, true, call->axis_after, after);
+        all_to_all_take(p, ranges, after);
+        return;
+    default:
+        parts_of(p, &flat, ranges);
+        if (p->step)
+            gather_take(p, &flat, place_of(p, &flat, ranges), 0, ranges, p->out);
+        else if (call->op == GT_OP_all_reduce)
+            scatter_take(p, &flat, 0, &ranges[call->self], place_of(p, &flat, ranges));
+        else
+            broadcast_take(p, &flat, ranges);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------- */
 
 /* Wait for work that the engine has queued. */
 static gt_err finish(const host *h, gt_token token)
@@ -503,13 +565,14 @@ static gt_err write_result(const host *h, const gt_collective_call *call, uint8_
     return err;
 }
 
-static void take_part_staged(passage *p)
+/* Copy the operand to the host, and make room for the result. */
+static void stage(passage *p)
 {
     const gt_collective_call *call = p->call;
     gt_engine *engine = p->h->engine;
     bool readable = engine->ops->host_memory; /* and complete: peers.c has waited for it */
     size_t in_bytes = call->in && !readable ? gt__meta_bytes(&call->in->meta) : 0;
-    uint8_t *memory = malloc(in_bytes + gt__meta_bytes(&call->out->meta) + 1);
+    uint8_t *memory = p->staged = malloc(in_bytes + gt__meta_bytes(&call->out->meta) + 1);
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     gt_token token = 0;
     if (err == GT_OK && in_bytes)
@@ -518,27 +581,82 @@ static void take_part_staged(passage *p)
         err = finish(p->h, token);
     if (err != GT_OK)
         fail(p, err);
-    gt_collective_call staged = *call;
-    staged.buffer = staged.out_buffer = NULL;
-    p->call = &staged;
-    take_part(p, readable && call->in ? call->in->data : memory, memory ? memory + in_bytes : NULL);
-    if (p->err != GT_OK)
-        free(memory);
-    else if ((err = write_result(p->h, call, memory, memory + in_bytes)) != GT_OK)
-        fail(p, err);
+    p->in = readable && call->in ? call->in->data : memory;
+    p->out = memory ? memory + in_bytes : NULL;
+}
+
+static void begin(passage *p, host *h, const gt_collective_call *call)
+{
+    *p = (passage){.h = h, .call = call};
+    if (call->poison)
+        fail(p, gt__fail(call->poison->err, "%s", call->poison->text));
+    else if (!h->direct)
+        stage(p);
+    else {
+        p->in = call->in ? call->in->data : NULL;
+        p->out = call->out->data;
+        p->buffer = call->buffer;
+        p->out_buffer = call->out_buffer;
+    }
+    send_step(p);
+}
+
+/* As far as messages have arrived. True: it is over. */
+static bool go_on(passage *p, gt_err *err)
+{
+    for (; have_arrived(p); send_step(p)) {
+        take_step(p);
+        give_back(p);
+        if (++p->step <= has_parts(p))
+            continue;
+        if (p->staged && p->err == GT_OK) {
+            gt_err written = write_result(p->h, p->call, p->staged, p->out);
+            if (written != GT_OK)
+                fail(p, written);
+        } else
+            free(p->staged);
+        *err = p->err == GT_OK ? GT_OK : gt__fail(p->err, "%s", p->why);
+        return true;
+    }
+    return false;
 }
 
 static gt_err run(gt_collective *collective, const gt_collective_call *call)
 {
-    passage p = {.h = (host *)collective, .call = call};
-    if (call->poison) {
-        fail(&p, gt__fail(call->poison->err, "%s", call->poison->text));
-        take_part(&p, NULL, NULL);
-    } else if (!p.h->direct)
-        take_part_staged(&p);
-    else
-        take_part(&p, call->in ? call->in->data : NULL, call->out->data);
-    return p.err == GT_OK ? GT_OK : gt__fail(p.err, "%s", p.why);
+    enum { LOOK_UP_MS = 100 }; /* *stop may be set */
+    gt_exchange *exchange = ((host *)collective)->exchange;
+    passage p;
+    gt_err err;
+    uint64_t seen = 0;
+    for (begin(&p, (host *)collective, call); !go_on(&p, &err);)
+        gt__exchange_wait(exchange, &seen, LOOK_UP_MS);
+    return err;
+}
+
+static bool advance(gt_passage *passage_of, gt_err *err)
+{
+    bool over = go_on((passage *)passage_of, err);
+    if (over)
+        free(passage_of);
+    return over;
+}
+
+static void abandon(gt_passage *passage_of)
+{
+    passage *p = (passage *)passage_of;
+    give_back(p);
+    free(p->staged);
+    free(p);
+}
+
+static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
+{
+    passage *p = malloc(sizeof *p);
+    if (!p)
+        return NULL;
+    begin(p, (host *)collective, call);
+    p->base = (gt_passage){.advance = advance, .abandon = abandon};
+    return &p->base;
 }
 
 static void close_host(gt_collective *collective)
@@ -549,7 +667,7 @@ static void close_host(gt_collective *collective)
     free(h);
 }
 
-static const gt_collective_ops host_ops = {.name = "host", .run = run, .close = close_host};
+static const gt_collective_ops host_ops = {.name = "host", .run = run, .start = start, .close = close_host};
 
 gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *store, gt_collective **collective)
 {

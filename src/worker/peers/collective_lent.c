@@ -20,6 +20,7 @@ typedef struct lent {
 
 /* A collective at one party. */
 typedef struct passage {
+    gt_passage base;
     gt_worker *worker;
     const gt_collective_call *call;
     gt_poison *failed; /* the first failure, ours or another party's */
@@ -208,12 +209,23 @@ static gt_err make_result(const passage *p, gt_token *token)
     }
 }
 
+/* Only what is used is set: it is large. */
+static void begin(passage *p, gt_worker *worker, const gt_collective_call *call)
+{
+    p->worker = worker;
+    p->call = call;
+    p->failed = NULL;
+    memset(p->taken, 0, call->count * sizeof *p->taken);
+    if (call->poison)
+        fail(p, gt__fail(call->poison->err, "%s", call->poison->text));
+    lend_ours(p);
+}
+
 static gt_err take_part(passage *p)
 {
     gt_worker *worker = p->worker;
     gt_token token = 0, last;
     gt_err err = GT_OK;
-    lend_ours(p);
     borrow_theirs(p);
     if (!p->failed)
         err = make_result(p, &token);
@@ -232,22 +244,56 @@ static gt_err take_part(passage *p)
     return err;
 }
 
+static gt_err end(passage *p)
+{
+    gt_err err = take_part(p);
+    if (p->failed)
+        gt__poison_release(p->failed);
+    return err;
+}
+
 static gt_err run(gt_collective *collective, const gt_collective_call *call)
 {
     lent *l = (lent *)collective;
     if (!all_lend(l->worker, call))
         return l->others->ops->run(l->others, call);
-    passage p; /* large: only what is used is set */
-    p.worker = l->worker;
-    p.call = call;
-    p.failed = NULL;
-    memset(p.taken, 0, call->count * sizeof *p.taken);
-    if (call->poison)
-        fail(&p, gt__fail(call->poison->err, "%s", call->poison->text));
-    gt_err err = take_part(&p);
-    if (p.failed)
-        gt__poison_release(p.failed);
-    return err;
+    passage p;
+    begin(&p, l->worker, call);
+    return end(&p);
+}
+
+static bool advance(gt_passage *passage_of, gt_err *err)
+{
+    passage *p = (passage *)passage_of;
+    const gt_collective_call *call = p->call;
+    for (unsigned k = 0; k < call->count; k++)
+        if (k != call->self && gives(call, k) &&
+            !gt__loan_has_come(p->worker, (int32_t)call->party[k].worker, call->tag))
+            return false;
+    *err = end(p);
+    free(p);
+    return true;
+}
+
+static void abandon(gt_passage *passage_of)
+{
+    passage *p = (passage *)passage_of;
+    if (p->failed)
+        gt__poison_release(p->failed);
+    free(p);
+}
+
+static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
+{
+    lent *l = (lent *)collective;
+    if (!all_lend(l->worker, call))
+        return l->others->ops->start(l->others, call);
+    passage *p = malloc(sizeof *p);
+    if (!p)
+        return NULL;
+    begin(p, l->worker, call);
+    p->base = (gt_passage){.advance = advance, .abandon = abandon};
+    return &p->base;
 }
 
 static void close_lent(gt_collective *collective)
@@ -257,7 +303,7 @@ static void close_lent(gt_collective *collective)
     free(l);
 }
 
-static const gt_collective_ops lent_ops = {.name = "lent", .run = run, .close = close_lent};
+static const gt_collective_ops lent_ops = {.name = "lent", .run = run, .start = start, .close = close_lent};
 
 gt_err gt__collective_lent(gt_worker *worker, gt_collective **collective)
 {

@@ -2,168 +2,380 @@
 #include "worker/peers/deferred.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/record.h"
+#include "worker/answer.h"
+#include "worker/paths.h"
+#include "worker/stand_in.h"
 #include "worker/worker.h"
 
 enum {
-    MOST_SLOTS = 64 << 10,  /* of records put aside: 4 MiB; then the worker waits for the first */
-    MOST_TENSORS = 1 << 27, /* more than a store has slots */
+    FULL_SLOTS =
+        4
+        << 10, /* of a session's records: the dispatcher is told. What is on its way then fits as well (aside.c) */
+    TURN_NS = 1000000,  /* that records put aside are executed while others are in the stream */
+    NOTHING_NS = 20000, /* a look at collectives that took longer has added something up */
+    WAIT_MS = 1,        /* for another worker, before the next look at the stream */
+    PATIENT_NS =
+        20000000, /* after that the worker waits for the stream, and looks at the other workers in between */
 };
 
-/* ---- which tensors a record touches ------------------------------------------------------------------------ */
+/* ---- which records wait ------------------------------------------------------------------------------------- */
 
-/* Two records conflict if both use a tensor and one of them writes or frees it. Two reads do not conflict. */
-static bool is_write(unsigned use)
+/* What a record has to do with those put aside. Two records conflict if both use a tensor and one of them writes or frees it. */
+typedef struct relation {
+    const gt_deferred *d;
+    bool appends;     /* it writes to a tensor that exists */
+    gt_aside *own;    /* of the record's session; NULL: none of it waits */
+    gt_aside *after;  /* it must wait behind these */
+    gt_aside *reused; /* it makes a tensor in a slot that others put aside still use, and free */
+} relation;
+
+static void relate(void *context, uint64_t *slot, unsigned use)
 {
-    return use & (GT_ID_WRITTEN | GT_ID_FREED);
+    relation *r = context;
+    const gt_slot_use *other = gt__aside_use(r->d, *slot);
+    bool writes = use & (GT_ID_WRITTEN | GT_ID_FREED);
+    if (!other || !(other->writes || writes))
+        return;
+    if (use == GT_ID_WRITTEN && other->aside != r->own && !r->appends)
+        r->reused = other->aside;
+    else
+        r->after = other->aside;
 }
 
-static uint32_t uses(const gt_deferred *d, const uint32_t *counts, uint64_t slot)
+static bool is_collective(unsigned op)
 {
-    return slot < d->tensor_capacity ? counts[slot] : 0;
+    return gt__deferred_may_wait(op) && op != GT_OP_recv;
 }
 
-/* Whether a record must wait for one that was put aside. */
-static bool conflicts(const gt_deferred *d, const gt_slot *record)
-{
-    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
-        if (uses(d, d->writes, *ids.id) || (is_write(ids.use) && uses(d, d->reads, *ids.id)))
-            return true;
-    return false;
-}
-
-static bool make_room(gt_deferred *d, const gt_slot *record)
-{
-    uint64_t last = 0;
-    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
-        last = *ids.id > last ? *ids.id : last;
-    if (last < d->tensor_capacity)
-        return true;
-    size_t capacity = d->tensor_capacity ? d->tensor_capacity : 256;
-    while (capacity <= last && capacity < MOST_TENSORS)
-        capacity *= 2;
-    if (capacity <= last)
-        return false; /* out of range: its execution refuses it */
-    uint32_t *reads = realloc(d->reads, capacity * sizeof *reads);
-    if (reads)
-        d->reads = reads;
-    uint32_t *writes = reads ? realloc(d->writes, capacity * sizeof *writes) : NULL;
-    if (!writes)
-        return false;
-    d->writes = writes;
-    memset(d->reads + d->tensor_capacity, 0, (capacity - d->tensor_capacity) * sizeof *reads);
-    memset(d->writes + d->tensor_capacity, 0, (capacity - d->tensor_capacity) * sizeof *writes);
-    d->tensor_capacity = capacity;
-    return true;
-}
-
-static void count(gt_deferred *d, const gt_slot *record, int change)
-{
-    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);) {
-        if (ids.use & GT_ID_READ)
-            d->reads[*ids.id] += (uint32_t)change;
-        if (is_write(ids.use))
-            d->writes[*ids.id] += (uint32_t)change;
-    }
-}
-
-/* ---- putting aside ----------------------------------------------------------------------------------------- */
-
-static bool put_aside(gt_deferred *d, const gt_slot *record)
-{
-    if (!make_room(d, record) || !gt__slot_queue_append(&d->records, record))
-        return false;
-    d->count++;
-    count(d, record, 1);
-    return true;
-}
-
-static bool arrived(gt_worker *worker, const gt_instruction *recv, int wait_ms)
-{
-    gt_exchange *exchange = worker->exchange;
-    if (wait_ms) /* a peer may wait for our messages */
-        gt__late_pay(worker);
-    return gt__exchange_ready(exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, wait_ms);
-}
-
-/* Records that may overtake others, or be overtaken. */
+/* Records that may overtake those of other sessions, or be overtaken. */
 static bool is_movable(unsigned op)
 {
     return op < GT_OP_FIRST_CONTROL || op == GT_OP_free || op == GT_OP_data || op == GT_OP_send ||
-           op == GT_OP_recv;
+           op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_repeat || op == GT_OP_failure ||
+           gt__deferred_may_wait(op);
 }
 
-/* The records that follow are of another session, and records before it wait: it also waits, so that each of them runs for its
- * own session. */
-static bool change_owner(gt_worker *worker, const gt_slot *record)
+/* Comes behind all records of its session before it. */
+static bool is_barrier(const gt_instruction *ins)
 {
-    if (gt__slot_queue_slots(&worker->deferred.records) > MOST_SLOTS || !put_aside(&worker->deferred, record)) {
-        gt__deferred_run(worker, -1);
-        return false;
+    return ins->op == GT_OP_fetch || ins->op == GT_OP_sync || (ins->op == GT_OP_send && ins->flags & GT_FLAG_LAST);
+}
+
+static bool has_arrived(gt_worker *worker, const gt_instruction *recv, uint64_t number)
+{
+    worker->exchange->record = number;
+    return gt__exchange_ready(worker->exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, 0);
+}
+
+/* ---- executing them ----------------------------------------------------------------------------------------- */
+
+/* Whether a collective is over, which is started if it was not. *whole: it must be executed whole. */
+static bool is_over(gt_worker *worker, gt_aside *aside, gt_aside_item *item, bool *whole)
+{
+    const gt_slot *record = item->record;
+    worker->cancel.held++; /* other workers wait for their parts */
+    if (!item->passage) {
+        item->passage = gt__peers_start(worker, &record->ins, record + 1, item->number);
+        gt__aside_set_passage(item, item->passage);
+        if (item->passage)
+            gt__peers_list(item->passage, &aside->started);
+        *whole = !item->passage;
     }
-    gt__store_set_owner(worker->store, record->ins.imm[0].u ? record->ins.imm[0].u : GT_STORE_NOBODY);
+    bool over = *whole || gt__peers_advance(worker, item->passage);
+    worker->cancel.held--;
+    return over;
+}
+
+/* Count a collective as executed, and keep its result. */
+static void finish_collective(gt_worker *worker, gt_under_way *passage, const gt_instruction *ins)
+{
+    gt__timing_before(worker, &worker->timing, worker->store, ins);
+    gt__peers_finish(worker, passage, ins);
+    gt__timing_after(worker, &worker->timing, ins);
+}
+
+/* Execute the first record of a session. False: it must still wait. */
+static bool run_first(gt_worker *worker, gt_aside *aside)
+{
+    gt_deferred *d = &worker->deferred;
+    gt_aside_item item = gt__aside_first(aside);
+    unsigned op = item.record->ins.op;
+    bool whole = false;
+    if (op == GT_OP_recv && !has_arrived(worker, &item.record->ins, item.number))
+        return false;
+    if (is_collective(op) && !is_over(worker, aside, &item, &whole))
+        return false;
+    d->ahead -= !item.part;
+    if (item.part) { /* a free */
+        gt_entry *entry = gt__store_find(worker->store, item.record->ins.result);
+        if (entry)
+            gt__store_clear(worker->store, entry);
+    } else if (item.passage)
+        finish_collective(worker, item.passage, &item.record->ins);
+    else
+        gt__worker_run_record(worker, item.record);
+    gt__aside_pop(worker, aside);
+    return true;
+}
+
+static void tell_fullness(gt_worker *worker, gt_aside *aside)
+{
+    size_t slots = gt__slot_queue_slots(&aside->items);
+    bool full = aside->full ? slots > FULL_SLOTS / 2 : slots > FULL_SLOTS;
+    gt_slot *out = full != aside->full && worker->link ? gt__worker_reserve_answer(worker, 1) : NULL;
+    if (!out)
+        return;
+    aside->full = full;
+    out->ins = (gt_instruction){.op = GT_OP_share};
+    out->ins.imm[0].u = aside->owner;
+    out->ins.imm[1].u = full ? GT_SHARE_FULL : GT_SHARE_ROOM;
+    gt__link_commit(worker->link, 1);
+    gt__link_flush(worker->link);
+}
+
+/* Execute records of a session as far as they can run, for so long. True: at least one. */
+static bool run_aside(gt_worker *worker, gt_aside *aside, uint64_t turn_ns)
+{
+    gt_deferred *d = &worker->deferred;
+    uint64_t owner = worker->store->owner, began_ns = gt__now_ns(), now_ns = began_ns;
+    bool any = false, waits = false;
+    gt__store_set_owner(worker->store, aside->owner);
+    d->running = true;
+    worker->cancel.held++;
+    gt__peers_advance_all(worker, aside->started); /* the second step of one does not wait for those before it */
+    worker->cancel.held--;
+    d->unwanted = aside->unwanted;
+    while (aside->count && now_ns - began_ns <= turn_ns && !waits) {
+        gt_aside_item item = gt__aside_first(aside);
+        d->number = item.number;
+        d->plans = item.plans;
+        waits = !run_first(worker, aside);
+        any |= !waits;
+        now_ns = gt__now_ns();
+    }
+    d->plans = NULL;
+    if (waits && (any || aside->count != aside->looked)) {
+        worker->cancel.held++;
+        gt__aside_start(worker, aside);
+        gt__peers_advance_all(worker, aside->started);
+        worker->cancel.held--;
+    }
+    aside->looked = aside->count;
+    d->running = d->unwanted = false;
+    d->more |= aside->count && !waits;
+    gt__store_set_owner(worker->store, owner);
+    if (!any && now_ns - began_ns < NOTHING_NS)
+        return false;
+    aside->ran_ns += now_ns - began_ns;
+    worker->timing.aside_ns += now_ns - began_ns;
+    if (!any)
+        return false;
+    gt__slot_queue_relax(&aside->items);
+    tell_fullness(worker, aside);
+    return true;
+}
+
+/* As far as they can run. True: at least one did. */
+static bool run_all(gt_worker *worker, uint64_t turn_ns)
+{
+    gt_deferred *d = &worker->deferred;
+    uint64_t began_ns = gt__now_ns();
+    bool any = false;
+    gt__exchange_wait(worker->exchange, &d->seen, 0);
+    d->more = false;
+    for (gt_aside *aside = d->asides; aside; aside = aside->next)
+        any |= aside->count && run_aside(worker, aside, turn_ns);
+    uint64_t now_ns = gt__now_ns();
+    d->turn_ns = now_ns + (now_ns - began_ns);
+    d->waits_since_ns = any ? 0 : d->waits_since_ns;
+    return any;
+}
+
+/* Between two records of the stream. */
+static void run_some(gt_worker *worker)
+{
+    gt_deferred *d = &worker->deferred;
+    uint64_t seen = d->seen;
+    bool news = gt__exchange_wait(worker->exchange, &seen, 0);
+    if ((news || d->more) && gt__now_ns() >= d->turn_ns)
+        run_all(worker, TURN_NS);
+}
+
+/* Execute all of them: wait as long as it takes. */
+static void run_out(gt_worker *worker)
+{
+    gt_deferred *d = &worker->deferred;
+    while (d->count && !(worker->link && worker->link->gone)) {
+        gt__late_pay(worker); /* another worker may wait for our messages */
+        if (!run_all(worker, UINT64_MAX))
+            gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
+    }
+}
+
+/* ---- putting aside ------------------------------------------------------------------------------------------ */
+
+/* A free: the tensors that records put aside use are freed behind these. True: it is done. */
+static bool take_free(gt_worker *worker, const gt_slot *record)
+{
+    gt_deferred *d = &worker->deferred;
+    gt_slot rest = *record;
+    uint64_t *slots = gt__free_ids(&rest.ins);
+    bool any = false;
+    for (unsigned k = 0; k < GT_FREE_IDS; k++) {
+        const gt_slot_use *use = slots[k] ? gt__aside_use(d, slots[k]) : NULL;
+        gt_slot one = {.ins = {.op = GT_OP_free, .result = slots[k]}};
+        if (!use)
+            continue;
+        if (!gt__aside_put(worker, use->aside, &one, NULL, true)) {
+            run_out(worker);
+            break; /* now they can be freed with the rest */
+        }
+        slots[k] = 0;
+        any = true;
+    }
+    if (any)
+        gt__worker_run_record(worker, &rest);
+    return any;
+}
+
+/* Where a record must wait; NULL: nowhere, as far as other records are concerned. */
+static gt_aside *place_behind(gt_worker *worker, const gt_slot *record)
+{
+    gt_deferred *d = &worker->deferred;
+    unsigned op = record->ins.op;
+    relation r = {.d = d, .own = gt__aside_find(d, worker->store->owner), .appends = op == GT_OP_data};
+    if (!d->count)
+        return NULL;
+    const gt_path_plans *plans = op == GT_OP_repeat ? gt__worker_path_plans(worker, record) : NULL;
+    gt__aside_visit(record, plans, relate, &r);
+    for (const gt_aside *last = NULL; r.reused && r.reused != last;) {
+        last = r.reused;
+        if (!gt__aside_hide(worker, r.reused))
+            run_out(worker);
+        r.own = gt__aside_find(d, worker->store->owner);
+        r.after = r.reused = NULL;
+        gt__aside_visit(record, plans, relate, &r);
+    }
+    if (r.after || r.reused) /* a slot that they still use, and do not free: no dispatcher gives it to another */
+        return r.after ? r.after : r.reused;
+    return is_barrier(&record->ins) ? r.own : NULL;
+}
+
+static bool put_aside(gt_worker *worker, gt_aside *aside, const gt_slot *record, gt_under_way *passage)
+{
+    if (!aside || !gt__aside_put(worker, aside, record, passage, false))
+        return false;
+    tell_fullness(worker, aside);
+    return true;
+}
+
+/* A collective that conflicts with nothing. True: it is over, or put aside. */
+static bool start_collective(gt_worker *worker, const gt_slot *record)
+{
+    gt_deferred *d = &worker->deferred;
+    worker->cancel.held++;
+    gt_under_way *passage = gt__peers_start(worker, &record->ins, record + 1, d->number);
+    bool over = passage && gt__peers_advance(worker, passage);
+    worker->cancel.held--;
+    if (!passage)
+        return false;
+    if (!over && put_aside(worker, gt__aside_of(d, worker->store->owner), record, passage))
+        return true;
+    while (!gt__peers_advance(worker, passage)) /* there is no room: wait for it here */
+        gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
+    finish_collective(worker, passage, &record->ins);
     return true;
 }
 
 bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
+    unsigned op = record->ins.op;
+    if (worker->timing.watched || op == GT_OP_watch ||
+        (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1))) {
+        run_out(worker); /* logs show records in order */
+        return false;
+    }
     if (d->count)
-        gt__deferred_run(worker, 0);
-    if (worker->timing.watched) /* logs show records in order */
-        gt__deferred_run(worker, -1);
-    if (d->count && record->ins.op == GT_OP_share && record->ins.imm[1].u == GT_SHARE_OWNER)
-        return change_owner(worker, record);
-    if (!is_movable(record->ins.op)) {
-        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share &&
-            record->ins.op != GT_OP_stand_in && record->ins.op != GT_OP_mark)
-            gt__deferred_run(worker, -1);
+        run_some(worker);
+    if (!d->count)
+        d->waits_since_ns = 0;
+    d->number = worker->timing.records + 1 + d->ahead;
+    d->more |= op == GT_OP_peer; /* they may wait for its predecessor */
+    if (!is_movable(op))
         return false;
-    }
-    if (worker->timing.watched)
+    if (op == GT_OP_free)
+        return d->count && take_free(worker, record);
+    gt_aside *behind = place_behind(worker, record);
+    if (!behind && is_collective(op))
+        return start_collective(worker, record);
+    if (!behind && (op != GT_OP_recv || has_arrived(worker, &record->ins, d->number)))
         return false;
-    bool waits = record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, 0);
-    if (!waits && !(d->count && conflicts(d, record)))
-        return false;
-    uint64_t first_owner = d->count ? d->owner : worker->store->owner;
-    if (gt__slot_queue_slots(&d->records) > MOST_SLOTS || !put_aside(d, record)) {
-        gt__deferred_run(worker, -1);
-        return false;
-    }
-    d->owner = first_owner;
-    return true;
+    if (put_aside(worker, behind ? behind : gt__aside_of(d, worker->store->owner), record, NULL))
+        return true;
+    run_out(worker);
+    return false;
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------------------- */
 
-void gt__deferred_run(gt_worker *worker, int wait_ms)
+void gt__deferred_idle(gt_worker *worker)
 {
     gt_deferred *d = &worker->deferred;
-    while (d->count) {
-        const gt_slot *record = gt__slot_queue_first(&d->records);
-        if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
-            return;
-        uint64_t owner = worker->store->owner;
-        gt__store_set_owner(worker->store, d->owner);
-        d->running = true;
-        gt__worker_run_record(worker, record);
-        d->running = false;
-        d->owner = worker->store->owner;
-        gt__store_set_owner(worker->store, owner);
-        count(d, record, -1);
-        gt__slot_queue_pop(&d->records);
-        d->count--;
-        if (wait_ms > 0)
-            wait_ms = 0;
+    gt__late_pay(worker); /* another worker may wait for our messages */
+    if (run_all(worker, TURN_NS))
+        return;
+    uint64_t began_ns = gt__timing_wait_begin(worker), seen = d->seen; /* run_some shall see what comes, too */
+    d->waits_since_ns = d->waits_since_ns ? d->waits_since_ns : began_ns;
+    for (const gt_aside *aside = d->asides; aside; aside = aside->next)
+        if (aside->count)
+            gt__timing_peer_wait(worker, gt__aside_first(aside).record->ins.op, d->waits_since_ns);
+    if (began_ns - d->waits_since_ns < PATIENT_NS)
+        gt__exchange_wait(worker->exchange, &seen, WAIT_MS);
+    else
+        gt__link_wait(worker->link, GT_WAIT_READ, gt__stand_ins_check(worker, WAIT_MS));
+    gt__timing_wait_end(worker, began_ns);
+}
+
+void gt__deferred_tell(gt_worker *worker)
+{
+    for (gt_aside **where = &worker->deferred.asides; *where;) {
+        gt_aside *aside = *where;
+        gt_slot *out = aside->ran_ns ? gt__worker_reserve_answer(worker, 1) : NULL;
+        if (out) {
+            out->ins = (gt_instruction){.op = GT_OP_share, .operand = {aside->ran_ns}};
+            out->ins.imm[0].u = aside->owner;
+            out->ins.imm[1].u = GT_SHARE_RAN;
+            gt__link_commit(worker->link, 1);
+            aside->ran_ns = 0;
+        }
+        if (aside->count || aside->ran_ns) {
+            where = &aside->next;
+            continue;
+        }
+        *where = aside->next;
+        gt__aside_free(worker, aside);
     }
 }
 
-void gt__deferred_free(gt_deferred *deferred)
+void gt__deferred_leave(gt_worker *worker, uint64_t owner)
 {
-    gt__slot_queue_free(&deferred->records);
-    free(deferred->reads);
-    free(deferred->writes);
-    *deferred = (gt_deferred){0};
+    gt_aside *aside = gt__aside_find(&worker->deferred, owner);
+    if (aside)
+        aside->unwanted = true;
+}
+
+void gt__deferred_free(gt_worker *worker)
+{
+    gt_deferred *d = &worker->deferred;
+    while (d->asides) {
+        gt_aside *next = d->asides->next;
+        gt__aside_free(worker, d->asides);
+        d->asides = next;
+    }
+    free(d->uses.of);
+    free(d->hidden_uses.of);
+    *d = (gt_deferred){0};
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/instruction.h"
 #include "link/link.h"
 #include "core/log.h"
 
@@ -140,6 +139,14 @@ static void wait_a_moment(gt_exchange *exchange, int milliseconds)
     pthread_cond_timedwait(exchange->arrived, exchange->mutex, &until);
 }
 
+/* With the mutex: may the current instruction still get messages of this worker? */
+static gt_err expect(gt_exchange *exchange, int32_t from)
+{
+    if (from >= 0 && from < GT_MAX_PARTIES && exchange->replaced[from] > exchange->record)
+        return gt__fail(GT_ERR_CONNECTION, "worker %d is gone: another has taken its place", from);
+    return exchange->ops->expect(exchange, from);
+}
+
 /* With the mutex: wait until the message is there (not NULL), its sender is gone, or the time is over. */
 static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms,
                           gt_err *err)
@@ -147,7 +154,7 @@ static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uin
     uint64_t deadline = timeout_ms ? gt__deadline_ns(timeout_ms) : 0;
     for (;;) {
         gt_message **found = look_for(exchange->messages, from, tag, number);
-        *err = found ? GT_OK : exchange->ops->expect(exchange, from);
+        *err = found ? GT_OK : expect(exchange, from);
         bool stops = exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed);
         if (!found && *err == GT_OK && stops)
             *err = gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
@@ -158,15 +165,15 @@ static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uin
     }
 }
 
-gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
+static gt_err take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms,
+                   gt_message **message)
 {
     gt_err err;
     pthread_mutex_lock(exchange->mutex);
-    gt_message **found = await(exchange, from, tag, number, -1, &err);
-    if (found) {
-        *message = *found;
+    gt_message **found = await(exchange, from, tag, number, timeout_ms, &err);
+    *message = found ? *found : NULL;
+    if (found)
         *found = (*message)->next;
-    }
     pthread_mutex_unlock(exchange->mutex);
     return err;
 }
@@ -177,6 +184,27 @@ gt_err gt__exchange_reaches(gt_exchange *exchange, int32_t worker)
     gt_err err = exchange->ops->expect(exchange, worker);
     pthread_mutex_unlock(exchange->mutex);
     return err;
+}
+
+gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
+{
+    return take(exchange, from, tag, number, -1, message);
+}
+
+gt_err gt__exchange_look(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
+{
+    return take(exchange, from, tag, number, 0, message);
+}
+
+bool gt__exchange_wait(gt_exchange *exchange, uint64_t *seen, int timeout_ms)
+{
+    pthread_mutex_lock(exchange->mutex);
+    if (*exchange->news == *seen && timeout_ms)
+        wait_a_moment(exchange, timeout_ms);
+    bool any = *exchange->news != *seen;
+    *seen = *exchange->news;
+    pthread_mutex_unlock(exchange->mutex);
+    return any;
 }
 
 bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms)

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "core/instruction.h"
 #include "worker/origin.h"
 
 typedef struct gt_exchange gt_exchange;
@@ -75,9 +76,13 @@ struct gt_exchange {
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
     gt_origin failed;        /* the origin of a failure of the current instruction */
-    /* Messages for us, from join on. `arrived` is signalled when one arrives or its sender is gone. */
+    uint64_t record;         /* the current instruction's number in the worker's stream */
+    uint64_t replaced
+        [GT_MAX_PARTIES]; /* by worker: the record that named a successor; 0: none. Earlier ones wait in vain */
+    /* Messages for us, from join on. `arrived` is signalled, and *news counts, when one arrives or its sender is gone. */
     pthread_mutex_t *mutex;
     pthread_cond_t *arrived;
+    uint64_t *news;
     gt_message **messages;
     gt_message *stock, *spare; /* preallocated messages, to report failures when out of memory; the unused ones */
 };
@@ -102,6 +107,10 @@ gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint
 gt_err gt__exchange_reaches(gt_exchange *exchange, int32_t worker);
 /* Whether take would return at once, or does so within timeout_ms (-1: no limit). */
 bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms);
+/* The same as take without waiting: *message is NULL if it is not there yet. */
+gt_err gt__exchange_look(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message);
+/* Wait until there is news after *seen, or for so long. Sets *seen; false: there is none. */
+bool gt__exchange_wait(gt_exchange *exchange, uint64_t *seen, int timeout_ms);
 
 /* ---- implementing one --------------------------------------------------------------------------------------- */
 

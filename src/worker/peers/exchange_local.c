@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 #include "worker/peers/exchange.h"
-#include "core/instruction.h"
 
 typedef struct box {
     gt_message *messages; /* not taken yet */
     pthread_cond_t arrived;
-    bool gone; /* its worker has left */
+    uint64_t news; /* gt_exchange.news */
+    bool gone;     /* its worker has left */
 } box;
 
 struct gt_board {
@@ -68,6 +68,7 @@ static gt_err join(gt_exchange *exchange, int32_t self, gt_life life, uint64_t k
     pthread_mutex_unlock(&l->board->mutex);
     exchange->mutex = &l->board->mutex;
     exchange->arrived = &own->arrived;
+    exchange->news = &own->news;
     exchange->messages = &own->messages;
     return GT_OK;
 }
@@ -85,6 +86,7 @@ static void put(gt_exchange *exchange, int32_t to, gt_message *message)
     else {
         message->next = theirs->messages;
         theirs->messages = message;
+        theirs->news++;
         pthread_cond_signal(&theirs->arrived);
     }
     pthread_mutex_unlock(&l->board->mutex);
@@ -159,6 +161,7 @@ static void leave(gt_exchange *exchange)
         box *one = &l->board->boxes[k];
         send_back(one, one == own ? -1 : exchange->self);
         own->gone = true;
+        one->news++;
         pthread_cond_broadcast(&one->arrived);
     }
     pthread_mutex_unlock(&l->board->mutex);

@@ -283,7 +283,7 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
         peer->unreached = true;
         snprintf(peer->gone, sizeof peer->gone, "%s%s", *peer->address ? peer->address : "all",
                  *peer->key || peer->refusals ? "" : "; on another host it needs `gt worker --listen auto`");
-        pthread_cond_broadcast(&mesh->changed);
+        gt__mesh_news(mesh);
         return;
     }
     if (peer->connecting || (peer->again_ns && gt__remaining_ms(peer->again_ns)))
@@ -384,7 +384,7 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
         peer->gone_life = end->life;
         return_queue(mesh, peer);
     }
-    pthread_cond_broadcast(&mesh->changed);
+    gt__mesh_news(mesh);
     pthread_mutex_unlock(&mesh->mutex);
 }
 
@@ -637,6 +637,7 @@ gt_err gt__exchange_mesh(const char *server, const char *listen, const atomic_bo
     gt__condition_init(&mesh->changed);
     mesh->base.mutex = &mesh->mutex;
     mesh->base.arrived = &mesh->changed;
+    mesh->base.news = &mesh->news;
     mesh->base.messages = &mesh->arrived;
     mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (err == GT_OK)

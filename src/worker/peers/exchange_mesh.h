@@ -78,6 +78,7 @@ typedef struct gt_mesh {
     gt_mesh_peer **peers; /* by worker */
     int32_t peer_count;
     gt_message *arrived;      /* not taken yet */
+    uint64_t news;            /* gt_exchange.news */
     gt_message *returned;     /* sent: the memory they lent can be reclaimed */
     atomic_bool any_returned; /* readable without the mutex */
     unsigned attempts;        /* threads that connect */
@@ -87,6 +88,13 @@ typedef struct gt_mesh {
 static inline bool gt__mesh_leads_to(const gt_mesh_link *end, const gt_mesh_peer *peer)
 {
     return !peer->life || !end->life || end->life == peer->life;
+}
+
+/* With the mutex: a message has arrived, or is not to be expected any more. */
+static inline void gt__mesh_news(gt_mesh *mesh)
+{
+    mesh->news++;
+    pthread_cond_broadcast(&mesh->changed);
 }
 
 /* With the mutex: the message is sent or dropped. */

@@ -109,6 +109,11 @@ static void send_receipt(gt_worker *worker, const gt_borrowed *borrowed)
         gt__exchange_post_failure(exchange, borrowed->from, borrowed->tag, RECEIPT, GT_ERR_MEMORY, "");
 }
 
+bool gt__loan_has_come(gt_worker *worker, int32_t from, uint64_t tag)
+{
+    return gt__exchange_ready(worker->exchange, from, tag, LOAN, 0);
+}
+
 gt_err gt__loan_take(gt_worker *worker, int32_t from, uint64_t tag, size_t bytes, gt_borrowed *borrowed)
 {
     gt_exchange *exchange = worker->exchange;

@@ -37,6 +37,8 @@ gt_err gt__loan_post(gt_worker *worker, int32_t to, uint64_t tag, const void *me
 gt_err gt__loan_take(gt_worker *worker, int32_t from, uint64_t tag, size_t bytes, gt_borrowed *borrowed);
 /* The engine reads it with work that ends with this token: then give it back. */
 void gt__loan_return(gt_worker *worker, gt_token token, const gt_borrowed *borrowed);
+/* Whether gt__loan_take would return at once. */
+bool gt__loan_has_come(gt_worker *worker, int32_t from, uint64_t tag);
 /* Release what other workers have read. Never waits. */
 void gt__loans_reclaim(gt_worker *worker);
 /* Before the worker leaves: wait a while until the others have read what it lent, then release everything. */

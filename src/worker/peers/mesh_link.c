@@ -140,7 +140,7 @@ void gt__mesh_arrived(gt_mesh *mesh, gt_message *message)
     pthread_mutex_lock(&mesh->mutex);
     message->next = mesh->arrived;
     mesh->arrived = message;
-    pthread_cond_broadcast(&mesh->changed);
+    gt__mesh_news(mesh);
     pthread_mutex_unlock(&mesh->mutex);
 }
 
@@ -156,7 +156,7 @@ static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruc
         if (end->life >= peer->newest) {
             peer->newest = end->life;
             *peer->gone = 0;
-            pthread_cond_broadcast(&mesh->changed); /* a wait for its predecessor ends */
+            gt__mesh_news(mesh); /* a wait for its predecessor ends */
         }
     }
     pthread_mutex_unlock(&mesh->mutex);

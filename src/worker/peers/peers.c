@@ -309,47 +309,194 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
     return err;
 }
 
-/* `entry` NULL: the slot number of the result is out of range. The other parties get this failure, and any other
- * failure of ours. */
+/* A collective between its start and its end. */
+struct gt_under_way {
+    struct gt_under_way *next, **where; /* in a list; where NULL: in none */
+    gt_collective_call call;
+    gt_passage *passage; /* NULL: it is over, */
+    gt_err err;          /* with this result, */
+    char *why;           /* and for this reason */
+    gt_meta whole;
+    gt_whole in;
+    gt_view out;
+    gt_poison *poison;
+    gt_token token;
+    gt_origin failed; /* gt_exchange.failed, and */
+    uint64_t record;  /* .record, while it is not at hand */
+    uint64_t ticks;   /* that it took so far */
+    gt_partner party[];
+};
+
+static gt_err read_call(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_under_way *u)
+{
+    GT_TRY(gt__meta_set(&u->whole, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
+    u->call = (gt_collective_call){.op = (gt_opcode)ins->op,
+                                   .tag = ins->imm[0].u,
+                                   .self = (unsigned)ins->operand[1],
+                                   .count = (unsigned)ins->imm[1].u,
+                                   .party = (const gt_partner *)(tail + 1),
+                                   .axis = ins->operand[2] & 0xff,
+                                   .axis_after = ins->operand[2] >> 8 & 0xff,
+                                   .whole = &u->whole,
+                                   .timed = gt__timing_on(&worker->timing),
+                                   .token = &u->token};
+    return check_call(&u->call);
+}
+
+/* Everything that the call needs: its operand, and memory for the result. A failure of ours is one for the other parties. */
+static void prepare(gt_worker *worker, const gt_instruction *ins, gt_under_way *u)
+{
+    gt_err err = gt__store_entry(worker->store, ins->result)
+                     ? take_operand(worker, ins, &u->call, &u->in)
+                     : gt__fail(GT_ERR_MEMORY, "the worker has no room for another tensor");
+    if (err == GT_OK) {
+        u->out.meta = result_meta(&u->call);
+        err = gt__store_allocate(worker->store, &u->out, &u->call.out_buffer);
+    }
+    if (err == GT_OK)
+        u->call.out = &u->out;
+    else
+        u->call.poison = u->poison = gt__poison_new(err, gt_error_text());
+    gt__late_pay(worker);
+}
+
+static void release(gt_worker *worker, gt_under_way *u)
+{
+    if (u->call.out)
+        gt__buffer_release(worker->store, u->call.out_buffer);
+    if (u->poison)
+        gt__poison_release(u->poison);
+    gt__whole_release(worker, &u->in);
+}
+
+/* It is over: keep its result. */
+static gt_err keep_collective(gt_worker *worker, const gt_instruction *ins, gt_under_way *u, gt_err err,
+                              gt_entry *entry)
+{
+    if (err == GT_OK && entry) {
+        entry->view = u->out;
+        entry->buffer = u->call.out_buffer;
+        err = keep_result(worker, ins, u->token, entry);
+        if (err == GT_OK)
+            u->call.out = NULL; /* the entry has its memory */
+    }
+    release(worker, u);
+    return err;
+}
+
 static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
-    gt_meta whole;
-    gt_whole in = {0};
-    GT_TRY(gt__meta_set(&whole, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
-    gt_collective_call call = {.op = (gt_opcode)ins->op,
-                               .tag = ins->imm[0].u,
-                               .self = (unsigned)ins->operand[1],
-                               .count = (unsigned)ins->imm[1].u,
-                               .party = (const gt_partner *)(tail + 1),
-                               .axis = ins->operand[2] & 0xff,
-                               .axis_after = ins->operand[2] >> 8 & 0xff,
-                               .whole = &whole,
-                               .timed = gt__timing_on(&worker->timing)};
-    GT_TRY(check_call(&call));
-    gt_token token = 0;
-    call.token = &token;
-    gt_poison *poison = NULL;
-    gt_err err = entry ? take_operand(worker, ins, &call, &in)
-                       : gt__fail(GT_ERR_MEMORY, "the worker has no room for another tensor");
-    if (err == GT_OK) {
-        entry->view.meta = result_meta(&call);
-        err = gt__store_allocate(worker->store, &entry->view, &entry->buffer);
+    gt_under_way u = {0};
+    GT_TRY(read_call(worker, ins, tail, &u));
+    prepare(worker, ins, &u);
+    gt_err err = worker->collective->ops->run(worker->collective, &u.call);
+    return keep_collective(worker, ins, &u, err, entry);
+}
+
+bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    gt_under_way u = {0};
+    const gt_collective_ops *ops = worker->collective->ops;
+    return ops->keeps_order && read_call(worker, ins, tail, &u) == GT_OK &&
+           ops->keeps_order(worker->collective, &u.call);
+}
+
+gt_under_way *gt__peers_start(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, uint64_t number)
+{
+    gt_exchange *exchange = worker->exchange;
+    uint64_t before = gt__ticks();
+    size_t parties = ins->imm[1].u * sizeof(gt_partner);
+    gt_under_way *u = ins->imm[1].u <= GT_MAX_PARTIES ? calloc(1, sizeof *u + parties) : NULL;
+    if (!u || read_call(worker, ins, tail, u) != GT_OK) {
+        free(u);
+        return NULL;
     }
-    if (err == GT_OK) {
-        call.out = &entry->view;
-        call.out_buffer = entry->buffer;
-    } else
-        call.poison = poison = gt__poison_new(err, gt_error_text());
-    gt__late_pay(worker);
-    err = worker->collective->ops->run(worker->collective, &call);
-    if (err == GT_OK)
-        err = keep_result(worker, ins, token, entry);
-    if (err != GT_OK && call.out)
-        gt__buffer_release(worker->store, entry->buffer);
-    if (poison)
-        gt__poison_release(poison);
-    gt__whole_release(worker, &in);
-    return err;
+    memcpy(u->party, u->call.party, parties);
+    u->call.party = u->party;
+    exchange->failed = gt__worker_origin(worker, ins);
+    exchange->record = number;
+    prepare(worker, ins, u);
+    u->passage = worker->collective->ops->start(worker->collective, &u->call);
+    if (!u->passage) {
+        release(worker, u);
+        free(u);
+        return NULL;
+    }
+    u->failed = exchange->failed;
+    u->record = number;
+    u->ticks = gt__ticks() - before;
+    return u;
+}
+
+void gt__peers_list(gt_under_way *u, gt_under_way **list)
+{
+    while (*list)
+        list = &(*list)->next;
+    *list = u;
+    u->where = list;
+}
+
+static void unlist(gt_under_way *u)
+{
+    if (!u->where)
+        return;
+    *u->where = u->next;
+    if (u->next)
+        u->next->where = u->where;
+    u->next = NULL;
+    u->where = NULL;
+}
+
+void gt__peers_advance_all(gt_worker *worker, gt_under_way *list)
+{
+    for (gt_under_way *next; list; list = next) {
+        next = list->next;
+        gt__peers_advance(worker, list);
+    }
+}
+
+bool gt__peers_advance(gt_worker *worker, gt_under_way *u)
+{
+    gt_exchange *exchange = worker->exchange;
+    if (!u->passage)
+        return true;
+    uint64_t before = gt__ticks();
+    exchange->failed = u->failed;
+    exchange->record = u->record;
+    bool over = u->passage->advance(u->passage, &u->err);
+    u->failed = exchange->failed;
+    u->ticks += gt__ticks() - before;
+    if (!over)
+        return false;
+    unlist(u);
+    u->passage = NULL;
+    u->why = u->err == GT_OK ? NULL : strdup(gt_error_text());
+    gt__peers_reclaim(worker);
+    return true;
+}
+
+void gt__peers_finish(gt_worker *worker, gt_under_way *u, const gt_instruction *ins)
+{
+    gt_entry *entry = result_entry(worker, ins);
+    worker->exchange->failed = u->failed;
+    if (u->err != GT_OK)
+        gt__error_set("%s", u->why ? u->why : "out of memory");
+    gt_err err = keep_collective(worker, ins, u, u->err, entry);
+    if (err != GT_OK && entry)
+        keep(worker, entry, err);
+    gt__timing_more(&worker->timing, ins->op, u->ticks);
+    free(u->why);
+    free(u);
+}
+
+void gt__peers_abandon(gt_worker *worker, gt_under_way *u)
+{
+    unlist(u);
+    if (u->passage)
+        u->passage->abandon(u->passage);
+    release(worker, u);
+    free(u->why);
+    free(u);
 }
 
 /* -------- */
@@ -360,8 +507,12 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     memcpy(name, tail, sizeof name);
     memcpy(address, tail + 1, sizeof address);
     name[sizeof name - 1] = address[sizeof address - 1] = 0;
-    if (ins->result < GT_MAX_PARTIES)
+    if (ins->result < GT_MAX_PARTIES) {
         worker->group_of[ins->result] = ins->operand[1];
+        if (worker->life_of[ins->result] && worker->life_of[ins->result] != ins->operand[0])
+            worker->exchange->replaced[ins->result] = worker->exchange->record;
+        worker->life_of[ins->result] = ins->operand[0];
+    }
     worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, ins->operand[0], name, address);
 }
 
@@ -370,8 +521,10 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     gt_entry *entry;
     gt_err err;
     gt__peers_reclaim(worker);
-    if (worker->exchange)
+    if (worker->exchange) {
         worker->exchange->failed = gt__worker_origin(worker, ins);
+        worker->exchange->record = gt__deferred_number(&worker->deferred, worker->timing.records);
+    }
     switch ((gt_opcode)ins->op) {
     case GT_OP_peer:
         introduce(worker, ins, tail);

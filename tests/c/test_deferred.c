@@ -1,0 +1,631 @@
+/*
+ * test_deferred.c: workers that do not wait for each other: records that need another worker's data are put aside, those of other
+ * sessions go on, and in the end all have the values of a program that was executed in order. The workers' streams are written here
+ * and executed in one thread, in any order: a worker that waited would wait for ever.
+ */
+#include <stdlib.h>
+
+#include "random_numbers.h"
+#include "worker/answer.h"
+#include "worker_fixture.h"
+
+enum {
+    WORKERS = 3,
+    SESSIONS = 3,
+    SLOTS = 4096,
+    TENSORS = 256,
+    ANSWERS = 4096,
+    SMALL = 3,
+    LARGE = 3000,
+    ROUNDS = 10000
+};
+
+/* One worker, its stream, and what it answered. */
+typedef struct player {
+    gt_worker worker;
+    gt_link *link; /* the dispatcher's end */
+    gt_slot *stream;
+    size_t count, at; /* slots written and taken */
+    uint64_t owner;   /* that the stream has told */
+    uint64_t *free;   /* slot numbers, the last is used next */
+    unsigned free_count;
+    uint64_t last_slot;
+} player;
+
+typedef struct stage {
+    gt_board *board;
+    player players[WORKERS];
+    uint64_t next_tag, next_question;
+    int64_t expected[ANSWERS]; /* by question */
+    int64_t heard[ANSWERS];    /* -1: not yet */
+    uint64_t session_of[ANSWERS], last_heard[SESSIONS + 1];
+} stage;
+
+static const gt_worker_options no_options;
+
+static bool stage_open(stage *s, const char *engine)
+{
+    memset(s, 0, sizeof *s);
+    s->board = gt__board_new();
+    s->next_tag = 1;
+    for (int32_t k = 0; k < WORKERS; k++) {
+        player *p = &s->players[k];
+        gt_worker *worker = &p->worker;
+        if (!worker_open(worker, engine))
+            return false;
+        worker->options = &no_options;
+        CHECK_EQ(gt__link_memory_pair(&worker->link, &p->link), GT_OK);
+        CHECK_EQ(gt__exchange_local(s->board, NULL, &worker->exchange), GT_OK);
+        CHECK_EQ(worker->exchange->ops->join(worker->exchange, k, 1u + (unsigned)k, 1), GT_OK);
+        CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
+        gt__timing_init(worker);
+        p->stream = calloc(64 * SLOTS, sizeof *p->stream);
+        p->free = calloc(SLOTS, sizeof *p->free);
+        p->owner = UINT64_MAX;
+    }
+    return true;
+}
+
+static void stage_close(stage *s)
+{
+    for (unsigned k = 0; k < WORKERS; k++) {
+        gt_worker *worker = &s->players[k].worker;
+        gt__late_drain(worker);
+        gt__deferred_free(worker);
+        worker->collective->ops->close(worker->collective);
+    }
+    for (unsigned k = 0; k < WORKERS; k++)
+        s->players[k].worker.exchange->ops->leave(s->players[k].worker.exchange);
+    for (unsigned k = 0; k < WORKERS; k++) {
+        player *p = &s->players[k];
+        gt__peers_reclaim(&p->worker);
+        p->worker.exchange->ops->close(p->worker.exchange);
+        gt__link_close(p->worker.link);
+        worker_close(&p->worker);
+        gt__link_close(p->link);
+        free(p->stream);
+        free(p->free);
+    }
+    gt__board_free(s->board);
+}
+
+/* ---- writing streams ------------------------------------------------------------------------------------------ */
+
+static void write_record(player *p, uint64_t owner, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    if (owner && owner != p->owner) {
+        gt_slot *share = &p->stream[p->count++];
+        share->ins = (gt_instruction){.op = GT_OP_share};
+        share->ins.imm[0].u = p->owner = owner;
+        share->ins.imm[1].u = GT_SHARE_OWNER;
+    }
+    memcpy(p->stream + p->count, record, length * sizeof *record);
+    p->count += length;
+}
+
+static void write_ins(player *p, uint64_t owner, gt_instruction ins)
+{
+    write_record(p, owner, &(gt_slot){.ins = ins});
+}
+
+static uint64_t new_slot(player *p)
+{
+    return p->free_count ? p->free[--p->free_count] : ++p->last_slot;
+}
+
+static void write_full(player *p, uint64_t owner, uint64_t slot, int64_t size, int64_t value)
+{
+    gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = slot}}};
+    record->ins.imm[0].i = value;
+    record[1].i64[0] = size;
+    write_record(p, owner, record);
+}
+
+/* The sum of one tensor of each worker. */
+static void write_sum(stage *s, uint64_t owner, int64_t size, const uint64_t *in, const uint64_t *out)
+{
+    enum { PARTNERS = (WORKERS + 1) / 2 };
+    for (unsigned k = 0; k < WORKERS; k++) {
+        gt_slot record[2 + PARTNERS] = {
+            {.ins = {.op = GT_OP_all_reduce, .dtype = GT_INT64, .rank = 1, .tail = 1 + PARTNERS}}};
+        record->ins.result = out[k];
+        record->ins.operand[0] = in[k];
+        record->ins.operand[1] = k;
+        record->ins.imm[0].u = s->next_tag;
+        record->ins.imm[1].u = WORKERS;
+        record[1].i64[0] = size;
+        for (int64_t other = 0; other < WORKERS; other++)
+            ((gt_partner *)(void *)(record + 2))[other] = (gt_partner){.worker = other};
+        write_record(&s->players[k], owner, record);
+    }
+    s->next_tag++;
+}
+
+static void write_move(stage *s, uint64_t owner, unsigned from, uint64_t in, unsigned to, uint64_t out,
+                       int64_t size)
+{
+    gt_instruction send = {.op = GT_OP_send, .operand = {in}};
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = out}}};
+    send.imm[0].i = to;
+    recv->ins.imm[0].i = from;
+    send.imm[1].u = recv->ins.imm[1].u = s->next_tag++;
+    recv[1].i64[0] = size;
+    write_ins(&s->players[from], owner, send);
+    write_record(&s->players[to], owner, recv);
+}
+
+/* Its answer must be this value, in every element. */
+static void write_fetch(stage *s, uint64_t owner, unsigned worker, uint64_t slot, int64_t value)
+{
+    uint64_t question = ++s->next_question;
+    if (!CHECK(question < ANSWERS))
+        return;
+    s->expected[question] = value;
+    s->heard[question] = -1;
+    s->session_of[question] = owner;
+    write_ins(&s->players[worker], owner,
+              (gt_instruction){.op = GT_OP_fetch, .result = question, .operand = {slot}});
+}
+
+/* ---- executing them ------------------------------------------------------------------------------------------- */
+
+static void hear(stage *s, player *p)
+{
+    const gt_slot *answer;
+    size_t available;
+    gt__link_flush(p->worker.link);
+    while ((answer = gt__link_peek(p->link, &available))) {
+        uint64_t question = answer->ins.result;
+        if (answer->ins.op == GT_OP_reply && question && question < ANSWERS) {
+            const int64_t *values = answer[1].i64;
+            size_t count = answer->ins.imm[1].u / sizeof *values;
+            CHECK(count && values[0] == values[count - 1]);
+            s->heard[question] = count ? values[0] : -2;
+            if (!(answer->ins.flags & GT_FLAG_LAST))
+                CHECK(false); /* the tensors are short enough for one piece */
+        } else
+            CHECK_EQ(answer->ins.op, GT_OP_share);
+        gt__link_consume(p->link, 1u + answer->ins.tail);
+    }
+}
+
+/* As run_window in worker.c. */
+static void take_one(stage *s, player *p)
+{
+    const gt_slot *record = p->stream + p->at;
+    gt_worker *worker = &p->worker;
+    unsigned length;
+    CHECK_EQ(gt__instruction_check(record, p->count - p->at, &length), GT_OK);
+    gt__late_poll(worker);
+    if (!(worker->deferred.count || gt__deferred_may_wait(record->ins.op)) || !gt__deferred_takes(worker, record))
+        gt__worker_run_record(worker, record);
+    p->at += length;
+    hear(s, p);
+}
+
+static bool is_done(const stage *s)
+{
+    for (unsigned k = 0; k < WORKERS; k++)
+        if (s->players[k].at < s->players[k].count || s->players[k].worker.deferred.count)
+            return false;
+    return true;
+}
+
+/* As run_stream in worker.c, if the stream is empty. */
+static void idle(player *p)
+{
+    if (p->worker.deferred.count)
+        gt__deferred_idle(&p->worker);
+    else
+        gt__late_drain(&p->worker);
+}
+
+static void finish(stage *s)
+{
+    for (int rounds = 0; !is_done(s) && CHECK(rounds < ROUNDS); rounds++)
+        for (unsigned k = 0; k < WORKERS; k++) {
+            player *p = &s->players[k];
+            while (p->at < p->count)
+                take_one(s, p);
+            idle(p);
+        }
+    for (unsigned k = 0; k < WORKERS; k++) {
+        gt__late_drain(&s->players[k].worker);
+        hear(s, &s->players[k]);
+    }
+}
+
+static int64_t value_in(player *p, uint64_t slot)
+{
+    size_t bytes = 0;
+    int64_t *values = read_tensor(&p->worker, slot, &bytes), value = -3;
+    if (CHECK(values && bytes) && CHECK(values[0] == values[bytes / sizeof *values - 1]))
+        value = values[0];
+    free(values);
+    return value;
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------------------- */
+
+/* A sum waits: the fetch of another session is answered, and an instruction that does not need the sum is executed. Those that need it
+ * are, when the others have come. */
+static void test_others_go_on(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, LARGE, k + 1);
+    write_sum(&s, 1, LARGE, in, out);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 4, .operand = {1}});
+    write_fetch(&s, 1, 0, 3, -6);
+    write_fetch(&s, 1, 0, 4, -1);
+    write_full(first, 2, 5, SMALL, 77);
+    write_fetch(&s, 2, 0, 5, 77);
+    while (first->at < first->count)
+        take_one(&s, first);
+    gt__deferred_idle(&first->worker);
+    CHECK_EQ(s.heard[3], 77);
+    CHECK_EQ(s.heard[1], -1);
+    CHECK_EQ(s.heard[2], -1); /* answers to one session keep their order */
+    CHECK_EQ(value_in(first, 4), -1);
+    CHECK_EQ(gt__doing_op(first->worker.timing.statement->doing), GT_OP_all_reduce);
+    finish(&s);
+    for (uint64_t k = 1; k <= s.next_question; k++)
+        CHECK_EQ(s.heard[k], s.expected[k]);
+    for (int k = 0; k < WORKERS; k++)
+        CHECK_EQ(value_in(&s.players[k], 2), 6);
+    stage_close(&s);
+}
+
+/* The time of a wait, and of what waited, is not counted as the worker's work for those that did not wait. */
+static void test_times(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    const gt_timing *timing = &first->worker.timing;
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_sum(&s, 1, SMALL, in, out);
+    while (first->at < first->count)
+        take_one(&s, first);
+    uint64_t began_ns = gt__now_ns(), busy_ns = gt__timing_busy_ns(timing);
+    for (int k = 0; k < 20; k++)
+        gt__deferred_idle(&first->worker);
+    uint64_t passed_ns = gt__now_ns() - began_ns, waited_ns = timing->free_ns;
+    CHECK(waited_ns > 0 && waited_ns <= passed_ns);
+    CHECK(gt__timing_busy_ns(timing) - busy_ns <= gt__now_ns() - began_ns - waited_ns);
+    finish(&s);
+    CHECK(timing->aside_ns > 0);
+    CHECK(first->worker.deferred.asides && first->worker.deferred.asides->ran_ns == timing->aside_ns);
+    stage_close(&s);
+}
+
+/* Many sums, each followed by what needs it: a few rounds of messages are enough for all of them. */
+static void test_round_trips(const void *argument)
+{
+    enum { SUMS = 50, MOST_ROUNDS = 4 };
+    static stage s;
+    if (!stage_open(&s, argument))
+        return;
+    for (uint64_t k = 0; k < SUMS; k++) {
+        const uint64_t in[WORKERS] = {3 * k + 1, 3 * k + 1, 3 * k + 1},
+                       out[WORKERS] = {3 * k + 2, 3 * k + 2, 3 * k + 2};
+        int64_t size = k % 2 ? SMALL : LARGE;
+        for (int w = 0; w < WORKERS; w++)
+            write_full(&s.players[w], 1, in[w], size, w + (int64_t)k);
+        write_sum(&s, 1, size, in, out);
+        for (int w = 0; w < WORKERS; w++)
+            write_ins(&s.players[w], 1,
+                      (gt_instruction){.op = GT_OP_neg, .result = 3 * k + 3, .operand = {out[w]}});
+    }
+    int rounds = 0;
+    for (; !is_done(&s) && rounds < MOST_ROUNDS; rounds++)
+        for (int w = 0; w < WORKERS; w++) { /* all that it can do before it needs more messages */
+            while (s.players[w].at < s.players[w].count)
+                take_one(&s, &s.players[w]);
+            idle(&s.players[w]);
+        }
+    CHECK(is_done(&s));
+    for (uint64_t k = 0; k < SUMS; k++)
+        CHECK_EQ(value_in(&s.players[1], 3 * k + 3), -(int64_t)(WORKERS * k + 3));
+    finish(&s);
+    stage_close(&s);
+}
+
+/* The slot of a tensor whose free waits becomes another session's. */
+static void test_slot_of_another(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_full(first, 1, 7, SMALL, 100);
+    write_sum(&s, 1, SMALL, in, out);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_add, .result = 3, .operand = {2, 7}});
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .flags = GT_FLAG_CONSUMES, .result = 6, .operand = {3}});
+    write_ins(first, 0, (gt_instruction){.op = GT_OP_free, .result = 7, .operand = {1, 2}});
+    write_full(first, 2, 7, LARGE, 55);
+    write_full(first, 2, 3, SMALL, 44);
+    write_ins(first, 2, (gt_instruction){.op = GT_OP_neg, .result = 1, .operand = {7}});
+    write_fetch(&s, 2, 0, 7, 55);
+    write_fetch(&s, 2, 0, 1, -55);
+    write_fetch(&s, 1, 0, 6, -106);
+    while (first->at < first->count)
+        take_one(&s, first);
+    CHECK_EQ(s.heard[1], 55);
+    CHECK_EQ(s.heard[2], -55);
+    finish(&s);
+    CHECK_EQ(s.heard[3], -106);
+    CHECK_EQ(value_in(first, 7), 55);
+    CHECK_EQ(value_in(first, 3), 44);
+    CHECK_EQ(first->worker.store->hidden_count, 0);
+    stage_close(&s);
+}
+
+/* Another worker takes the place of one that a sum waits for: the sum fails, and so does what needs it. */
+static void test_replaced(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    gt_slot peer[3] = {{.ins = {.op = GT_OP_peer, .tail = 2, .result = 2, .operand = {30}}}};
+    write_record(first, 0, peer);
+    write_full(first, 1, 1, SMALL, 1);
+    write_full(&s.players[1], 1, 1, SMALL, 2);
+    size_t third = s.players[2].count;
+    write_sum(&s, 1, SMALL, in, out);
+    s.players[2].count = third; /* it does not take part */
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+    peer->ins.operand[0] = 31;
+    write_record(first, 0, peer);
+    write_record(&s.players[1], 0, peer);
+    while (first->at < first->count)
+        take_one(&s, first);
+    while (s.players[1].at < s.players[1].count)
+        take_one(&s, &s.players[1]);
+    gt__deferred_idle(&first->worker);
+    CHECK_EQ(first->worker.deferred.count, 0);
+    const gt_entry *result = gt__store_find(first->worker.store, 3);
+    if (CHECK_EQ(result->state, GT_ENTRY_POISON)) {
+        CHECK_EQ(result->poison->err, GT_ERR_CONNECTION);
+        CHECK(strstr(result->poison->text, "worker 2 is gone") != NULL);
+    }
+    stage_close(&s);
+}
+
+/* A client leaves: what of it waits is not computed when it can be. */
+static void test_unwanted(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, 2 * GT_TIMING_SMALL, k + 1);
+    write_sum(&s, 1, 2 * GT_TIMING_SMALL, in, out);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+    gt_instruction left = {.op = GT_OP_share};
+    left.imm[0].u = 1;
+    left.imm[1].u = GT_SHARE_LEFT;
+    write_ins(first, 0, left);
+    finish(&s);
+    for (int k = 0; k < WORKERS; k++)
+        CHECK_EQ(value_in(&s.players[k], 2), 6); /* others take part in it */
+    const gt_entry *result = gt__store_find(first->worker.store, 3);
+    CHECK(result->state == GT_ENTRY_POISON && result->poison->err == GT_ERR_CANCELLED);
+    stage_close(&s);
+}
+
+/* ---- random programs ------------------------------------------------------------------------------------------ */
+
+typedef struct tensor {
+    uint64_t session, slot;
+    unsigned worker;
+    int64_t size, value;
+} tensor;
+
+typedef struct program {
+    stage *s;
+    numbers random;
+    tensor tensors[TENSORS];
+    unsigned count;
+} program;
+
+static tensor *add_tensor(program *p, uint64_t session, unsigned worker, int64_t size, int64_t value)
+{
+    tensor *t = &p->tensors[p->count++];
+    *t = (tensor){.session = session, .worker = worker, .size = size, .value = value};
+    t->slot = new_slot(&p->s->players[worker]);
+    return t;
+}
+
+/* Any tensor of this kind; -1: none. */
+static int pick(program *p, uint64_t session, int worker, int64_t size)
+{
+    unsigned from = (unsigned)numbers_below(&p->random, p->count + 1);
+    for (unsigned k = 0; k < p->count; k++) {
+        unsigned at = (from + k) % p->count;
+        const tensor *t = &p->tensors[at];
+        if (t->session == session && (worker < 0 || t->worker == (unsigned)worker) && (!size || t->size == size))
+            return (int)at;
+    }
+    return -1;
+}
+
+/* The number of its slot may be used again by the next record. */
+static void drop(program *p, unsigned at)
+{
+    player *owner = &p->s->players[p->tensors[at].worker];
+    owner->free[owner->free_count++] = p->tensors[at].slot;
+    p->tensors[at] = p->tensors[--p->count];
+}
+
+static void make_tensor(program *p, uint64_t session, unsigned worker, int64_t size)
+{
+    int64_t value = (int64_t)numbers_below(&p->random, 1000);
+    const tensor *t = add_tensor(p, session, worker, size, value);
+    write_full(&p->s->players[worker], session, t->slot, size, value);
+}
+
+static void add_two(program *p, uint64_t session, bool consumes)
+{
+    int a = pick(p, session, -1, 0);
+    int b = a < 0 ? -1 : pick(p, session, (int)p->tensors[a].worker, p->tensors[a].size);
+    if (b < 0 || (consumes && a == b))
+        return;
+    tensor x = p->tensors[a], y = p->tensors[b];
+    const tensor *t = add_tensor(p, session, x.worker, x.size, x.value + y.value);
+    write_ins(&p->s->players[x.worker], session,
+              (gt_instruction){.op = GT_OP_add,
+                               .flags = consumes ? GT_FLAG_CONSUMES : 0,
+                               .result = t->slot,
+                               .operand = {x.slot, y.slot}});
+    if (consumes)
+        drop(p, (unsigned)a);
+}
+
+static void sum_all(program *p, uint64_t session, int64_t size)
+{
+    uint64_t in[WORKERS], out[WORKERS];
+    int64_t sum = 0;
+    for (int k = 0; k < WORKERS; k++) {
+        int at = pick(p, session, k, size);
+        if (at < 0)
+            return;
+        in[k] = p->tensors[at].slot;
+        sum += p->tensors[at].value;
+    }
+    for (unsigned k = 0; k < WORKERS; k++)
+        out[k] = add_tensor(p, session, k, size, sum)->slot;
+    write_sum(p->s, session, size, in, out);
+}
+
+static void move_one(program *p, uint64_t session, unsigned to)
+{
+    int at = pick(p, session, -1, 0);
+    if (at < 0 || p->tensors[at].worker == to)
+        return;
+    tensor from = p->tensors[at];
+    const tensor *t = add_tensor(p, session, to, from.size, from.value);
+    write_move(p->s, session, from.worker, from.slot, to, t->slot, from.size);
+}
+
+/* Several tensors of one worker, of any sessions, in one record that belongs to none. */
+static void free_some(program *p, unsigned worker)
+{
+    gt_instruction ins = {.op = GT_OP_free};
+    uint64_t *slots[] = {&ins.result, &ins.operand[0], &ins.operand[1]};
+    unsigned count = 0;
+    for (uint64_t session = 1; session <= SESSIONS; session++) {
+        int at = pick(p, session, (int)worker, 0);
+        if (at < 0 || numbers_below(&p->random, 2))
+            continue;
+        *slots[count++] = p->tensors[at].slot;
+        drop(p, (unsigned)at);
+    }
+    if (count)
+        write_ins(&p->s->players[worker], 0, ins);
+}
+
+static void write_step(program *p)
+{
+    numbers *random = &p->random;
+    uint64_t session = 1 + numbers_below(random, SESSIONS);
+    unsigned worker = (unsigned)numbers_below(random, WORKERS);
+    int64_t size = numbers_below(random, 2) ? SMALL : LARGE;
+    int at = pick(p, session, (int)worker, 0);
+    if (p->count > TENSORS - 2 * WORKERS) {
+        free_some(p, worker);
+        return;
+    }
+    switch (numbers_below(random, 8)) {
+    case 0:
+        make_tensor(p, session, worker, size);
+        return;
+    case 1:
+    case 2:
+        add_two(p, session, numbers_below(random, 2));
+        return;
+    case 3:
+        sum_all(p, session, size);
+        return;
+    case 4:
+        move_one(p, session, worker);
+        return;
+    case 5:
+    case 6:
+        free_some(p, worker);
+        return;
+    default:
+        if (at >= 0)
+            write_fetch(p->s, session, worker, p->tensors[at].slot, p->tensors[at].value);
+    }
+}
+
+/* One worker is far ahead of the others at a time. */
+static void take_all(stage *s, numbers *random)
+{
+    for (int rounds = 0; !is_done(s) && CHECK(rounds < ROUNDS); rounds++) {
+        player *p = &s->players[numbers_below(random, WORKERS)];
+        uint64_t most = 1 + numbers_below(random, 100);
+        for (uint64_t k = 0; k < most && p->at < p->count; k++)
+            take_one(s, p);
+        if (p->at == p->count)
+            idle(p);
+    }
+}
+
+static void test_random(const void *argument)
+{
+    enum { PROGRAMS = 12, STEPS = 600 };
+    static stage s;
+    static program p;
+    for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
+        if (!stage_open(&s, argument))
+            return;
+        p = (program){.s = &s, .random.state = seed};
+        for (uint64_t session = 1; session <= SESSIONS; session++)
+            for (unsigned k = 0; k < WORKERS; k++) {
+                make_tensor(&p, session, k, SMALL);
+                make_tensor(&p, session, k, LARGE);
+            }
+        for (int k = 0; k < STEPS; k++)
+            write_step(&p);
+        take_all(&s, &p.random);
+        finish(&s);
+        for (unsigned k = 0; k < p.count; k++)
+            CHECK_EQ(value_in(&s.players[p.tensors[k].worker], p.tensors[k].slot), p.tensors[k].value);
+        for (uint64_t k = 1; k <= s.next_question; k++)
+            CHECK_EQ(s.heard[k], s.expected[k]);
+        stage_close(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("others go on", test_others_go_on, "cpu");
+    check_run("times", test_times, "cpu");
+    check_run("few round trips", test_round_trips, "cpu");
+    check_run("a slot that becomes another's", test_slot_of_another, "cpu");
+    check_run("a worker is replaced", test_replaced, "cpu");
+    check_run("a client has left", test_unwanted, "cpu");
+    check_run("random programs", test_random, "cpu");
+    check_run("random programs on an asynchronous engine", test_random, "late");
+    check_run("random programs in memory that the host cannot touch", test_random, "far");
+    return check_end();
+}
