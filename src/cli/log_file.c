@@ -147,8 +147,12 @@ static gt_err next_block(gt_log_file *file, const char **text, size_t *size)
 
 static gt_err next_lines(gt_log_file *file, const char **text, size_t *size)
 {
-    GT_TRY(fill(file, file->used + PIECE));
-    const char *end = memrchr(file->data, '\n', file->used);
+    const char *end = NULL;
+    for (size_t before = SIZE_MAX; !end && file->used != before;) { /* damage may be longer than a piece */
+        before = file->used;
+        GT_TRY(fill(file, file->used + PIECE));
+        end = memrchr(file->data, '\n', file->used);
+    }
     *text = file->data;
     *size = file->passed = end ? (size_t)(end + 1 - file->data) : 0;
     return GT_OK;

@@ -118,7 +118,8 @@ enum {
  *                                listens for others ("host:port"), and the server's secret for workers (link/keys.h),
  *                                64 digits; the others are NUL-ended text. operand[0]: the number a worker would like,
  *                                plus one, and GT_HELLO_ bits (link/hello.h); operand[1]: which memory it draws on, the same number for the
- *                                same memory; operand[2]: the group of its engine's collectives (engine.h), 0: none
+ *                                same memory; operand[2]: whose memory its engine reads, scope and site: with whose it
+ *                                holds collectives (group and league, engine.h)
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
  *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by
  *                                which they know each other, operand[2] a number that no other worker ever had, and
@@ -168,7 +169,7 @@ enum {
  * Between workers. A tag is a number that no other transfer has.
  *
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
- *                                operand[1] the group of its engine's collectives, tail: a slot
+ *                                operand[1] and [2] its engine's group and league, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
  *   share    disp. -> worker     imm[1] is a gt_share_kind: how many workers draw on the memory of this one (imm[0]); the client
  *                                of session imm[0] has left; or the records that follow are of the session imm[0] (0: not
@@ -213,6 +214,20 @@ enum gt_share_kind {
 typedef struct gt_partner {
     int64_t worker, start, start_after, unused;
 } gt_partner;
+
+/* What party k has of an axis of `extent`, before or after: from its start to the next party's. */
+static inline void gt__partner_part(const gt_partner *party, unsigned parties, unsigned k, bool after,
+                                    int64_t extent, int64_t *start, int64_t *count)
+{
+    int64_t begin = after ? party[k].start_after : party[k].start, end = extent;
+    for (unsigned other = 0; other < parties; other++) {
+        int64_t next = after ? party[other].start_after : party[other].start;
+        if (next > begin && next < end)
+            end = next;
+    }
+    *start = begin;
+    *count = end - begin;
+}
 
 typedef enum gt_role { GT_ROLE_CLIENT = 1, GT_ROLE_WORKER = 2, GT_ROLE_MONITOR = 3 } gt_role;
 

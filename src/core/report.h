@@ -121,9 +121,11 @@ static inline uint64_t gt__idle_pack(uint64_t idle_ns, bool waits, uint64_t now_
     return (waits ? now_ns - idle_ns : idle_ns) << 1 | waits;
 }
 
+/* 0 if it began to wait after `now_ns`, which the reader may have looked at before. */
 static inline uint64_t gt__idle_ns(uint64_t idle, uint64_t now_ns)
 {
-    return idle & 1 ? now_ns - (idle >> 1) : idle >> 1;
+    uint64_t value = idle >> 1;
+    return !(idle & 1) ? value : now_ns > value ? now_ns - value : 0;
 }
 
 /* Copy what a statement says of the card. */

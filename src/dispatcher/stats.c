@@ -3,7 +3,7 @@
  *
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
  *   workers[]  name, engine, index, link, draining          the worker; draining: it gets no new clients
- *              exchange                                     how it passes data to other workers: local, mesh or ucx
+ *              exchange                                     how it passes data to other workers: local, mesh or ucx; +nccl: and collectives
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; instructions for it that are not executed yet, also those that wait
  *                                                           in the links of clients whose home it is

@@ -81,7 +81,8 @@ struct gt_dispatch_worker {
     const char *exchange; /* by which it passes data to others, one of gt__exchange_names */
     uint64_t sweep_ns;    /* when to remove the socket that it left, if it was killed; 0: never */
     uint64_t memory;      /* which memory it draws on */
-    uint64_t group;       /* of its engine's collectives; 0: none */
+    uint64_t group;       /* whose memory its engine reads; 0: no other's (engine.h) */
+    uint64_t league;      /* with whom its engine holds collectives; 0: with none */
     unsigned sharers;     /* how many workers do: it was told so */
     gt_traffic traffic;
     gt_watched watched;

@@ -22,7 +22,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 12 };
+enum { GT_ENGINE_VERSION = 13 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -90,14 +90,25 @@ typedef struct gt_group_call {
     uint64_t tag; /* the same at all parties; no other collective has it */
     unsigned self, count;
     const gt_partner *party;
+    const uint64_t *life;      /* by party: a number that no other worker ever has */
     unsigned axis, axis_after; /* of the parts before and after, where there are any */
     const gt_meta *whole;
     const gt_view *in, *out; /* contiguous; `in` is NULL where a party gives nothing (broadcast) */
     bool timed;              /* as in gt_call */
+    bool anew;               /* the parties' circles differ: what was kept of earlier calls is of no use */
     /* Party 0's bytes to all. All parties call it equally often; for what they need to find each other. */
     gt_err (*share)(const struct gt_group_call *call, void *bytes, size_t size);
-    void *context; /* share's */
+    /* How it went at each party, `err` with its text at this one. GT_OK, at all parties alike: well everywhere. */
+    gt_err (*agree)(const struct gt_group_call *call, gt_err err);
+    /* These two as long as the work is queued, in the thread that calls the engine. Why a party will not do its part of it: it is
+     * gone, or has given up; GT_OK: it will. And giving up: that party hears `err` and its text. */
+    gt_err (*lost)(void *context, uint64_t tag, int64_t worker, uint64_t life);
+    void (*give_up)(void *context, uint64_t tag, int64_t worker, gt_err err);
+    void *context;
 } gt_group_call;
+
+/* Instead of a circle's number: the engine declines. */
+#define GT_NO_CIRCLE UINT64_MAX
 
 /* Memory of an engine that others of its group may read: what they need to find it. Only they know what is in it. */
 typedef struct gt_loan {
@@ -193,11 +204,17 @@ struct gt_engine_ops {
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
-    /* Optional, with `collective`, or with lend, borrow and give_back: engines that answer the same number (not 0) can do these with
-     * each other. */
-    uint64_t (*group)(gt_engine *engine);
+    /* Optional, with `collective`: who holds collectives together: engines whose numbers have the same upper half, and no two of them the
+     * same lower half, the seat, unless that is 0. 0: with none; the text says why. */
+    uint64_t (*league)(gt_engine *engine);
+    const char *league_name; /* GT_EXCHANGE must ask for it by this name, "nccl"; NULL: it need not */
     /* A collective of its own. The call is queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's serves. */
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+    /* Optional: what it has kept of earlier calls with these parties, the same number at each; 0: nothing; GT_NO_CIRCLE: it does not
+     * take this call. Asked before each call: the parties compare, and if one declines the worker's collective serves. */
+    uint64_t (*circle)(gt_engine *engine, const gt_group_call *call);
+    /* Optional, with lend, borrow and give_back: engines that answer the same number (not 0) can do these with each other. */
+    uint64_t (*group)(gt_engine *engine);
     /* Describe memory for the others; all work that writes to it is completed. It stays as it is until they are done. `outside`:
      * for another process. */
     gt_err (*lend)(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);

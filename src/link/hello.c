@@ -135,7 +135,8 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-const char *const gt__exchange_names[GT_EXCHANGE_NAMES] = {"", "local", "mesh", "ucx"};
+const char *const gt__exchange_names[GT_EXCHANGE_NAMES] = {"",           "local",     "mesh", "ucx",
+                                                           "local+nccl", "mesh+nccl", "",     ""};
 
 static uint64_t exchange_bits(const char *name)
 {
@@ -160,6 +161,8 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
                             (self->stand_in ? GT_HELLO_STAND_IN : 0) | exchange_bits(self->exchange);
     hello->ins.operand[1] = self->memory;
     hello->ins.operand[2] = self->group;
+    hello->ins.scope = (uint32_t)(self->league >> 32);
+    hello->ins.site = (uint32_t)self->league;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
     hello->ins.imm[1].u = gt__op_table_hash();
     copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, self->name);

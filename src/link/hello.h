@@ -22,12 +22,12 @@ typedef struct gt_welcome {
 #define GT_HELLO_NAMED ((uint64_t)1 << 63)
 /* The same: it stands in for a dead worker, until a replacement comes. */
 #define GT_HELLO_STAND_IN ((uint64_t)1 << 62)
-/* The same, two bits: by which exchange it passes data to other workers, an index of gt__exchange_names. */
-#define GT_HELLO_EXCHANGE_SHIFT 60
-#define GT_HELLO_EXCHANGE ((uint64_t)3 << GT_HELLO_EXCHANGE_SHIFT)
+/* The same, three bits: by which exchange it passes data to other workers, an index of gt__exchange_names. */
+#define GT_HELLO_EXCHANGE_SHIFT 59
+#define GT_HELLO_EXCHANGE ((uint64_t)7 << GT_HELLO_EXCHANGE_SHIFT)
 #define GT_HELLO_BITS (GT_HELLO_NAMED | GT_HELLO_STAND_IN | GT_HELLO_EXCHANGE)
 
-enum { GT_EXCHANGE_NAMES = 4 };
+enum { GT_EXCHANGE_NAMES = 8 };
 extern const char *const gt__exchange_names[GT_EXCHANGE_NAMES];
 
 /* What a worker says of itself. */
@@ -39,7 +39,8 @@ typedef struct gt_worker_hello {
     const char *listens;  /* where other workers reach it, "host:port"; NULL: they cannot */
     int number;           /* the worker number it asks for; -1: any */
     uint64_t memory;      /* which memory it draws on */
-    uint64_t group;       /* with whose engines its own holds collectives (engine.h) */
+    uint64_t group;       /* with whose engines its own shares memory (engine.h) */
+    uint64_t league;      /* with whose engines its own holds collectives (engine.h) */
 } gt_worker_hello;
 
 /* timeout_ms if positive, else GT_CONNECT_TIMEOUT. */

@@ -17,6 +17,7 @@
 #include "engines/host_memory.h"
 #include "link/hello.h"
 #include "worker/answer.h"
+#include "worker/peers/lane.h"
 #include "worker/paths.h"
 #include "worker/stand_in.h"
 #include "worker/trim.h"
@@ -48,6 +49,7 @@ enum {
     MOST_RETRY_MS = 400,
     LATE_WAIT_MS = 1,  /* for records, before the next poll of the engine */
     LATE_EVERY = 16,   /* records between polls of the engine */
+    WAY_SIZE = 32,     /* of the text that says how data goes */
     ATTEMPT_MS = 1000, /* timeout of one attempt: *stop is not checked meanwhile */
 };
 
@@ -257,23 +259,43 @@ static bool may_wait(const gt_worker_options *options, uint64_t deadline, int ne
     return options->wait;
 }
 
+/* With whom our engine holds collectives, and how data goes, for people. */
+static gt_err choose_league(gt_worker *worker, char way[WAY_SIZE])
+{
+    const gt_engine_ops *engine = worker->engine->ops;
+    gt_exchange_choice choice;
+    GT_TRY(gt__exchange_choose(&choice));
+    bool named = engine->league && engine->league_name, asked = choice == GT_CHOOSE_NCCL;
+    bool wanted = named ? asked : engine->league && choice == GT_CHOOSE_AUTO;
+    worker->league = wanted ? engine->league(worker->engine) : 0;
+    if (asked && !worker->league)
+        return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE=nccl cannot be used: %s",
+                        named ? gt_error_text() : "it is for workers of the cuda engine");
+    bool shown = named && worker->league;
+    snprintf(way, WAY_SIZE, "%s%s%s", worker->exchange->way, shown ? "+" : "", shown ? engine->league_name : "");
+    return GT_OK;
+}
+
 static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
+    char way[WAY_SIZE];
     const char *listens = worker->exchange->ops->address(worker->exchange);
     const gt_engine_ops *engine = worker->engine->ops;
     uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
     worker->group = engine->group ? engine->group(worker->engine) : 0;
+    GT_TRY(choose_league(worker, way));
     const gt_worker_hello hello = {
         .name = worker->name,
         .engine = engine->name,
         .named = options->named,
-        .exchange = worker->exchange->way,
+        .exchange = way,
         .listens = listens,
         .number = options->number - 1,
         .stand_in = options->stand_in,
         .memory = memory,
         .group = worker->group,
+        .league = worker->league,
     };
     GT_TRY(gt__hello_send_worker(worker->link, &hello));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
@@ -296,6 +318,8 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     gt__timing_init(worker);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     worker->joined = true;
+    if (welcome.number < GT_MAX_PARTIES)
+        worker->life_of[welcome.number] = welcome.life;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
             worker->link->peer);
     gt__card_watch_start(worker);

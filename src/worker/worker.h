@@ -65,9 +65,10 @@ struct gt_worker {
     gt_store *store;
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
-    uint64_t group;                    /* our engine's (engine.h); 0: none */
+    uint64_t group, league;            /* our engine's (engine.h); 0: none */
     uint64_t group_of[GT_MAX_PARTIES]; /* by worker: its engine's */
-    gt_life life_of[GT_MAX_PARTIES];   /* and its generation; 0: it was not introduced */
+    uint64_t league_of[GT_MAX_PARTIES];
+    gt_life life_of[GT_MAX_PARTIES]; /* and its generation; 0: it was not introduced */
     gt_loans loans;
     gt_deferred deferred;
     gt_late late; /* pending operations */

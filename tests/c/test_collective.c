@@ -94,8 +94,12 @@ static void run_parties(const char *engine, party *parties, gt_board *board, boo
         if (p->ops.collective)
             CHECK_EQ(gt__collective_engine(worker, &worker->collective), GT_OK);
         worker->group = p->ops.group ? p->ops.group(worker->engine) : 0;
-        for (int other = 0; p->ops.group && other < PARTIES; other++)
-            worker->group_of[other] = worker->group + (one_group ? 0 : k == 2 || other == 2);
+        worker->league = p->ops.league ? p->ops.league(worker->engine) : 0;
+        for (int other = 0; other < PARTIES; other++) {
+            uint64_t apart = one_group ? 0 : k == 2 || other == 2;
+            worker->group_of[other] = worker->group + apart;
+            worker->league_of[other] = worker->league + (apart << 32);
+        }
     }
     for (int k = 0; k < PARTIES; k++)
         pthread_create(&parties[k].thread, NULL, take_part, &parties[k]);

@@ -493,7 +493,7 @@ static uint64_t group_in_container(gt_engine *engine)
     CHECK_EQ(pipe(ends), 0);
     long child = syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
-        group = getpid() == 1 ? engine->ops->group(engine) : 0;
+        group = getpid() == 1 ? engine->ops->league(engine) : 0;
         _exit(write(ends[1], &group, sizeof group) != sizeof group);
     }
     close(ends[1]);
@@ -513,8 +513,8 @@ static void test_containers_are_different_groups(const void *unused)
         return;
     uint64_t one = group_in_container(engine), two = group_in_container(engine);
     CHECK(one == 0 || one != two);
-    CHECK_EQ(engine->ops->group(engine), other->ops->group(other));
-    CHECK(engine->ops->group(engine) != 0);
+    CHECK_EQ(engine->ops->league(engine), other->ops->league(other));
+    CHECK(engine->ops->league(engine) != 0);
     engine->ops->close(engine);
     other->ops->close(other);
 }

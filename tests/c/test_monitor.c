@@ -2,6 +2,7 @@
  * test_monitor.c: peers that only look: what they are told, that nobody waits for them, and that nothing is done for them
  * once they are gone.
  */
+#include "core/path.h"
 #include "link/address.h"
 #include "dispatcher/observe/monitor.h"
 #include "server_fixture.h"
@@ -172,6 +173,65 @@ static void test_a_monitor_that_does_not_read(const void *argument)
     server_stop(&s);
 }
 
+/* A hot path of `count` square roots, each of the one before. */
+static bool define_path(gt_link *link, uint64_t number, uint32_t count)
+{
+    static gt_slot records[1000], definition[2000], piece[1 + GT_MAX_TAIL];
+    static uint32_t offset[1000];
+    for (uint32_t k = 0; k < count; k++) {
+        records[k] = (gt_slot){.ins = {.op = GT_OP_sqrt, .result = k + 1}};
+        records[k].ins.operand[0] = k ? k : GT_PATH_INPUT;
+        offset[k] = k;
+    }
+    size_t whole = gt__path_definition_slots(count, count, 0);
+    gt__path_define(records, count, count, offset, NULL, 0, definition);
+    for (size_t at = 0; at < whole;) {
+        unsigned tail = whole - at < GT_PATH_PIECE ? (unsigned)(whole - at) : GT_PATH_PIECE;
+        piece[0] = (gt_slot){.ins = {.op = GT_OP_path, .tail = (uint16_t)tail, .result = number}};
+        piece->ins.imm[0].u = at;
+        piece->ins.imm[1].u = whole;
+        memcpy(piece + 1, definition + at, tail * sizeof *piece);
+        if (!CHECK(send_slots(link, piece, 1 + tail)))
+            return false;
+        at += tail;
+    }
+    return true;
+}
+
+/* A text that is longer than the link holds comes whole, however late the monitor reads it. */
+static void test_a_text_longer_than_the_link_holds(const void *transport)
+{
+    enum { PATHS = 90, OPS = 1000, LONGEST_RING = 512 * 1024, AN_HOUR_MS = 3600000 };
+    server s;
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    server_start(&s);
+    gt_link *client = server_connect(&s, "memory"), *monitor = monitor_join(&s, transport);
+    CHECK(join_client(client));
+    for (uint64_t k = 0; k < PATHS; k++)
+        define_path(client, k, OPS);
+    CHECK(session_works(client, 1));
+    gt_instruction watch = {.op = GT_OP_watch};
+    watch.imm[0].u = GT_TOPIC_CLIENT;
+    watch.imm[1].u = AN_HOUR_MS;
+    watch.operand[0] = 1;
+    send_ins(monitor, watch);
+    gt__link_flush(monitor);
+    CHECK(gt__link_wait(monitor, GT_WAIT_READ, PATIENCE_MS) == GT_OK);
+    CHECK(session_works(client, 11)); /* the turn that sent the beginning has ended */
+    CHECK(monitor_read(monitor, GT_TOPIC_CLIENT, text, sizeof text));
+    CHECK(strlen(text) > LONGEST_RING);
+    CHECK(strstr(text, "{\"number\": 1, \"found\": true") == text && strstr(text, "\"number\": 89, \"ops\""));
+    size_t ops = 0;
+    for (const char *at = text; (at = strstr(at, "\"sqrt\"")); at++)
+        ops++;
+    CHECK_EQ(ops, PATHS * OPS);
+    CHECK(session_works(client, 21));
+    gt__link_close(monitor);
+    gt__link_close(client);
+    server_stop(&s);
+}
+
 static void test_what_a_monitor_may_not(const void *argument)
 {
     (void)argument;
@@ -213,6 +273,15 @@ static void test_an_embedded_server(const void *argument)
     server_stop(&s);
 }
 
+/* A worker may begin to wait after the reader has looked at the clock. */
+static void test_idle_time_is_never_negative(const void *argument)
+{
+    (void)argument;
+    CHECK_EQ(gt__idle_ns(gt__idle_pack(0, true, 1001), 1000), 0);
+    CHECK_EQ(gt__idle_ns(gt__idle_pack(30, true, 1000), 1012), 42);
+    CHECK_EQ(gt__idle_ns(gt__idle_pack(30, false, 1000), 1012), 30);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -223,7 +292,10 @@ int main(int argc, char **argv)
     check_run("lines by memory", test_lines, "memory");
     check_run("lines by tcp", test_lines, "tcp");
     check_run("a monitor that does not read", test_a_monitor_that_does_not_read, NULL);
+    check_run("a long text by memory", test_a_text_longer_than_the_link_holds, "memory");
+    check_run("a long text by tcp", test_a_text_longer_than_the_link_holds, "tcp");
     check_run("what a monitor may not", test_what_a_monitor_may_not, NULL);
+    check_run("idle time", test_idle_time_is_never_negative, NULL);
     check_run("an embedded server", test_an_embedded_server, NULL);
     return check_end();
 }

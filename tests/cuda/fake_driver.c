@@ -9,7 +9,7 @@
  *
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
- * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
+ * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_CARDS (how many cards there are; they share their memory), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
  * memory), FAKE_CUDA_EMPTY (kernels do nothing: to measure the host).
  */
 #include "fake_driver.h"
@@ -812,7 +812,7 @@ API int cuDeviceGetCount(int *count)
 {
     if (getpid() != started_in)
         return 3; /* not initialized: a card does not survive fork */
-    *count = 1;
+    *count = (int)variable("FAKE_CUDA_CARDS", 1);
     return 0;
 }
 
@@ -866,8 +866,15 @@ API int cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return 0;
 }
 
+static _Thread_local int current_device = -1;
+
 API int cuCtxSetCurrent(CUcontext context)
 {
-    (void)context;
+    current_device = (int)(uintptr_t)context - 1;
     return 0;
+}
+
+API int fake_current_device(void)
+{
+    return current_device;
 }

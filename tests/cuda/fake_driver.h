@@ -19,6 +19,8 @@ typedef void (*fake_work)(void *argument);
 int fake_enqueue(struct CUstream_st *stream, fake_work work, const void *argument, size_t bytes);
 /* How often the driver was called, but for calls that only opening and closing make, and for questions of those who wait. */
 uint64_t fake_driver_calls(void);
+/* The card of this thread's context; -1: it has none. */
+int fake_current_device(void);
 /* Where the host finds memory of the card; all of it must be one allocation. */
 void *fake_address(unsigned long long address, size_t bytes);
 

@@ -106,6 +106,27 @@ def test_workers_on_one_card_lend_each_other_their_memory(programs):
     assert programs.run(SPREAD, **fake()) == "3 True True\n"
 
 
+CARDS = {"FAKE_CUDA_CARDS": 3, "GT_EXCHANGE": "nccl", "GT_VERBOSE": 1}
+WAYS = "    print({w['exchange'] for w in stats})\n"
+
+
+def test_workers_on_different_cards_hold_collectives_by_nccl(programs):
+    process = programs.python(SPREAD + WAYS, **fake(**CARDS))
+    assert process.wait() == 0 and process.output.read_text().endswith("3 True True\n{'local+nccl'}\n"), process.text()
+    assert "cuda: a communicator of 3 workers in" in process.text()
+
+
+def test_a_communicator_that_cannot_be_made(programs):
+    process = programs.python(SPREAD + WAYS, **fake(**CARDS, FAKE_NCCL_REFUSE=1))
+    assert process.wait() == 0 and process.output.read_text().endswith("3 True True\n{'local+nccl'}\n"), process.text()
+    assert process.text().count("go without NCCL: NCCL: a communicator: invalid usage") == 3, process.text()
+
+
+def test_nccl_is_not_used_unasked(programs):
+    text = programs.run(SPREAD + WAYS, **fake(FAKE_CUDA_CARDS=3))
+    assert text.endswith("3 True True\n{'local'}\n"), text
+
+
 def test_a_broken_card_fails_every_tensor_with_the_reason(programs):
     text = programs.run(
         """

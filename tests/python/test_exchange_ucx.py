@@ -147,7 +147,8 @@ def test_an_exchange_that_is_not_there(programs, tmp_path):
     server = programs.server()
     elsewhere = tmp_path / "gt"
     shutil.copy(GT_BINARY, elsewhere)
-    for program, name, text in [(GT_BINARY, "pigeons", "GT_EXCHANGE is 'auto', 'mesh' or 'ucx', not 'pigeons'"),
+    for program, name, text in [(GT_BINARY, "pigeons", "GT_EXCHANGE is 'auto', 'mesh', 'ucx' or 'nccl', not 'pigeons'"),
+                                (GT_BINARY, "nccl", "GT_EXCHANGE=nccl cannot be used: it is for workers of the cuda engine"),
                                 (elsewhere, "ucx", "GT_EXCHANGE=ucx: this installation is built without it")]:
         worker = programs.start([program, "worker", "-p", server.port], "worker", GT_EXCHANGE=name)
         assert worker.wait(PATIENCE_S) == 1

@@ -123,6 +123,17 @@ def test_a_log_that_was_cut_or_damaged_is_read_up_to_there(programs):
     assert "another version of GT" in gt_log(log, status=1)[1]
 
 
+def test_lines_behind_a_hole_in_a_text_are_read(tmp_path):
+    """As a file system leaves one after a loss of power: zeros, longer than what is read at a time."""
+    line = "{}.000000s | #000{} | RECV         | CLIENT 1                    | BinaryOp            |        64B | result=3 op=add\n"
+    log = tmp_path / "holed.log"
+    log.write_bytes(line.format(1, 1).encode() + bytes(3 << 20) + b"\n" + line.format(2, 2).encode())
+    printed, errors = gt_log(log)
+    assert printed.endswith(line.format(2, 2)) and not errors
+    done = subprocess.run([GT_BINARY, "visualize", log, "-o", tmp_path / "picture.json"], capture_output=True, text=True, timeout=60)
+    assert "holed.log:2: not a log line" in done.stderr and "Events: 2" in done.stdout, done
+
+
 @pytest.mark.parametrize("size", [4096, 10 << 10])
 def test_a_compact_log_is_rotated_by_size(programs, size):
     """Each file can be read without the others."""

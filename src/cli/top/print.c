@@ -19,7 +19,11 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
     for (size_t k = 0; k < top->worker_count; k++) {
         const gt_top_worker *worker = &top->workers[k];
         char engine[sizeof worker->engine + sizeof worker->exchange];
-        snprintf(engine, sizeof engine, "%s%s", worker->engine, strcmp(worker->exchange, "ucx") ? "" : "+ucx");
+        const char *more = strchr(worker->exchange, '+'); /* "local+nccl" */
+        snprintf(engine, sizeof engine, "%s%s", worker->engine,
+                 more                                   ? more
+                 : strcmp(worker->exchange, "ucx") == 0 ? "+ucx"
+                                                        : "");
         fprintf(out, "%-20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ",
                 gt__top_short_name(top, worker->name, 20, name), engine, 100 * worker->idle,
                 gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b),

@@ -34,10 +34,13 @@ struct gt_monitor {
     unsigned postponed;                      /* how often that was, because answers are late */
     uint64_t client;                         /* the one that GT_TOPIC_CLIENT tells of; 0: none */
     uint64_t client_due_ns, client_again_ns; /* as for statistics */
-    uint64_t lost;                           /* lines */
-    uint64_t drains;                         /* it waits for this worker (its life) to leave; 0: for none */
-    bool reloads;                            /* it waits for the files to be read */
-    size_t filled;                           /* bytes of lines */
+    char *rest;                              /* a text whose end had no room yet; NULL: none */
+    uint64_t rest_topic;
+    size_t rest_sent, rest_bytes;
+    uint64_t lost;   /* lines */
+    uint64_t drains; /* it waits for this worker (its life) to leave; 0: for none */
+    bool reloads;    /* it waits for the files to be read */
+    size_t filled;   /* bytes of lines */
     char lines[GT_MAX_CHUNK];
 };
 
@@ -66,23 +69,48 @@ static void send_lines(gt_monitor *monitor)
 {
     if (!monitor->filled)
         return;
-    if (!send_piece(monitor, GT_TOPIC_LINES, monitor->lines, 0, monitor->filled, true))
+    if (monitor->rest || !send_piece(monitor, GT_TOPIC_LINES, monitor->lines, 0, monitor->filled, true))
         for (const char *at = monitor->lines;
              (at = memchr(at, '\n', (size_t)(monitor->lines + monitor->filled - at))); at++)
             monitor->lost++;
     monitor->filled = 0;
 }
 
-/* In pieces; from the first that has no room on, the rest is dropped: the next text begins at offset 0 again. */
-static void send_text(gt_monitor *monitor, uint64_t topic, const char *json)
+/* Pieces of a text from `offset` on, as many as have room. Returns where the next one begins. */
+static size_t send_pieces(gt_monitor *monitor, uint64_t topic, const char *text, size_t offset, size_t bytes)
 {
-    size_t bytes = json ? strlen(json) : 0;
-    for (size_t offset = 0; offset < bytes;) {
+    while (offset < bytes) {
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        if (!send_piece(monitor, topic, json + offset, offset, piece, offset + piece == bytes))
+        if (!send_piece(monitor, topic, text + offset, offset, piece, offset + piece == bytes))
             break;
         offset += piece;
     }
+    return offset;
+}
+
+/* A text longer than the link has room for is completed in later turns: the statistics of a thousand clients are longer than a
+ * ring. One that has no room at all is dropped: the monitor has not read earlier ones. */
+static void send_text(gt_monitor *monitor, uint64_t topic, const char *text)
+{
+    size_t bytes = text ? strlen(text) : 0, sent = monitor->rest ? 0 : send_pieces(monitor, topic, text, 0, bytes);
+    if (!sent || sent == bytes || !(monitor->rest = malloc(bytes)))
+        return;
+    memcpy(monitor->rest, text, bytes);
+    monitor->rest_topic = topic;
+    monitor->rest_sent = sent;
+    monitor->rest_bytes = bytes;
+}
+
+static void send_rest(gt_monitor *monitor)
+{
+    if (!monitor->rest)
+        return;
+    monitor->rest_sent =
+        send_pieces(monitor, monitor->rest_topic, monitor->rest, monitor->rest_sent, monitor->rest_bytes);
+    if (monitor->rest_sent < monitor->rest_bytes)
+        return;
+    free(monitor->rest);
+    monitor->rest = NULL;
 }
 
 void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t length)
@@ -108,7 +136,7 @@ static void send_client(gt_monitor *monitor, uint64_t now)
         send_text(monitor, GT_TOPIC_CLIENT, json);
         free(json);
     }
-    if (monitor->topics & GT_TOPIC_PROGRESS) {
+    if (monitor->topics & GT_TOPIC_PROGRESS && !monitor->rest) {
         char line[512];
         gt__reports_refresh(dispatcher);
         send_text(monitor, GT_TOPIC_PROGRESS,
@@ -181,13 +209,14 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
     hasten(dispatcher);
     postpone(dispatcher, now);
     for (const gt_monitor *monitor = dispatcher->monitors; monitor && !ask; monitor = monitor->next)
-        ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns;
+        ask = monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns && !monitor->rest;
     if (ask)
         gt__reports_refresh(dispatcher);
     for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
-        if (monitor->filled && now >= monitor->lines_due_ns)
+        send_rest(monitor);
+        if (monitor->filled && now >= monitor->lines_due_ns && !monitor->rest)
             send_lines(monitor);
-        if (ask && monitor->topics & GT_TOPIC_STATS && due >= monitor->stats_due_ns) {
+        if (ask && monitor->topics & GT_TOPIC_STATS && due >= monitor->stats_due_ns && !monitor->rest) {
             bool all =
                 gt__stats_of_all(monitor->peer); /* one text for all of those that are due, or will be soon */
             char *text = all && json ? json : gt__dispatcher_stats(dispatcher, monitor->peer);
@@ -201,7 +230,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
             monitor->asked = monitor->prompt = false;
             monitor->postponed = 0;
         }
-        if (monitor->client && now >= monitor->client_due_ns)
+        if (monitor->client && now >= monitor->client_due_ns && !monitor->rest)
             send_client(monitor, now);
         gt__link_flush(monitor->peer->link);
     }
@@ -212,6 +241,8 @@ int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher)
 {
     uint64_t due = UINT64_MAX;
     for (const gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
+        if (monitor->rest)
+            continue; /* nothing is due before that has been sent: its link wakes us when it has room */
         if (monitor->filled && monitor->lines_due_ns < due)
             due = monitor->lines_due_ns;
         if (monitor->topics & GT_TOPIC_STATS && monitor->stats_due_ns < due)
@@ -348,6 +379,7 @@ void gt__monitor_free(gt_monitor *monitor)
         where = &(*where)->next;
     *where = monitor->next;
     monitor->peer->monitor = NULL;
+    free(monitor->rest);
     free(monitor);
     decide_trace(dispatcher);
 }

@@ -10,7 +10,8 @@
  * From then on it gets `reply` records, and need not answer:
  *
  *     result = GT_TOPIC_STATS   the dispatcher's statistics (stats.c) as JSON text, at once and then at every interval.
- *                               A text comes in pieces: imm[0] offset, imm[1] bytes in the tail, GT_FLAG_LAST on the last
+ *                               A text comes in pieces: imm[0] offset, imm[1] bytes in the tail, GT_FLAG_LAST on the last.
+ *                               Those that have no room come later, and texts that are due meanwhile after them
  *     result = GT_TOPIC_CLIENT  one client, its tensors and its lines (inspect.c), in the same way; less often if it has so many
  *                               tensors that it takes long
  *     result = GT_TOPIC_PROGRESS  what the client's instructions wait for, as a line of text, in the same way

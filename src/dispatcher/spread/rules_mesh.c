@@ -224,8 +224,7 @@ static gt_target *target_along(const gt_task *task, const gt_layout *grid, const
 }
 
 /* Ask the rule; axis->used says whether its plan can be used. */
-static gt_err ask_rule(gt_mesh_plan *mesh, axis_plan *axis, gt_target *target, const int32_t *line,
-                       unsigned size)
+static gt_err ask_rule(gt_mesh_plan *mesh, axis_plan *axis, gt_target *target, const int32_t *line, unsigned size)
 {
     for (unsigned k = 0; k < mesh->count; k++) {
         gt__layout_release(axis->plan.operand[k]);

@@ -19,6 +19,7 @@ typedef struct symbol {
 #define COMPILER_ROW(member, symbol, arguments) ROW(gt_cuda_compiler, member, symbol)
 #define BLAS_ROW(member, symbol, arguments) ROW(gt_cuda_blas, member, symbol)
 #define DNN_ROW(member, symbol, arguments) ROW(gt_cuda_dnn, member, symbol)
+#define NCCL_ROW(member, symbol, arguments) ROW(gt_cuda_nccl, member, symbol)
 static const symbol driver_symbols[] = {
     GT_CUDA_DRIVER_FUNCTIONS(DRIVER_ROW){
         .name = "cuFuncLoad", .offset = offsetof(gt_cuda_driver, function_load), .optional = true},
@@ -26,11 +27,14 @@ static const symbol driver_symbols[] = {
 static const symbol compiler_symbols[] = {GT_CUDA_COMPILER_FUNCTIONS(COMPILER_ROW){0}};
 static const symbol blas_symbols[] = {GT_CUDA_BLAS_FUNCTIONS(BLAS_ROW){0}};
 static const symbol dnn_symbols[] = {GT_CUDA_DNN_FUNCTIONS(DNN_ROW){0}};
+static const symbol nccl_symbols[] = {
+    GT_CUDA_NCCL_FUNCTIONS(NCCL_ROW){.name = "ncclGetErrorString", .offset = offsetof(gt_cuda_nccl, text)}, {0}};
 
 static const char *const driver_files[] = {"libcuda.so.1", NULL};
 static const char *const compiler_files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
 static const char *const blas_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
 static const char *const dnn_files[] = {"libcudnn.so.9", NULL}; /* its version is not that of CUDA */
+static const char *const nccl_files[] = {"libnccl.so.2", NULL};
 
 /* A library, opened at most once. */
 typedef struct library {
@@ -155,6 +159,16 @@ gt_err gt__cuda_open_dnn(const gt_cuda_dnn **dnn)
     static gt_cuda_dnn table;
     GT_TRY(open_once(&dnn_library, NULL, &table));
     *dnn = &table;
+    return GT_OK;
+}
+
+gt_err gt__cuda_open_nccl(const gt_cuda_nccl **nccl)
+{
+    static library nccl_library = {
+        .files = nccl_files, .symbols = nccl_symbols, .purpose = "NVIDIA's collectives, a library beside CUDA"};
+    static gt_cuda_nccl table;
+    GT_TRY(open_once(&nccl_library, NULL, &table));
+    *nccl = &table;
     return GT_OK;
 }
 

@@ -1,9 +1,9 @@
 /*
- * api.h: the parts of NVIDIA's libraries that the engine uses: the driver (libcuda), the run-time compiler (NVRTC), cuBLASLt
- * and cuDNN. They are opened when they are first needed, so the plug-in builds without a toolkit and loads without a driver.
+ * api.h: the parts of NVIDIA's libraries that the engine uses: the driver (libcuda), the run-time compiler (NVRTC), cuBLASLt,
+ * cuDNN and NCCL. They are opened when they are first needed, so the plug-in builds without a toolkit and loads without a driver.
  *
  * The declarations are written out here, since the interfaces are stable and a toolkit is a gigabyte. Where a toolkit's
- * headers are found, the build compares them with this file (tests/cuda/headers.c and dnn_headers.c).
+ * headers are found, the build compares them with this file (tests/cuda/headers.c, dnn_headers.c and nccl_headers.c).
  */
 #ifndef GT_ENGINES_CUDA_API_H
 #define GT_ENGINES_CUDA_API_H
@@ -62,6 +62,19 @@
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 6)                                                              \
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)                                                              \
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)
+
+#define GT_CUDA_NCCL_CONSTANTS(X)                                                                                 \
+    X(ncclSuccess, 0)                                                                                             \
+    X(ncclInProgress, 7)                                                                                          \
+    X(ncclSum, 0)                                                                                                 \
+    X(ncclInt8, 0)                                                                                                \
+    X(ncclUint8, 1)                                                                                               \
+    X(ncclInt32, 2)                                                                                               \
+    X(ncclInt64, 4)                                                                                               \
+    X(ncclFloat16, 6)                                                                                             \
+    X(ncclFloat32, 7)                                                                                             \
+    X(ncclFloat64, 8)                                                                                             \
+    X(ncclBfloat16, 9)
 
 #define GT_CUDA_DNN_CONSTANTS(X)                                                                                  \
     X(CUDNN_STATUS_SUCCESS, 0)                                                                                    \
@@ -201,6 +214,26 @@ typedef void *cudnnBackendDescriptor_t;
 
 #endif
 
+#ifndef GT_NCCL_HEADERS /* nor are NCCL's */
+
+enum { GT_CUDA_NCCL_CONSTANTS(GT_CUDA_CONSTANT) };
+
+typedef struct ncclComm *ncclComm_t;
+typedef struct ncclUniqueId {
+    char internal[128];
+} ncclUniqueId;
+
+#endif
+
+/* ncclConfig_t of version 2.14, which is the beginning of those of later versions. */
+typedef struct gt_nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+} gt_nccl_config;
+enum { GT_NCCL_CONFIG_VERSION = 21400 };
+#define GT_NCCL_MAGIC 0xcafebeefu
+
 /* ---- functions: X(member, symbol, arguments). All return an int, 0 for success. ----------------------------------- */
 
 #define GT_CUDA_DRIVER_FUNCTIONS(X)                                                                               \
@@ -313,6 +346,28 @@ typedef void *cudnnBackendDescriptor_t;
     X(execute, cudnnBackendExecute,                                                                               \
       (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack))
 
+#define GT_CUDA_NCCL_FUNCTIONS(X)                                                                                 \
+    X(version, ncclGetVersion, (int *version))                                                                    \
+    X(id_new, ncclGetUniqueId, (ncclUniqueId * id))                                                               \
+    X(comm_new, ncclCommInitRankConfig,                                                                           \
+      (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, gt_nccl_config *config))                          \
+    X(comm_abort, ncclCommAbort, (ncclComm_t comm))                                                               \
+    X(comm_state, ncclCommGetAsyncError, (ncclComm_t comm, int *state))                                           \
+    X(group_start, ncclGroupStart, (void))                                                                        \
+    X(group_end, ncclGroupEnd, (void))                                                                            \
+    X(all_reduce, ncclAllReduce,                                                                                  \
+      (const void *in, void *out, size_t count, int type, int op, ncclComm_t comm, CUstream stream))              \
+    X(reduce, ncclReduce,                                                                                         \
+      (const void *in, void *out, size_t count, int type, int op, int root, ncclComm_t comm, CUstream stream))    \
+    X(reduce_scatter, ncclReduceScatter,                                                                          \
+      (const void *in, void *out, size_t count, int type, int op, ncclComm_t comm, CUstream stream))              \
+    X(all_gather, ncclAllGather,                                                                                  \
+      (const void *in, void *out, size_t count, int type, ncclComm_t comm, CUstream stream))                      \
+    X(broadcast, ncclBroadcast,                                                                                   \
+      (const void *in, void *out, size_t count, int type, int root, ncclComm_t comm, CUstream stream))            \
+    X(send, ncclSend, (const void *in, size_t count, int type, int to, ncclComm_t comm, CUstream stream))         \
+    X(receive, ncclRecv, (void *out, size_t count, int type, int from, ncclComm_t comm, CUstream stream))
+
 #define GT_CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
 typedef struct gt_cuda_driver {
     GT_CUDA_DRIVER_FUNCTIONS(GT_CUDA_MEMBER)
@@ -327,6 +382,10 @@ typedef struct gt_cuda_blas {
 typedef struct gt_cuda_dnn {
     GT_CUDA_DNN_FUNCTIONS(GT_CUDA_MEMBER)
 } gt_cuda_dnn;
+typedef struct gt_cuda_nccl {
+    GT_CUDA_NCCL_FUNCTIONS(GT_CUDA_MEMBER)
+    const char *(*text)(int result); /* ncclGetErrorString */
+} gt_cuda_nccl;
 #undef GT_CUDA_MEMBER
 
 /* Each library is opened once in a process, by the first call, and stays open. From several threads. An error says in one
@@ -335,6 +394,7 @@ gt_err gt__cuda_open_driver(const gt_cuda_driver **driver);
 gt_err gt__cuda_open_compiler(const gt_cuda_compiler **compiler);
 gt_err gt__cuda_open_blas(const gt_cuda_blas **blas);
 gt_err gt__cuda_open_dnn(const gt_cuda_dnn **dnn);
+gt_err gt__cuda_open_nccl(const gt_cuda_nccl **nccl);
 
 /* The driver's name and text of a result, such as "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)". Returns
  * `text`. */

@@ -25,6 +25,7 @@ static uint64_t take_segment(void *context, size_t bytes)
     gt_cuda *cuda = context;
     CUdeviceptr address = 0;
     gt__cuda_settle(cuda);
+    gt__cuda_comms_wait(cuda);
     gt__cuda_mappings_close(cuda, false);
     int result = cuda->driver->memory_alloc(&address, bytes);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
@@ -37,6 +38,7 @@ static void give_segment(void *context, uint64_t address)
 {
     gt_cuda *cuda = context;
     gt__cuda_settle(cuda);
+    gt__cuda_comms_wait(cuda);
     cuda->driver->memory_free(address);
 }
 
@@ -221,6 +223,7 @@ static void cuda_close(gt_engine *engine)
     gt__cuda_transfer_report(cuda);
     gt__log(GT_LOG_STATUS, "cuda: %llu launches", (unsigned long long)cuda->launches);
     gt__cuda_settle(cuda);
+    gt__cuda_comms_close(cuda);
     gt__cuda_queue_close(cuda);
     gt__cuda_resident_close(cuda);
     gt__cuda_products_close(cuda);
@@ -362,6 +365,10 @@ static const gt_engine_ops engine_cuda = {
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .league = gt__cuda_league,
+    .league_name = "nccl",
+    .collective = gt__cuda_collective,
+    .circle = gt__cuda_circle,
     .group = gt__cuda_group,
     .lend = gt__cuda_lend,
     .borrow = gt__cuda_borrow,

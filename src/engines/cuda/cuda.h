@@ -1,7 +1,7 @@
 /*
  * cuda.h: the CUDA engine's own state and the functions its files share.
  *
- *     api.c       the driver, the run-time compiler and cuBLASLt, opened with dlopen
+ *     api.c       the driver, the run-time compiler, cuBLASLt, cuDNN and NCCL, opened with dlopen
  *     heap.c      memory of the card
  *     queue.c     tokens, completions, failures and times: what is queued and what is done
  *     resident.c  small work by a kernel that stays, without launches
@@ -12,6 +12,7 @@
  *     product.c   matrix products by cuBLASLt
  *     convolution.c, dnn.c  convolutions by cuDNN
  *     share.c     memory that workers on one card lend to each other
+ *     nccl.c, collective.c  collectives with other cards by NCCL: communicators, and moving the data
  *     fallback.c  calls that the card has no kernel for, on the host
  *     program.c   plans, as CUDA graphs
  *     cuda.c      the engine's table; opening and closing
@@ -57,6 +58,8 @@ typedef struct gt_cuda_item {
     gt_err err; /* it has failed already */
     char *text;
     unsigned step;
+    struct gt_cuda_comm *comm; /* of a collective, or NULL */
+    uint64_t tag;              /* the collective's */
 } gt_cuda_item;
 
 /* A piece of a transfer in pinned memory. Until the token is done, [.., ring_end) of the ring is in use. */
@@ -152,6 +155,12 @@ typedef struct gt_cuda {
     gt_cuda_pin_range *pins;
     unsigned pin_count;
 
+    /* nccl.c */
+    const gt_cuda_nccl *nccl;   /* NULL: there is none */
+    struct gt_cuda_comm *comms; /* communicators */
+    unsigned comm_count;
+    uint64_t looked_ns; /* for parties that are gone */
+
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
     gt_cuda_convolutions *convolutions;
@@ -223,6 +232,10 @@ gt_err gt__cuda_pinned(gt_cuda *cuda, size_t bytes, bool zero, void **memory, CU
 
 /* An open item for a call that may fail on the card; its error slot, as the card sees it. */
 gt_err gt__cuda_item_errors(gt_cuda *cuda, unsigned step, CUdeviceptr *address);
+/* An open item for a collective. */
+gt_err gt__cuda_item_comm(gt_cuda *cuda, struct gt_cuda_comm *comm, uint64_t tag);
+/* Item k of those that are not settled, in their order. */
+gt_cuda_item *gt__cuda_item_at(const gt_cuda *cuda, size_t k);
 /* An open item with a slot of a program. */
 gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot);
 /* An open item that has failed, with the text of gt_error_text. */
@@ -338,6 +351,34 @@ gt_err gt__cuda_borrow(gt_engine *engine, const gt_loan *loan, void **memory);
 void gt__cuda_give_back(gt_engine *engine, const gt_loan *loan);
 /* Let go of memory of processes that have ended; `all`: of all. */
 void gt__cuda_mappings_close(gt_cuda *cuda, bool all);
+
+/* ---- nccl.c, collective.c --------------------------------------------------------------------------------------- */
+
+uint64_t gt__cuda_league(gt_engine *engine);
+uint64_t gt__cuda_circle(gt_engine *engine, const gt_group_call *call);
+gt_err gt__cuda_collective(gt_engine *engine, const gt_group_call *call, gt_token *token);
+gt_err gt__cuda_nccl_fail(const gt_cuda *cuda, int result, const char *what);
+/* The communicator of a call's parties, made if need be. GT_ERR_UNSUPPORTED: it cannot be, at all parties alike. */
+gt_err gt__cuda_comm(gt_cuda *cuda, const gt_group_call *call, struct gt_cuda_comm **comm);
+ncclComm_t gt__cuda_comm_handle(const struct gt_cuda_comm *comm);
+/* Whether it still is: whoever waits for the card may have given it up. */
+bool gt__cuda_comm_stands(const gt_cuda *cuda, const gt_group_call *call, const struct gt_cuda_comm *comm);
+/* NCCL has answered with `result`: wait until it is done on the host. */
+gt_err gt__cuda_comm_settle(gt_cuda *cuda, struct gt_cuda_comm *comm, uint64_t tag, int result, const char *what);
+/* Abort it: what is queued on it fails with `err` and the text that is set. `tell`: the other parties do not know yet. */
+void gt__cuda_comm_drop(gt_cuda *cuda, struct gt_cuda_comm *comm, gt_err err, bool tell);
+/* While waiting for the stream: give up a collective of which a party is gone. */
+void gt__cuda_comms_look_now(gt_cuda *cuda);
+static inline void gt__cuda_comms_look(gt_cuda *cuda)
+{
+    if (__builtin_expect(cuda->comms != NULL, 0))
+        gt__cuda_comms_look_now(cuda);
+}
+/* Wait for all collectives that are queued, before the driver is called in ways that wait for the card without looking. */
+void gt__cuda_comms_wait(gt_cuda *cuda);
+/* The card is broken: the others need not wait. */
+void gt__cuda_comms_give_up(gt_cuda *cuda);
+void gt__cuda_comms_close(gt_cuda *cuda);
 
 /* ---- launch.c, product.c, convolution.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 

@@ -242,6 +242,7 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *const 
 static int load_once(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
 {
     const gt_cuda_driver *driver = cuda->driver;
+    gt__cuda_comms_wait(cuda);
     int result = driver->module_load(&k->module, binary);
     if (result != CUDA_SUCCESS)
         return result;

@@ -54,6 +54,7 @@ void gt__cuda_queue_break(gt_cuda *cuda, const char *why)
              "the GPU %s failed: %s; this worker cannot compute any more, start it again", cuda->card_name, why);
     gt__log_error("%s", cuda->broken_text);
     gt__cuda_transfer_forget(cuda, 0);
+    gt__cuda_comms_give_up(cuda);
 }
 
 bool gt__cuda_queue_check(gt_cuda *cuda)
@@ -75,7 +76,7 @@ gt_token gt__cuda_queue_done(const gt_cuda *cuda)
     return __builtin_expect(cuda->mail > done, 0) && gt__cuda_resident_arrived(cuda, bytes) ? cuda->mail : done;
 }
 
-static gt_cuda_item *item_at(const gt_cuda *cuda, size_t k)
+gt_cuda_item *gt__cuda_item_at(const gt_cuda *cuda, size_t k)
 {
     return &cuda->items[(cuda->item_first + k) & (cuda->item_capacity - 1)];
 }
@@ -91,7 +92,7 @@ gt_token gt__cuda_queue_number(gt_cuda *cuda)
 void gt__cuda_queue_give(gt_cuda *cuda, gt_token number, gt_token *token)
 {
     for (; cuda->item_open; cuda->item_open--)
-        item_at(cuda, cuda->item_count - cuda->item_open)->token = number;
+        gt__cuda_item_at(cuda, cuda->item_count - cuda->item_open)->token = number;
     *token = cuda->given = number;
 }
 
@@ -126,8 +127,10 @@ void gt__cuda_wait_a_little(gt_cuda *cuda, gt_cuda_patience *p)
         return;
     }
     nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-    if (p->naps++ % QUERY_EVERY == 0)
+    if (p->naps++ % QUERY_EVERY == 0) {
         gt__cuda_queue_check(cuda);
+        gt__cuda_comms_look(cuda);
+    }
 }
 
 gt_err gt__cuda_queue_wait(gt_cuda *cuda, gt_token token)
@@ -151,13 +154,13 @@ static gt_err item_new(gt_cuda *cuda, gt_cuda_item **item)
         if (!items)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
         for (size_t k = 0; k < cuda->item_count; k++)
-            items[k] = *item_at(cuda, k);
+            items[k] = *gt__cuda_item_at(cuda, k);
         free(cuda->items);
         cuda->items = items;
         cuda->item_capacity = capacity;
         cuda->item_first = 0;
     }
-    *item = item_at(cuda, cuda->item_count++);
+    *item = gt__cuda_item_at(cuda, cuda->item_count++);
     **item = (gt_cuda_item){0};
     cuda->item_open++;
     return GT_OK;
@@ -195,7 +198,7 @@ void gt__cuda_items_drop(gt_cuda *cuda)
 {
     bool waited = false;
     for (; cuda->item_open; cuda->item_open--) {
-        gt_cuda_item *item = item_at(cuda, --cuda->item_count);
+        gt_cuda_item *item = gt__cuda_item_at(cuda, --cuda->item_count);
         if (item->errors && !waited) { /* kernels of the call's first part may still write there */
             gt__cuda_queue_wait(cuda, gt__cuda_queue_number(cuda));
             waited = true;
@@ -264,11 +267,11 @@ static void item_times(gt_cuda *cuda, const gt_cuda_item *item, gt_completion *c
 /* Settle the items of the first token, which the stream has passed. True: they make a completion. */
 static bool settle_first(gt_cuda *cuda, gt_completion *completion)
 {
-    gt_token token = item_at(cuda, 0)->token;
+    gt_token token = gt__cuda_item_at(cuda, 0)->token;
     bool timed = false;
     *completion = (gt_completion){.token = token};
-    while (cuda->item_count > cuda->item_open && item_at(cuda, 0)->token == token) {
-        gt_cuda_item *item = item_at(cuda, 0);
+    while (cuda->item_count > cuda->item_open && gt__cuda_item_at(cuda, 0)->token == token) {
+        gt_cuda_item *item = gt__cuda_item_at(cuda, 0);
         if (!completion->err) {
             completion->err = item_failure(item, &cuda->told);
             completion->text = completion->err ? (cuda->told ? cuda->told : "out of memory") : NULL;
@@ -288,9 +291,9 @@ static bool settle_first(gt_cuda *cuda, gt_completion *completion)
 /* The slot of the oldest item that has one becomes free: wait for that work and keep what the kernel wrote. */
 static gt_err free_slot(gt_cuda *cuda)
 {
-    gt_cuda_item *item = item_at(cuda, 0);
+    gt_cuda_item *item = gt__cuda_item_at(cuda, 0);
     for (size_t k = 0; !item->errors || item->keep_slot; k++)
-        item = item_at(cuda, k);
+        item = gt__cuda_item_at(cuda, k);
     if (item->token == 0) /* of the call that is being queued */
         return gt__fail(GT_ERR_UNSUPPORTED, "more than %d steps that may fail", GT_CUDA_ERROR_SLOTS);
     GT_TRY(gt__cuda_queue_wait(cuda, item->token));
@@ -318,6 +321,15 @@ gt_err gt__cuda_item_errors(gt_cuda *cuda, unsigned step, CUdeviceptr *address)
     return GT_OK;
 }
 
+gt_err gt__cuda_item_comm(gt_cuda *cuda, struct gt_cuda_comm *comm, uint64_t tag)
+{
+    gt_cuda_item *item;
+    GT_TRY(item_new(cuda, &item));
+    item->comm = comm;
+    item->tag = tag;
+    return GT_OK;
+}
+
 gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot)
 {
     gt_cuda_item *item;
@@ -332,7 +344,7 @@ gt_err gt__cuda_items_collect(gt_cuda *cuda, gt_token token)
 {
     gt_err waited = gt__cuda_queue_wait(cuda, token);
     for (size_t k = 0; k < cuda->item_count; k++) {
-        gt_cuda_item *item = item_at(cuda, k);
+        gt_cuda_item *item = gt__cuda_item_at(cuda, k);
         if (item->token != token || !item->keep_slot || !item->errors)
             continue;
         if (waited == GT_OK) {
@@ -473,7 +485,7 @@ bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completio
             return report_broken(cuda, completion);
         gt_token done = gt__cuda_queue_done(cuda);
         gt__cuda_transfer_drain(cuda, done);
-        while (cuda->item_count > cuda->item_open && item_at(cuda, 0)->token <= done)
+        while (cuda->item_count > cuda->item_open && gt__cuda_item_at(cuda, 0)->token <= done)
             if (settle_first(cuda, completion)) {
                 cuda->known = completion->token;
                 return true;
@@ -484,8 +496,12 @@ bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completio
             *completion = (gt_completion){.token = done};
             return true;
         }
-        if (!wait || cuda->given == cuda->known)
+        if (cuda->given == cuda->known)
             return false;
+        if (!wait) {
+            gt__cuda_comms_look(cuda);
+            return false;
+        }
         gt__cuda_queue_flush(cuda);
         gt__cuda_wait_a_little(cuda, &p);
     }
@@ -517,7 +533,7 @@ void gt__cuda_queue_close(gt_cuda *cuda)
         gt__cuda_transfer_drain(cuda, cuda->last);
     cuda->item_open = 0;
     for (size_t k = 0; k < cuda->item_count; k++)
-        item_clear(cuda, item_at(cuda, k));
+        item_clear(cuda, gt__cuda_item_at(cuda, k));
     mark_release(cuda, cuda->last_mark);
     for (gt_cuda_mark *mark = cuda->spare_marks, *next; mark; mark = next) {
         next = mark->next;

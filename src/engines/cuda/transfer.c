@@ -81,6 +81,7 @@ bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes)
     if (!grown)
         return false;
     cuda->pins = grown;
+    gt__cuda_comms_wait(cuda);
     if (!pin_in_process(cuda, memory, bytes))
         return false;
     grown[cuda->pin_count++] = (gt_cuda_pin_range){.memory = memory, .bytes = bytes};

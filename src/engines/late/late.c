@@ -428,10 +428,11 @@ static gt_err late_run(gt_engine *engine, const gt_call *call, gt_token *token)
     return enqueue(late_of(engine), j, token);
 }
 
-static uint64_t late_group(gt_engine *engine)
+/* Those of one process can meet; they need no seats. */
+static uint64_t late_league(gt_engine *engine)
 {
     (void)engine;
-    return gt__process_identity(); /* those that can meet */
+    return (gt__process_identity() | 1) << 32;
 }
 
 /* Sums only: the worker's own collectives serve for the rest. */
@@ -644,7 +645,7 @@ static const gt_engine_ops engine_late = {
     .compile = late_compile,
     .run_program = late_run_program,
     .free_program = late_free_program,
-    .group = late_group,
+    .league = late_league,
     .collective = late_collective,
 };
 

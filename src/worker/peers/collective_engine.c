@@ -1,70 +1,103 @@
 /*
  * collective_engine.c: collectives that the workers' engines hold among themselves (NCCL), where all parties' engines are of
- * one group. All others take the collective that this one wraps.
+ * one league (engine.h). All others take the collective that this one wraps.
  *
- * Engines know nothing of poison. So the parties first tell each other, by the exchange, whether they have their operand.
- * If one has not, none calls its engine, and all have its failure.
+ * Engines know nothing of poison. So the parties first tell each other, by the exchange, whether they have their operand,
+ * and what their engines have kept of earlier collectives. If one has no operand, none calls its engine, and all have its failure.
+ *
+ * What was called may still fail at one party alone. It tells the others, whose engines ask for that as long as their work waits.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "worker/worker.h"
 
-enum { STATUS = 2, SHARED = 3 }; /* message numbers; collective_host.c has 0 and 1 */
+/* Message numbers; collective_host.c has 0 and 1, loans.c 4. */
+enum { STATUS = 2, SHARED = 3, AGREED = 5, LOST = 6 };
 
 typedef struct own {
     gt_collective base;
     gt_worker *worker;
-    gt_collective *others; /* for parties that have no group in common */
+    gt_collective *others; /* for parties that have no league in common */
 } own;
 
-static bool of_one_group(const own *o, const gt_collective_call *call)
+/* Whether the engines of all parties can hold collectives, and no two of them sit in one place. */
+static bool of_one_league(const own *o, const gt_collective_call *call)
 {
     const gt_worker *worker = o->worker;
+    uint64_t league[GT_MAX_PARTIES];
+    if (!worker->league || call->count > GT_MAX_PARTIES)
+        return false;
     for (unsigned k = 0; k < call->count; k++) {
         int64_t party = call->party[k].worker;
-        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES || worker->group_of[party] != worker->group))
+        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES))
             return false;
+        league[k] = k == call->self ? worker->league : worker->league_of[party];
+        if (league[k] >> 32 != worker->league >> 32)
+            return false;
+        for (unsigned other = 0; other < k && (uint32_t)league[k]; other++)
+            if (league[other] == league[k])
+                return false;
     }
-    return worker->group != 0;
+    return true;
 }
 
-static void tell_status(const own *o, const gt_collective_call *call)
+/* ---- what the parties tell each other -------------------------------------------------------------------------- */
+
+/* Tell all parties how it went here: a failure, or GT_OK and a number. An error: one of them hears that instead. */
+static gt_err tell(const own *o, const gt_group_call *call, uint32_t number, gt_err err, const char *text,
+                   uint64_t value)
 {
     gt_exchange *exchange = o->worker->exchange;
+    gt_err unsent = GT_OK;
     for (unsigned k = 0; k < call->count; k++) {
         int32_t to = (int32_t)call->party[k].worker;
         if (k == call->self)
             continue;
-        gt_err err =
-            call->poison ? call->poison->err : gt__exchange_post(exchange, to, call->tag, STATUS, NULL, 0, NULL);
-        if (err != GT_OK)
-            gt__exchange_post_failure(exchange, to, call->tag, STATUS, err,
-                                      call->poison ? call->poison->text : gt_error_text());
+        gt_err sent = err ? err : gt__exchange_post(exchange, to, call->tag, number, &value, sizeof value, NULL);
+        if (sent != GT_OK)
+            gt__exchange_post_failure(exchange, to, call->tag, number, sent, err ? text : gt_error_text());
+        if (!err && sent)
+            unsent = sent;
     }
+    return unsent;
 }
 
-/* The first failure among the parties; all of their messages are taken. */
-static gt_err hear_status(const own *o, const gt_collective_call *call)
+/* One party's word. */
+static gt_err hear_one(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, uint64_t *value)
+{
+    gt_message *message = NULL;
+    GT_TRY(gt__exchange_take(exchange, from, tag, number, &message));
+    gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
+    if (err == GT_OK && message->bytes != sizeof *value)
+        err = gt__fail(GT_ERR_PROTOCOL, "worker %d told its state in %zu bytes", from, message->bytes);
+    if (err == GT_OK)
+        memcpy(value, message->data, sizeof *value);
+    exchange->ops->done(exchange, message);
+    return err;
+}
+
+/* The first failure among the parties, with `ours` among them; all of their messages are taken. GT_OK: whether all have the same
+ * number as we, and whether one has GT_NO_CIRCLE. */
+static gt_err hear(const own *o, const gt_group_call *call, uint32_t number, const gt_poison *ours, uint64_t value,
+                   bool *same, bool *declined)
 {
     gt_exchange *exchange = o->worker->exchange;
     gt_origin origin = exchange->failed;
-    gt_poison *first = NULL;
-    if (call->poison)
-        first = gt__poison_new(call->poison->err, call->poison->text);
+    gt_poison *first = ours ? gt__poison_new(ours->err, ours->text) : NULL;
+    *same = true;
+    *declined = value == GT_NO_CIRCLE;
     for (unsigned k = 0; k < call->count; k++) {
-        gt_message *message = NULL;
+        uint64_t theirs = value;
         if (k == call->self)
             continue;
-        gt_err err = gt__exchange_take(exchange, (int32_t)call->party[k].worker, call->tag, STATUS, &message);
-        if (err == GT_OK && message->err != GT_OK)
-            err = gt__exchange_failure(exchange, message);
+        gt_err err = hear_one(exchange, (int32_t)call->party[k].worker, call->tag, number, &theirs);
+        *same = *same && theirs == value;
+        *declined = *declined || theirs == GT_NO_CIRCLE;
         if (err != GT_OK && !first) {
             first = gt__poison_new(err, gt_error_text());
             origin = exchange->failed;
         }
-        if (message)
-            exchange->ops->done(exchange, message);
     }
     exchange->failed = origin;
     if (!first)
@@ -92,19 +125,81 @@ static gt_err share(const gt_group_call *call, void *bytes, size_t size)
     return err;
 }
 
+static gt_err agree(const gt_group_call *call, gt_err err)
+{
+    const own *o = call->context;
+    gt_poison *failed = err ? gt__poison_new(err, gt_error_text()) : NULL;
+    bool same, declined;
+    tell(o, call, AGREED, err, failed ? failed->text : "", 0);
+    err = hear(o, call, AGREED, failed, 0, &same, &declined);
+    if (failed)
+        gt__poison_release(failed);
+    return err;
+}
+
+/* ---- while the work is queued ------------------------------------------------------------------------------------ */
+
+static gt_err lost(void *context, uint64_t tag, int64_t party, uint64_t life)
+{
+    const gt_worker *worker = ((const own *)context)->worker;
+    gt_exchange *exchange = worker->exchange;
+    gt_origin current = exchange->failed; /* of another record */
+    uint64_t nothing;
+    if (worker->life_of[party] != life)
+        return gt__fail(GT_ERR_CONNECTION, "worker %lld is gone: another has taken its place", (long long)party);
+    if (!gt__exchange_ready(exchange, (int32_t)party, tag, LOST, 0))
+        return GT_OK;
+    gt_err err = hear_one(exchange, (int32_t)party, tag, LOST, &nothing);
+    exchange->failed = current;
+    return err;
+}
+
+static void give_up(void *context, uint64_t tag, int64_t party, gt_err err)
+{
+    gt_exchange *exchange = ((const own *)context)->worker->exchange;
+    gt__exchange_post_failure(exchange, (int32_t)party, tag, LOST, err, gt_error_text());
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------ */
+
+/* Call the engine, if all parties do. GT_ERR_UNSUPPORTED: none does, or none can. */
+static gt_err call_engine(const own *o, const gt_collective_call *call, gt_group_call *group, gt_token *token)
+{
+    gt_engine *engine = o->worker->engine;
+    const gt_poison *poison = call->poison;
+    bool same, declined, keeps = engine->ops->circle && !poison;
+    uint64_t circle = keeps ? engine->ops->circle(engine, group) : 0;
+    gt_err unsent = tell(o, group, STATUS, poison ? poison->err : GT_OK, poison ? poison->text : "", circle);
+    GT_TRY(hear(o, group, STATUS, poison, circle, &same, &declined));
+    if (declined && !unsent)
+        return GT_ERR_UNSUPPORTED;
+    group->anew = !same || circle == 0;
+    gt_err err = unsent ? gt__fail(unsent, "out of memory") : engine->ops->collective(engine, group, token);
+    gt__late_given(&o->worker->late, *token);
+    if (err != GT_OK && err != GT_ERR_UNSUPPORTED) {
+        gt_poison *failed = gt__poison_new(err, gt_error_text());
+        tell(o, group, LOST, err, failed->text, 0);
+        gt__fail(err, "%s", failed->text);
+        gt__poison_release(failed);
+    }
+    return err;
+}
+
 static gt_err run(gt_collective *collective, const gt_collective_call *call)
 {
     own *o = (own *)collective;
-    gt_engine *engine = o->worker->engine;
-    if (!of_one_group(o, call))
+    uint64_t lives[GT_MAX_PARTIES];
+    gt_token token = 0;
+    if (!of_one_league(o, call))
         return o->others->ops->run(o->others, call);
-    tell_status(o, call);
-    GT_TRY(hear_status(o, call));
+    for (unsigned k = 0; k < call->count; k++)
+        lives[k] = o->worker->life_of[call->party[k].worker];
     gt_group_call group = {.op = call->op,
                            .tag = call->tag,
                            .self = call->self,
                            .count = call->count,
                            .party = call->party,
+                           .life = lives,
                            .axis = call->axis,
                            .axis_after = call->axis_after,
                            .whole = call->whole,
@@ -112,10 +207,11 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
                            .out = call->out,
                            .timed = call->timed,
                            .share = share,
+                           .agree = agree,
+                           .lost = lost,
+                           .give_up = give_up,
                            .context = o};
-    gt_token token = 0;
-    gt_err err = engine->ops->collective(engine, &group, &token);
-    gt__late_given(&o->worker->late, token);
+    gt_err err = call_engine(o, call, &group, &token);
     if (err == GT_ERR_UNSUPPORTED)
         return o->others->ops->run(o->others, call);
     if (err == GT_OK && token && call->token)
@@ -128,13 +224,13 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
 /* Those of the engines are queued by all of them in the same order. */
 static bool keeps_order(gt_collective *collective, const gt_collective_call *call)
 {
-    return of_one_group((own *)collective, call);
+    return of_one_league((own *)collective, call);
 }
 
 static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
 {
     own *o = (own *)collective;
-    return of_one_group(o, call) ? NULL : o->others->ops->start(o->others, call);
+    return of_one_league(o, call) ? NULL : o->others->ops->start(o->others, call);
 }
 
 static void close_own(gt_collective *collective)

@@ -44,14 +44,7 @@ typedef struct window {
 void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,
                     int64_t *count)
 {
-    int64_t begin = after ? call->party[k].start_after : call->party[k].start, end = call->whole->shape[axis];
-    for (unsigned other = 0; other < call->count; other++) {
-        int64_t next = after ? call->party[other].start_after : call->party[other].start;
-        if (next > begin && next < end)
-            end = next;
-    }
-    *start = begin;
-    *count = end - begin;
+    gt__partner_part(call->party, call->count, k, after, call->whole->shape[axis], start, count);
 }
 
 static gt_meta narrowed(const gt_meta *meta, unsigned axis, int64_t count)

@@ -41,13 +41,26 @@ static gt_err load(const char *name, const gt_lane_ops **ops)
     return GT_OK;
 }
 
+gt_err gt__exchange_choose(gt_exchange_choice *choice)
+{
+    static const char *const names[] = {
+        [GT_CHOOSE_AUTO] = "auto", [GT_CHOOSE_MESH] = "mesh", [GT_CHOOSE_UCX] = "ucx", [GT_CHOOSE_NCCL] = "nccl"};
+    const char *name = getenv("GT_EXCHANGE");
+    *choice = GT_CHOOSE_AUTO;
+    if (!name || !*name)
+        return GT_OK;
+    for (unsigned k = 0; k < sizeof names / sizeof names[0]; k++)
+        if (strcmp(name, names[k]) == 0) {
+            *choice = (gt_exchange_choice)k;
+            return GT_OK;
+        }
+    return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE is 'auto', 'mesh', 'ucx' or 'nccl', not '%.40s'", name);
+}
+
 gt_err gt__lane_find(const gt_lane_ops **ops)
 {
-    const char *name = getenv("GT_EXCHANGE");
+    gt_exchange_choice choice;
     *ops = NULL;
-    if (!name || !*name || !strcmp(name, "auto") || !strcmp(name, "mesh"))
-        return GT_OK;
-    if (strcmp(name, "ucx") != 0)
-        return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE is 'auto', 'mesh' or 'ucx', not '%.40s'", name);
-    return load(name, ops);
+    GT_TRY(gt__exchange_choose(&choice));
+    return choice == GT_CHOOSE_UCX ? load("ucx", ops) : GT_OK;
 }

@@ -66,7 +66,15 @@ typedef struct gt_lane_plugin {
 
 #define GT_LANE_SYMBOL "gt_exchange_plugin"
 
-/* lane.c. The lane that GT_EXCHANGE names; NULL, without an error, if that is the mesh alone. */
+/* lane.c. What GT_EXCHANGE says. An unknown name is an error. */
+typedef enum gt_exchange_choice {
+    GT_CHOOSE_AUTO, /* the mesh, and collectives that engines hold by themselves (gt_engine_ops.league_name) */
+    GT_CHOOSE_MESH,
+    GT_CHOOSE_UCX,
+    GT_CHOOSE_NCCL /* the mesh, and NCCL's collectives */
+} gt_exchange_choice;
+gt_err gt__exchange_choose(gt_exchange_choice *choice);
+/* The lane that GT_EXCHANGE names; NULL, without an error, if there is none. */
 gt_err gt__lane_find(const gt_lane_ops **ops);
 
 #endif

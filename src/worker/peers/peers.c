@@ -509,6 +509,7 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     name[sizeof name - 1] = address[sizeof address - 1] = 0;
     if (ins->result < GT_MAX_PARTIES) {
         worker->group_of[ins->result] = ins->operand[1];
+        worker->league_of[ins->result] = ins->operand[2];
         if (worker->life_of[ins->result] && worker->life_of[ins->result] != ins->operand[0])
             worker->exchange->replaced[ins->result] = worker->exchange->record;
         worker->life_of[ins->result] = ins->operand[0];
