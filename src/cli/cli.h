@@ -15,10 +15,12 @@ typedef struct gt_command {
  * ended by one without a name; may be NULL. */
 int gt__cli_main(int argc, char **argv, const gt_command *tools);
 
-/* log, top, trace, visualize, up and down (tools.c), linked only into programs that run them. */
+/* log, top, trace, visualize, drain, reload, up and down (tools.c), linked only into programs that run them. */
 extern const gt_command gt__tools[];
 
 int gt__command_server(int argc, char **argv);
+int gt__command_drain(int argc, char **argv);
+int gt__command_reload(int argc, char **argv);
 int gt__command_log(int argc, char **argv);
 int gt__command_top(int argc, char **argv);
 int gt__command_trace(int argc, char **argv);

@@ -136,7 +136,8 @@ static int parse(int argc, char **argv, server_arguments *arguments)
         .line = "[-p PORT] [--host HOST] [OPTIONS]",
         .about = "Runs a dispatcher. Workers join it with `gt worker`, programs with gt.connect('host:port').\n",
         .options = options,
-        .after = "SIGHUP has the server read its config (signals and `limits`) and --allow-keys again.\n",
+        .after = "SIGHUP and `gt reload` have the server read its config (signals and `limits`) and --allow-keys "
+                 "again.\n",
     };
     return gt__options_parse(&usage, argc, argv);
 }

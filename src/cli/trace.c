@@ -71,17 +71,6 @@ static int parse(int argc, char **argv, trace_arguments *arguments)
     return status < 0 && arguments->seconds <= 0 ? gt__options_wrong(&usage, "-s SECONDS is required") : status;
 }
 
-/* Several dispatchers and no port given: ambiguous. */
-static gt_err check_unique(const gt_watcher *watcher)
-{
-    if (watcher->server_count < 2)
-        return GT_OK;
-    char list[512] = "";
-    for (unsigned k = 0; k < watcher->server_count; k++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", k ? ", " : "", watcher->servers[k]);
-    return gt__fail(GT_ERR_VALUE, "several dispatchers run here (%s); choose one with --port", list);
-}
-
 static gt_err open_file(const trace_arguments *arguments, const char *address, char *path, size_t size,
                         FILE **file)
 {
@@ -143,7 +132,7 @@ static gt_err trace(gt_watcher *watcher, const trace_arguments *arguments)
     FILE *file;
     uint64_t lines = 0;
     GT_TRY(gt__watcher_open(watcher, &arguments->watch, 0, GT_TOPIC_LINES, 0));
-    GT_TRY(check_unique(watcher));
+    GT_TRY(gt__watcher_unique(watcher));
     GT_TRY(open_file(arguments, watcher->address, path, sizeof path, &file));
     uint64_t began = gt__now_ns();
     gt_err err = record(watcher, arguments, file, &lines);

@@ -82,6 +82,16 @@ gt_err gt__watcher_adopt(gt_watcher *watcher, gt_link *link, uint64_t topics, in
     return err;
 }
 
+gt_err gt__watcher_unique(const gt_watcher *watcher)
+{
+    if (watcher->server_count < 2)
+        return GT_OK;
+    char list[512] = "";
+    for (unsigned k = 0; k < watcher->server_count; k++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", k ? ", " : "", watcher->servers[k]);
+    return gt__fail(GT_ERR_VALUE, "several dispatchers run here (%s); choose one with --port", list);
+}
+
 void gt__watcher_close(gt_watcher *watcher)
 {
     if (watcher->link) {

@@ -33,6 +33,8 @@ gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, un
                         int interval_ms);
 /* The same by a link to a dispatcher of this process, which has adopted its other end; takes it. */
 gt_err gt__watcher_adopt(gt_watcher *watcher, gt_link *link, uint64_t topics, int interval_ms);
+/* GT_ERR_VALUE: there are several dispatchers, and no port was given. */
+gt_err gt__watcher_unique(const gt_watcher *watcher);
 void gt__watcher_close(gt_watcher *watcher);
 
 /* Ask for other topics. `client`: the number of the one that GT_TOPIC_CLIENT tells of. */

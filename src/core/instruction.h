@@ -131,6 +131,7 @@ enum {
  *   fetch    client -> worker    operand[0] the tensor, result: a ticket, imm[0] segment (0: send the bytes),
  *                                imm[1] offset in the segment
  *   sync     client -> worker    result: a ticket
+ *            disp. -> worker     imm[0] the index of a worker, plus one: it fails if that is gone, so that what it sent may be lost
  *   forget   client -> worker    imm[0] a segment that will not be named again
  *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON, with
  *                                GT_FLAG_WORKERS after the workers have reported
@@ -148,6 +149,7 @@ enum {
  *   site     client -> disp.     imm[0] a number that the `site` of later records has, tail: its file:line as text
  *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more
  *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)
+ *   order    monitor -> disp.    imm[0] a gt_monitor_order (report.h), tail: a slot with its text, the name of a worker
  *   timing   worker -> disp.     result: the number of the first record told of, imm[1] how many,
  *                                tail: a gt_timing_entry each
  *   scope    client -> disp.     imm[0] a new scope id, imm[1] the scope around it (0: none), tail: two slots with the

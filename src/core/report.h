@@ -17,6 +17,10 @@
 
 /* What a monitor asks for (dispatcher/observe/monitor.h). */
 enum { GT_TOPIC_STATS = 1, GT_TOPIC_LINES = 2, GT_TOPIC_CLIENT = 4, GT_TOPIC_PROGRESS = 8 };
+/* What it gets after an order: lines of text about it, the last of which is one of the other two. */
+enum { GT_TOPIC_ORDER_NEWS = 16, GT_TOPIC_ORDER_DONE = 32, GT_TOPIC_ORDER_FAILED = 64 };
+/* What it can order. */
+typedef enum gt_monitor_order { GT_ORDERS_DRAIN = 1, GT_ORDERS_RELOAD = 2 } gt_monitor_order;
 
 typedef struct gt_report {
     uint64_t now_ns;     /* the worker's clock */

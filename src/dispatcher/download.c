@@ -44,6 +44,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     *download = (gt_download){.ticket = ticket,
                               .tensor = handle->id,
                               .row = row,
+                              .dtype = (gt_dtype)handle->meta.dtype,
                               .element_bytes = (unsigned)gt__dtype_size((gt_dtype)handle->meta.dtype),
                               .elements = handle->meta.numel};
     *end = download;
@@ -149,6 +150,11 @@ static void ask_in_turn(gt_session *session)
         gt__answer_failure(session, download->ticket, err, gt_error_text());
         drop_first(session);
     }
+}
+
+void gt__download_pause(gt_session *session)
+{
+    stop_waiting(session);
 }
 
 void gt__download_continue(gt_session *session)

@@ -17,6 +17,7 @@ typedef struct gt_download {
     struct gt_download *next;
     uint64_t ticket, tensor; /* the client's */
     uint32_t row;            /* slot on the session's worker: the tensor, flat */
+    gt_dtype dtype;
     unsigned element_bytes;
     int64_t elements, asked; /* of them: in the parts so far */
     uint64_t offset;         /* bytes before the part that is under way */
@@ -26,6 +27,8 @@ typedef struct gt_download {
 gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket);
 /* Ask for the next part, if the client has read enough of the last. */
 void gt__download_continue(gt_session *session);
+/* Ask for no part until gt__download_continue: the row moves to another worker. */
+void gt__download_pause(gt_session *session);
 /* There is room in the worker's link again: those that waited for it go on, in the order in which they came. */
 void gt__downloads_continue(gt_dispatch_worker *worker);
 /* Turn a piece of a part into a piece of the whole answer. */

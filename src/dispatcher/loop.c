@@ -19,6 +19,7 @@
 #include "core/settings.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/live/drain.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/reload.h"
@@ -413,6 +414,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         progress |= busy;
     }
     progress |= serve_waiting(dispatcher);
+    if (__builtin_expect(dispatcher->changing, 0))
+        gt__live_turn(dispatcher);
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
         gt__monitors_turn(dispatcher);
     if (__builtin_expect(dispatcher->held, 0))
@@ -454,6 +457,8 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     gt__workers_look(dispatcher);
     if (dispatcher->recovery.on)
         gt__recover_look(dispatcher);
+    else if (__builtin_expect(dispatcher->reliefs, 0))
+        gt__stand_ins_look(dispatcher);
     drop_silent(dispatcher);
     return true;
 }
@@ -494,7 +499,7 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
     if (!quiet)
         return awake_ms;
     gt__observer_flush(dispatcher);
-    if (dispatcher->held)
+    if (dispatcher->held || dispatcher->changing)
         return RETRY_MS;
     int due_ms = gt__monitors_timeout_ms(dispatcher), kept_ms = gt__share_patience_ms(dispatcher);
     due_ms = kept_ms >= 0 && (due_ms < 0 || kept_ms < due_ms) ? kept_ms : due_ms;

@@ -28,6 +28,10 @@ typedef struct gt_pending {
     gt_inquiry *inquiry;   /* of a report that a client waits for */
     uint64_t placed_ns;    /* of a mark: see share.h */
     uint32_t charges;
+    uint64_t
+        departed; /* the life of the worker whose tensors came before this question (live/evacuate.h); 0: it is another question */
+    uint64_t
+        settles; /* the number of a question behind all that a session has sent to a worker (live/evacuate.h); 0: as above */
     uint64_t record; /* of a mark: its number in the worker's stream */
 } gt_pending;
 

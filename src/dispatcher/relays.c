@@ -193,6 +193,13 @@ void gt__relay_forget(gt_session *session, uint64_t client_id)
         session->link->ops->forget(session->link, client_id);
 }
 
+void gt__relays_take_back(gt_session *session, const gt_dispatch_worker *worker)
+{
+    for (gt_relay *relay = session->relays.first; relay; relay = relay->next)
+        if (relay->shared_with == worker)
+            take_back(relay);
+}
+
 void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worker)
 {
     for (gt_relay *relay = session->relays.first; relay; relay = relay->next)

@@ -56,6 +56,8 @@ unsigned gt__relay_piece_slots(const gt_slot *upload, uint64_t offset);
 /* Write it; the bytes are read from `segment`. Returns the offset of the next one; 0: they cannot be read. */
 uint64_t gt__relay_piece(const gt_segment *segment, const gt_slot *upload, uint64_t offset, gt_slot *record);
 
+/* The worker will not need the session's segments any more, behind the records that it has. */
+void gt__relays_take_back(gt_session *session, const gt_dispatch_worker *worker);
 void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worker);
 /* The client may use its orphaned segments again. Only when all that it sent was placed: an upload for the next worker
  * may be among it. */

@@ -1,24 +1,45 @@
 /* reload.c: see reload.h. Place in the flow: loop.c -> here -> quota.c. */
 #include "dispatcher/reload.h"
 
+#include <stdio.h>
+
 #include "core/log.h"
+#include "dispatcher/live/drain.h"
+#include "dispatcher/observe/monitor.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 
-static gt_err reload_config(gt_dispatcher *dispatcher)
+static void reconsider(gt_dispatcher *dispatcher)
 {
-    gt_config fresh = {0};
-    if (!dispatcher->config_file)
-        return GT_OK;
-    GT_TRY(gt__config_load(&fresh, dispatcher->config_file));
-    gt__config_free(&dispatcher->config);
-    dispatcher->config = fresh;
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->session && gt__signals_reconsider(peer->session) != GT_OK)
             gt__peer_end(peer, "no memory for the signals of the new configuration");
     }
+}
+
+static gt_err reload_config(gt_dispatcher *dispatcher)
+{
+    gt_config fresh = {0}, before = dispatcher->config;
+    if (!dispatcher->config_file)
+        return GT_OK;
+    GT_TRY(gt__config_load(&fresh, dispatcher->config_file));
+    dispatcher->config = fresh;
+    reconsider(dispatcher);
+    gt_err err = GT_OK;
+    for (const gt_peer *peer = dispatcher->peers; peer && err == GT_OK; peer = peer->next)
+        err = peer->session ? gt__signals_check(peer->session) : GT_OK;
+    if (err != GT_OK) {
+        dispatcher->config = before;
+        reconsider(dispatcher);
+        gt__config_free(&fresh);
+        return err;
+    }
+    gt__config_free(&before);
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            peer->session->moving.resharded = dispatcher->changing = true;
     return gt__quota_configure(dispatcher);
 }
 
@@ -38,14 +59,29 @@ static gt_err reload_keys(gt_dispatcher *dispatcher)
     return GT_OK;
 }
 
+/* Of two failures, the first is told to those who ordered it. */
+static void report(const char *what, char *failure, size_t size)
+{
+    char line[512];
+    snprintf(line, sizeof line, "the %s is not read again: %s", what, gt_error_text());
+    gt__log_error("%s", line);
+    if (!*failure)
+        snprintf(failure, size, "%s", line);
+}
+
 void gt__reload(gt_dispatcher *dispatcher)
 {
+    char failure[512] = "";
     gt_err config = reload_config(dispatcher);
     if (config != GT_OK)
-        gt__log_error("the config is not read again: %s", gt_error_text());
+        report("config", failure, sizeof failure);
     gt_err keys = reload_keys(dispatcher);
     if (keys != GT_OK)
-        gt__log_error("the list of keys is not read again: %s", gt_error_text());
+        report("list of keys", failure, sizeof failure);
     if (config == GT_OK && keys == GT_OK)
         gt__log(GT_LOG_STATUS, "the server has read its files again");
+    dispatcher->resharded = (gt_moved){0};
+    if (dispatcher->changing) /* at once, where that is possible: those who ordered it can count on it */
+        gt__live_turn(dispatcher);
+    gt__monitors_reloaded(dispatcher, *failure ? failure : NULL);
 }

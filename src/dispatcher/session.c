@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/spread/spread.h"
@@ -112,6 +113,8 @@ static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t ava
     record = journal ? journal : record;
     record[0] = head;
     memcpy(record + 1, slots + 1, (*length - 1) * sizeof *record);
+    if (record->ins.op == GT_OP_upload || record->ins.op == GT_OP_data)
+        gt__fillings_note(&session->fillings, &session->handles, &record->ins);
     if (session->recovery) /* before the worker has it: it may be done with a segment at any time after that */
         gt__recover_note(session, record);
     if (session->dispatcher->observing)
@@ -157,7 +160,7 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
 static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
 {
     size_t available;
-    while (*left && !gt__output_waits(&session->output)) {
+    while (*left && !gt__output_waits(&session->output) && !gt__evacuation_awaited(session)) {
         const gt_slot *slots = gt__link_peek(session->link, &available);
         *idle = !slots;
         if (!slots)
@@ -215,7 +218,7 @@ static gt_err serve(gt_session *session, size_t budget, bool *progress)
     if (__builtin_expect(gt__recover_active(session), 0))
         GT_TRY(gt__recover_serve(session, &left));
     else {
-        if (__builtin_expect(gt__output_waits(&session->output), 0)) {
+        if (__builtin_expect(gt__output_waits(&session->output), 0) && !gt__evacuation_awaited(session)) {
             GT_TRY(gt__output_drain(session, &left));
             gt__recover_consider(session);
         }
@@ -490,6 +493,8 @@ void gt__session_free(gt_session *session, const char *reason)
     free(session->left_out);
     gt__quota_free(session);
     gt__handles_free(&session->handles);
+    gt__fillings_free(&session->fillings);
+    gt__successors_free(&session->successors);
     gt__slot_queue_free(&session->unread);
     free(session);
 }

@@ -8,6 +8,7 @@
 #ifndef GT_DISPATCHER_SESSION_H
 #define GT_DISPATCHER_SESSION_H
 
+#include "dispatcher/fillings.h"
 #include "dispatcher/handles.h"
 #include "dispatcher/modifier.h"
 #include "dispatcher/observe/observe.h"
@@ -16,6 +17,7 @@
 #include "dispatcher/peer.h"
 #include "dispatcher/quota.h"
 #include "dispatcher/relays.h"
+#include "dispatcher/successors.h"
 #include "dispatcher/share.h"
 #include "dispatcher/texts.h"
 
@@ -52,6 +54,14 @@ struct gt_session {
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_recovery *recovery;    /* NULL: it is lost with its worker (recover/recover.h) */
     gt_handles handles;
+    gt_fillings fillings;
+    gt_successors successors;
+    struct {
+        bool resharded; /* are to be placed as the signals say now */
+        bool wanted;    /* its tensors are to be moved: nothing more is placed once they can be */
+        uint64_t asked,
+            answered; /* the number of the last question behind what was placed before, and of the last that was answered */
+    } moving;        /* live/evacuate.h */
     gt_quota *quota; /* NULL: its tensors are not limited */
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */

@@ -14,6 +14,7 @@
 #include "dispatcher/recover/journal.h"
 #include "dispatcher/recover/spool.h"
 #include "dispatcher/share.h"
+#include "dispatcher/workers.h"
 #include "link/keys.h"
 
 struct gt_dispatcher {
@@ -43,6 +44,9 @@ struct gt_dispatcher {
     uint64_t worker_key;     /* by which workers know each other */
     uint64_t lives;          /* workers that ever joined */
     uint64_t worker_changes; /* how often one joined or left */
+    bool reliefs;            /* there may be stand-ins for workers that left */
+    gt_moved resharded;      /* since the config was read */
+    bool changing;           /* tensors are being moved: live/drain.h */
     double max_op_seconds;   /* workers cancel an operation that runs longer; 0: no limit */
     unsigned worker_batch;   /* slots to collect for a worker before flushing within a turn; 0: the link's own */
 

@@ -198,7 +198,7 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker, const gt_
             (unsigned long long)worker->traffic.moves, (unsigned long long)worker->traffic.collectives,
             (unsigned long long)worker->traffic.gathers, (unsigned long long)worker->traffic.bytes,
             gt__link_name(worker->link), worker->exchange ? worker->exchange : "",
-            worker->draining ? "true" : "false");
+            worker->draining || worker->leaving.wanted ? "true" : "false");
     gt__link_traffic_write(worker->peer, json);
     fputs(", ", json);
     write_doing(json, worker, viewer);

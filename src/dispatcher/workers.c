@@ -9,6 +9,8 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/live/drain.h"
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
@@ -103,6 +105,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         gt_pending asked = gt__pendings_take(&worker->pendings, which);
         return gt__report_take(worker, &asked, record);
     }
+    if (question->departed || question->settles) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
+        gt__evacuation_confirmed(worker->peer->dispatcher, worker, &asked, record->ins.op == GT_OP_reply);
+        return GT_OK;
+    }
     if (question->save)
         return take_part(worker, which, record);
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
@@ -193,6 +200,27 @@ static gt_dispatch_worker *find_name(const gt_dispatcher *dispatcher, const char
     return found;
 }
 
+/* A stand-in of this number was asked for, and has not come. */
+static bool is_expected(const gt_dispatcher *dispatcher, int32_t number)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (dispatcher->workers[index]->leaving.relief == number + 1)
+            return true;
+    return false;
+}
+
+gt_dispatch_worker *gt__worker_vacant(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer && worker->relief && !is_expected(dispatcher, index))
+            return worker;
+    }
+    if (dispatcher->worker_count >= GT_MAX_PARTIES || add_entry(dispatcher) != GT_OK)
+        return NULL;
+    return dispatcher->workers[dispatcher->worker_count - 1];
+}
+
 static gt_dispatch_worker *find_free(const gt_dispatcher *dispatcher)
 {
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
@@ -264,6 +292,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->peer = peer;
     worker->stand_in.present = hello->ins.operand[0] & GT_HELLO_STAND_IN;
     worker->stand_in.asked_by = 0;
+    worker->relief &= worker->stand_in.present;
     worker->cannot_host = false;
     worker->life = ++dispatcher->lives;
     dispatcher->worker_changes++;
@@ -290,6 +319,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     for (gt_peer *other = dispatcher->peers; other; other = other->next)
         if (other->session)
             gt__session_new_worker(other->session);
+    gt__live_joined(worker);
     return GT_OK;
 }
 
@@ -343,12 +373,28 @@ void gt__workers_divide_memory(gt_dispatcher *dispatcher)
     }
 }
 
+/* It will not answer any more. */
+static void drop_pendings(gt_dispatcher *dispatcher, gt_dispatch_worker *worker, const char *lost)
+{
+    while (worker->pendings.count) {
+        gt_pending pending = gt__pendings_take(&worker->pendings, 0);
+        gt__inquiry_settle(pending.inquiry);
+        if (pending.departed || pending.settles)
+            gt__evacuation_confirmed(dispatcher, worker, &pending, false);
+        else if (pending.session)
+            gt__answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, lost);
+        if (pending.download && pending.session->home != worker) /* which has moved on */
+            gt__download_part_done(pending.session, true);
+    }
+}
+
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     char text[160];
-    snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are lost", worker->name, reason);
-    gt__peer_log(worker->peer, GT_LOG_STATUS, "is gone (%s); its tensors are lost", reason);
+    const char *tensors = worker->leaving.dismissed ? "moved to others" : "lost";
+    snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are %s", worker->name, reason, tensors);
+    gt__peer_log(worker->peer, GT_LOG_STATUS, "is gone (%s); its tensors are %s", reason, tensors);
     gt__observe_worker(worker, reason);
     worker->sweep_ns = gt__deadline_ns(SWEEP_MS);
     dispatcher->worker_changes++;
@@ -356,16 +402,13 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->session)
             gt__recover_lose(peer->session, worker, text);
+    gt__drain_ended(worker, reason);
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->stand_in = (gt_stand_in_state){0};
     worker->link = NULL;
-    while (worker->pendings.count) {
-        gt_pending pending = gt__pendings_take(&worker->pendings, 0);
-        gt__inquiry_settle(pending.inquiry);
-        if (pending.session)
-            gt__answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, text);
-    }
+    drop_pendings(dispatcher, worker, text);
+    worker->leaving = (gt_leaving){0};
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->session)
             gt__session_lose_worker(peer->session, worker, text);
@@ -428,12 +471,23 @@ void gt__workers_finish(gt_dispatcher *dispatcher)
     free(told);
 }
 
+bool gt__worker_dismiss(gt_dispatch_worker *worker)
+{
+    gt_slot *out = gt__worker_reserve(worker, 1 + GT_GOODBYE_TAIL);
+    if (!out)
+        return false;
+    memset(out, 0, (1 + GT_GOODBYE_TAIL) * sizeof *out);
+    out->ins = (gt_instruction){.op = GT_OP_goodbye, .tail = GT_GOODBYE_TAIL};
+    gt__worker_put(worker, 1 + GT_GOODBYE_TAIL);
+    return true;
+}
+
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)
 {
     gt_dispatch_worker *best = NULL;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (worker->peer && !worker->stand_in.present && !worker->draining &&
+        if (worker->peer && !worker->stand_in.present && !worker->draining && !worker->leaving.wanted &&
             (!best || worker->sessions < best->sessions))
             best = worker;
     }

@@ -40,6 +40,21 @@ typedef struct gt_stand_in {
     uint64_t asked_by;  /* when it must have joined; 0: none was asked for */
 } gt_stand_in_state;
 
+typedef struct gt_moved {
+    uint64_t tensors, bytes;
+} gt_moved;
+
+/* A worker that leaves, with its tensors moved to others before: live/drain.h. */
+typedef struct gt_leaving {
+    bool wanted;
+    bool dismissed;       /* a goodbye is at the end of its stream */
+    int32_t relief;       /* the number of the stand-in for sharded sessions, plus one; 0: none was asked for */
+    unsigned unconfirmed; /* of its sessions, those whose tensors may not have arrived elsewhere yet */
+    uint64_t lost_by_ns; /* tensors did not arrive, so it is gone, which will be noticed by then; 0: all is well */
+    uint64_t arriving;   /* of any worker: bytes that come from others */
+    gt_moved moved;
+} gt_leaving;
+
 struct gt_dispatch_worker {
     int32_t index;
     bool observed; /* each of its records is reported to the observer */
@@ -57,6 +72,9 @@ struct gt_dispatch_worker {
     gt_relays_known relays;
     bool paths[GT_WORKER_PATHS]; /* by number: the worker knows a path of this number */
     gt_stand_in_state stand_in;
+    bool
+        relief; /* a stand-in for one that left: it serves the sessions that were moved to it, and configs cannot name it */
+    gt_leaving leaving;
     bool cannot_host; /* a stand-in that it was asked for did not come */
     uint64_t life;    /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
@@ -85,6 +103,10 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
 /* The session is leaving: answers that it is owed are dropped when they come. */
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
 
+/* An entry without a worker that no config names yet; NULL: out of memory, or there are too many. */
+gt_dispatch_worker *gt__worker_vacant(gt_dispatcher *dispatcher);
+/* Put a goodbye at the end of its stream. False: out of memory. */
+bool gt__worker_dismiss(gt_dispatch_worker *worker);
 /* The worker with the fewest sessions, of those that take new ones; NULL: none. */
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
 int gt__worker_present_count(const gt_dispatcher *dispatcher);

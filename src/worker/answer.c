@@ -379,7 +379,10 @@ void gt__worker_answer_fetch(gt_worker *worker, const gt_instruction *ins)
 
 void gt__worker_answer_sync(gt_worker *worker, const gt_instruction *ins)
 {
-    if (!waits(worker))
+    gt_err reached = ins->imm[0].u ? gt__exchange_reaches(worker->exchange, (int32_t)(ins->imm[0].u - 1)) : GT_OK;
+    if (reached != GT_OK)
+        answer_failure(worker, ins, reached, gt_error_text());
+    else if (!waits(worker))
         send_last(worker, ins->result, worker->timing.start_ticks);
     else {
         answer *a = answer_new(worker, ins);

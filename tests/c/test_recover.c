@@ -402,26 +402,24 @@ static void test_unfinished_uploads(const void *argument)
         if (!CHECK(kept))
             break;
         *kept = upload;
+        gt__fillings_note(&session.fillings, &session.handles, &upload.ins);
         gt__recover_note(&session, kept);
         if (!freed)
             CHECK_EQ(gt__handles_insert(&session.handles, id, &handle), GT_OK);
     }
-    CHECK(recovery.filling_count <= MOST);
+    const gt_fillings *fillings = &session.fillings;
+    CHECK(fillings->count <= MOST);
     CHECK_EQ(recovery.hopeless, !freed);
-    uint32_t before = recovery.filling_count;
+    uint32_t before = fillings->count;
     gt_slot last = {
-        .ins = {.op = GT_OP_data, .operand = {recovery.filling[0].id}}}; /* completes the first of them */
+        .ins = {.op = GT_OP_data, .operand = {fillings->filling[0].id}}}; /* completes the first of them */
     last.ins.imm[0].u = last.ins.imm[1].u = GT_MAX_CHUNK;
-    gt_slot *kept = gt__recover_reserve(&session, &last.ins);
-    if (CHECK(kept)) {
-        *kept = last;
-        gt__recover_note(&session, kept);
-        CHECK_EQ(recovery.filling_count, before - 1);
-    }
+    gt__fillings_note(&session.fillings, &session.handles, &last.ins);
+    CHECK_EQ(fillings->count, before - 1);
     gt__handles_free(&session.handles);
     gt__journal_free(&recovery.journal);
     gt__journal_pool_free(&dispatcher.recovery.pool);
-    free(recovery.filling);
+    gt__fillings_free(&session.fillings);
 }
 
 int main(int argc, char **argv)

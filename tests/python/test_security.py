@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from support import GT_BINARY, PATIENCE_S, until
+from support import GT_BINARY, PATIENCE_S, clean_environment, until
 
 WORK = """
     import sys, gt
@@ -405,3 +405,22 @@ def test_bad_key_files_are_named(programs, keys):
     assert "does not name the server's key" in server_key
     os.chmod(alice, 0o644)
     assert "only its owner" in programs.run(REFUSED, "tcp://127.0.0.1:1", alice)
+
+
+def test_orders_are_for_those_who_could_be_workers(programs, keys):
+    """gt drain and gt reload from elsewhere: with a worker's key, and not with a client's."""
+    alice, bob = keys.peer("alice", "client"), keys.peer("bob", "worker")
+    server = programs.server(*keys.server_options())
+    elsewhere = programs.directory / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+
+    def order(key, *command):
+        return subprocess.run([GT_BINARY, *command, "--host", "tcp://127.0.0.1", "-p", str(server.port)], capture_output=True,
+                              text=True, timeout=60, env=clean_environment(elsewhere, GT_KEY_FILE=key))
+
+    for command in (["drain", "0"], ["reload"]):
+        refused = order(alice, *command)
+        assert refused.returncode == 1 and "only the server's own user, and holders of a worker's key" in refused.stderr, refused
+    assert "has no worker 0" in order(bob, "drain", "0").stderr
+    assert order(bob, "reload").returncode == 0
+    assert server.alive

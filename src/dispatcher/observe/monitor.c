@@ -1,9 +1,11 @@
 /* monitor.c: serves monitors. See monitor.h. */
 #include "dispatcher/observe/monitor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/live/drain.h"
 #include "dispatcher/observe/inspect.h"
 #include "dispatcher/observe/reports.h"
 #include "dispatcher/state.h"
@@ -35,8 +37,10 @@ struct gt_monitor {
     char *rest;                              /* a text whose end had no room yet; NULL: none */
     uint64_t rest_topic;
     size_t rest_sent, rest_bytes;
-    uint64_t lost; /* lines */
-    size_t filled; /* bytes of lines */
+    uint64_t lost;   /* lines */
+    uint64_t drains; /* it waits for this worker (its life) to leave; 0: for none */
+    bool reloads;    /* it waits for the files to be read */
+    size_t filled;   /* bytes of lines */
     char lines[GT_MAX_CHUNK];
 };
 
@@ -262,6 +266,51 @@ static void decide_trace(gt_dispatcher *dispatcher)
     gt__observer_trace(dispatcher, wanted);
 }
 
+void gt__monitors_tell(gt_dispatcher *dispatcher, uint64_t life, uint64_t topic, const char *text)
+{
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next)
+        if (monitor->drains == life) {
+            send_text(monitor, topic, text);
+            monitor->drains = topic == GT_TOPIC_ORDER_NEWS ? life : 0;
+        }
+}
+
+void gt__monitors_reloaded(gt_dispatcher *dispatcher, const char *failure)
+{
+    char text[160];
+    unsigned long long tensors = dispatcher->resharded.tensors;
+    snprintf(text, sizeof text, "the server has read its files again; %llu tensor%s placed in another way now",
+             tensors, tensors == 1 ? " is" : "s are");
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next)
+        if (monitor->reloads) {
+            send_text(monitor, failure ? GT_TOPIC_ORDER_FAILED : GT_TOPIC_ORDER_DONE, failure ? failure : text);
+            monitor->reloads = false;
+        }
+}
+
+/* What goes wrong at once is told at once. */
+static void take_order(gt_monitor *monitor, const gt_slot *record)
+{
+    gt_dispatcher *dispatcher = monitor->peer->dispatcher;
+    char text[sizeof *record + 1] = "";
+    memcpy(text, record + 1, sizeof *record);
+    gt_err err = GT_OK;
+    if (!gt__stats_of_all(monitor->peer))
+        err =
+            gt__fail(GT_ERR_CONNECTION, "only the server's own user, and holders of a worker's key, may do that");
+    else if (record->ins.imm[0].u == GT_ORDERS_DRAIN) {
+        err = gt__drain_order(dispatcher, text, &monitor->drains);
+        if (err == GT_OK)
+            send_text(monitor, GT_TOPIC_ORDER_NEWS, "the worker's tensors are moved to others; then it leaves");
+    } else if (record->ins.imm[0].u == GT_ORDERS_RELOAD) {
+        monitor->reloads = true;
+        gt__dispatcher_reload(dispatcher); /* not here: it may end this monitor */
+    } else
+        err = gt__fail(GT_ERR_VALUE, "the server does not know this order");
+    if (err != GT_OK)
+        send_text(monitor, GT_TOPIC_ORDER_FAILED, gt_error_text());
+}
+
 gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
 {
     gt_link *link = monitor->peer->link;
@@ -271,6 +320,13 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
         unsigned length;
         gt_slot record = slots[0];
         GT_TRY(gt__instruction_check(&record, available, &length));
+        if (record.ins.op == GT_OP_order) {
+            gt_slot order[2] = {record, slots[1]};
+            gt__link_consume(link, length);
+            take_order(monitor, order);
+            *progress = true;
+            continue;
+        }
         if (record.ins.op == GT_OP_goodbye)
             return gt__fail(GT_ERR_CONNECTION, "the monitor said goodbye");
         if (record.ins.op != GT_OP_watch)

@@ -18,6 +18,11 @@
  *     result = GT_TOPIC_LINES   lines of the instruction log (log_text.h), always whole ones: imm[1] bytes in the tail;
  *                               operand[0]: lines that were lost so far because the monitor did not keep up
  *
+ * A monitor of the server's own user, or with a worker's key, may give orders (`gt drain`, `gt reload`). It then gets lines about
+ * what is done (GT_TOPIC_ORDER_NEWS), and how it ended (GT_TOPIC_ORDER_DONE or _FAILED):
+ *
+ *     order    imm[0] gt_monitor_order, tail: the name or number of a worker
+ *
  * Counters in the statistics only grow: rates are differences. An embedded server listens too, for monitors only, at
  * PORT.memory in the socket directory (address.h): gt__address_servers lists the servers.
  *
@@ -44,6 +49,10 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress);
 void gt__monitors_turn(gt_dispatcher *dispatcher);
 /* Milliseconds until something is due; -1: nothing is. */
 int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher);
+/* A line about the drain of the worker with this life, for the monitors that ordered it. `topic`: GT_TOPIC_ORDER_... */
+void gt__monitors_tell(gt_dispatcher *dispatcher, uint64_t life, uint64_t topic, const char *text);
+/* The server has read its files again, for the monitors that ordered it. `failure`: NULL if all is well. */
+void gt__monitors_reloaded(gt_dispatcher *dispatcher, const char *failure);
 /* A line of the log, for the monitors that asked for lines. */
 void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t length);
 

@@ -25,7 +25,6 @@ enum {
     COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
     SCARCE_COST = 10,        /* or of this, if memory is scarce */
     MOST_STATE = 1 << 20,    /* slots of state records */
-    MOST_FILLING = 1024,     /* uploads of which pieces are still to come */
     STRICT = 4,              /* attempts at a snapshot without strided tensors, before they are taken, too */
 };
 
@@ -94,7 +93,6 @@ void gt__recovery_free(gt_session *session)
     gt__snapshot_free(&recovery->saving);
     gt__holds_free(&recovery->holds);
     free(recovery->fills.fill);
-    free(recovery->filling);
     free(recovery->refusals);
     free(recovery->needed);
     free(recovery->owed);
@@ -176,52 +174,6 @@ static void append_upload(gt_session *session, const gt_slot *record)
         give_up(session, "it uploaded from a shared segment that cannot be read, or memory is short");
 }
 
-/* Whether pieces of uploads are still to come; those of tensors that were freed before are not. */
-static bool is_filling(gt_session *session)
-{
-    gt_recovery *recovery = session->recovery;
-    for (uint32_t k = 0; k < recovery->filling_count; k++)
-        if (!gt__handles_find(&session->handles, recovery->filling[k].id))
-            recovery->filling[k--] = recovery->filling[--recovery->filling_count];
-    return recovery->filling_count;
-}
-
-/* A piece came: clients send those of one upload after the other, so it is the last one, most often. */
-static void note_piece(gt_recovery *recovery, const gt_instruction *ins)
-{
-    uint64_t end = ins->imm[0].u + ins->imm[1].u;
-    for (uint32_t k = recovery->filling_count; k-- > 0;)
-        if (recovery->filling[k].id == ins->operand[0]) {
-            if (recovery->filling[k].bytes <= end)
-                recovery->filling[k] = recovery->filling[--recovery->filling_count];
-            return;
-        }
-}
-
-/* A snapshot has whole tensors only: it waits for these. Every piece is looked for among them, so they are not many; a client that
- * begins more is not recoverable. */
-static void note_filling(gt_session *session, const gt_instruction *ins)
-{
-    gt_recovery *recovery = session->recovery;
-    if (ins->imm[1].u || ins->imm[0].u <= GT_MAX_CHUNK)
-        return;
-    if (recovery->filling_count == MOST_FILLING && is_filling(session) &&
-        recovery->filling_count > MOST_FILLING / 2) {
-        recovery->hopeless = true;
-        recovery->look_ns = 0;
-        return;
-    }
-    if (recovery->filling_count == recovery->filling_capacity) {
-        uint32_t capacity = recovery->filling_capacity ? 2 * recovery->filling_capacity : 4;
-        gt_filling *filling = realloc(recovery->filling, capacity * sizeof *filling);
-        if (!filling)
-            return; /* a snapshot that has half of it will fail */
-        recovery->filling = filling;
-        recovery->filling_capacity = capacity;
-    }
-    recovery->filling[recovery->filling_count++] = (gt_filling){.id = ins->result, .bytes = ins->imm[0].u};
-}
-
 gt_slot *gt__recover_window(gt_session *session, size_t *count)
 {
     size_t room;
@@ -243,10 +195,10 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
         append_upload(session, record);
         return;
     }
-    if (ins->op == GT_OP_upload)
-        note_filling(session, ins);
-    else if (ins->op == GT_OP_data)
-        note_piece(recovery, ins);
+    if (session->fillings.lost_count) {
+        recovery->hopeless = true;
+        recovery->look_ns = 0;
+    }
     if (ins->op == GT_OP_path) /* its pieces follow each other */
         recovery->defining = ins->imm[0].u + ins->tail < ins->imm[1].u;
     gt__journal_commit(&recovery->journal, 1u + ins->tail);
@@ -447,6 +399,6 @@ void gt__recover_weigh(gt_session *session)
         recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
     }
     bool good = count <= recovery->low || now_ns >= recovery->until_ns || recovery->journal.bytes >= LONG_JOURNAL;
-    if (good && !recovery->defining && !is_filling(session))
+    if (good && !recovery->defining && !gt__fillings_any(&session->fillings, &session->handles))
         begin(session);
 }

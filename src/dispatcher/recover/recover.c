@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -95,7 +96,7 @@ static bool take_questions(gt_session *session)
         const gt_pendings *pendings = &dispatcher->workers[index]->pendings;
         for (uint32_t k = 0; k < pendings->count; k++) {
             gt_pending *pending = gt__pendings_at(pendings, k);
-            if (pending->session != session)
+            if (pending->session != session || pending->departed || pending->settles)
                 continue;
             if (!pending->save)
                 ok &= owe(session->recovery, pending->ticket,
@@ -132,6 +133,15 @@ bool gt__recover_uses(const gt_session *session, int32_t worker)
     return (session->home && session->home->index == worker) ||
            (spreading && worker < spreading->reached_capacity && spreading->reached[worker]) ||
            (recovery && worker < recovery->needed_count && recovery->needed[worker]);
+}
+
+void gt__recover_moved(gt_session *session, int32_t from, int32_t to)
+{
+    gt_recovery *recovery = session->recovery;
+    bool moved = gt__snapshot_moved(recovery->saved, from, to) && gt__snapshot_moved(recovery->saving, from, to);
+    recovery->hopeless |= !moved;
+    if (from < recovery->needed_count)
+        recovery->needed[from] = false;
 }
 
 static bool has_shards(const gt_config *config)
@@ -228,7 +238,7 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
 
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
 {
-    if (session->recovery && gt__recover_uses(session, worker->index))
+    if (session->recovery && (gt__recover_uses(session, worker->index) || gt__evacuation_open(session, worker)))
         roll_back(session, reason, !may_wake(worker));
 }
 

@@ -33,11 +33,6 @@ typedef struct gt_owed {
     bool placed;   /* the question is with the worker: only `sent` is still of use */
 } gt_owed;
 
-/* An upload whose pieces have not all come. */
-typedef struct gt_filling {
-    uint64_t id, bytes;
-} gt_filling;
-
 /* A record of the journal that a limit of the session refused: it is refused again when it is placed again. */
 typedef struct gt_refusal {
     uint64_t id; /* of its result */
@@ -54,11 +49,9 @@ typedef struct gt_recovery {
     gt_slot_queue state; /* the records that change what later ones mean: scopes, configs, paths */
     gt_snapshot *saved;  /* NULL: the beginning */
     gt_snapshot *saving; /* under way; NULL: none */
-    gt_filling *filling;
-    uint32_t filling_count, filling_capacity;
-    uint64_t charged; /* bytes of this in dispatcher->recovery.used */
-    bool defining;    /* a path whose pieces have not all come: no snapshot may be between them */
-    bool hopeless;    /* a record is missing in `state` */
+    uint64_t charged;    /* bytes of this in dispatcher->recovery.used */
+    bool defining;       /* a path whose pieces have not all come: no snapshot may be between them */
+    bool hopeless;       /* a record is missing in `state` */
 
     /* When the next snapshot is due: keep.c. On the scale of gt__recover_clock. */
     enum { GT_KEEP_REST, GT_KEEP_WATCH, GT_KEEP_STRIKE } stage;
@@ -125,6 +118,8 @@ static inline void gt__recover_consider(gt_session *session)
 /* recover.c */
 /* Whether it has, or had before a loss, something on this worker. */
 bool gt__recover_uses(const gt_session *session, int32_t worker);
+/* What the session had on the worker `from` is on `to` from now on. */
+void gt__recover_moved(gt_session *session, int32_t from, int32_t to);
 /* `worker` is gone: before anything else is told so. */
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason);
 /* A worker answers that it lost the connection to another. That one is dead, perhaps, and its own end was not noticed yet: a

@@ -285,6 +285,29 @@ void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot 
         spool(session, snapshot, part, bytes);
 }
 
+/* Consecutive snapshots share tensors: those that were changed with another one are as they should be. */
+bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to)
+{
+    for (uint32_t k = 0; snapshot && k < snapshot->count; k++) {
+        gt_saved *saved = snapshot->tensor[k];
+        int member = saved->layout ? gt__layout_find(saved->layout, from) : -1;
+        if (member >= 0) {
+            gt_layout *layout = gt__layout_moved(saved->layout, from, to);
+            if (!layout)
+                return false;
+            gt__layout_release(saved->layout);
+            saved->layout = layout;
+        }
+        for (unsigned part = 0; part < saved->part_count; part++)
+            if (saved->part[part].worker == from)
+                saved->part[part].worker = to;
+        for (unsigned copy = 0; copy < saved->copy_count; copy++)
+            if (saved->copies[copy] == from)
+                saved->copies[copy] = to;
+    }
+    return true;
+}
+
 /* ---- bringing it back --------------------------------------------------------------------------------------- */
 
 static gt_err reserve(gt_session *session, gt_dispatch_worker *worker, unsigned slots, gt_slot **out)

@@ -79,6 +79,8 @@ gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home);
 bool gt__saved_fill_is_ready(const gt_session *session);
 /* Send the next piece of one of the fills; there is one. */
 gt_err gt__saved_fill(gt_session *session);
+/* Its tensors are restored on the worker `to` where they were on `from`, which no longer has any. False: out of memory. */
+bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to);
 /* No worker may owe it a part any more. */
 void gt__snapshot_free(gt_snapshot **snapshot);
 

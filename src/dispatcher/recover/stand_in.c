@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "dispatcher/live/drain.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -34,7 +35,8 @@ static gt_dispatch_worker *choose_host(const gt_dispatcher *dispatcher, const gt
     unsigned best_rank = 0;
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (!worker->peer || worker->link->gone || worker->stand_in.present || worker->cannot_host)
+        if (!worker->peer || worker->link->gone || worker->stand_in.present || worker->cannot_host ||
+            worker->leaving.wanted)
             continue;
         unsigned other = strcmp(worker->engine, dead->engine) ? GT_MAX_PARTIES : 0;
         unsigned rank = other + hosted_by(dispatcher, worker);
@@ -77,8 +79,28 @@ bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index)
     gt__worker_put(host, 2);
     *state =
         (gt_stand_in_state){.host = host->index, .host_life = host->life, .asked_by = gt__deadline_ns(JOIN_MS)};
-    gt__peer_log(host->peer, GT_LOG_STATUS, "stands in for worker %s, which was not replaced", dead->name);
+    gt__peer_log(host->peer, GT_LOG_STATUS, "stands in for worker %s, which %s", dead->name,
+                 dead->relief ? "leaves" : "was not replaced");
     return true;
+}
+
+gt_dispatch_worker *gt__stand_in_for_leaving(gt_dispatch_worker *leaving, bool *coming)
+{
+    gt_dispatcher *dispatcher = leaving->peer->dispatcher;
+    gt_dispatch_worker *relief = leaving->leaving.relief ? dispatcher->workers[leaving->leaving.relief - 1] : NULL;
+    *coming = false;
+    if (relief && relief->peer && relief->relief && !relief->leaving.wanted)
+        return relief;
+    if (!relief || relief->peer) { /* none was asked for, or another worker has taken its number */
+        if (!(relief = gt__worker_vacant(dispatcher)))
+            return NULL;
+        relief->relief = dispatcher->reliefs = true;
+        memcpy(relief->name, leaving->name, sizeof relief->name);
+        memcpy(relief->engine, leaving->engine, sizeof relief->engine);
+        leaving->leaving.relief = relief->index + 1;
+    }
+    *coming = gt__stand_in_ask(dispatcher, relief->index);
+    return NULL;
 }
 
 void gt__stand_in_refused(gt_dispatch_worker *host, uint64_t index)
@@ -107,13 +129,10 @@ unsigned gt__stand_ins_of(const gt_dispatch_worker *host)
 
 static void dismiss(gt_dispatch_worker *worker)
 {
-    gt_slot *out = worker->stand_in.dismissed ? NULL : gt__worker_reserve(worker, 1 + GT_GOODBYE_TAIL);
-    if (!out)
-        return;
-    memset(out, 0, (1 + GT_GOODBYE_TAIL) * sizeof *out);
-    out->ins = (gt_instruction){.op = GT_OP_goodbye, .tail = GT_GOODBYE_TAIL};
-    gt__worker_put(worker, 1 + GT_GOODBYE_TAIL);
-    worker->stand_in.dismissed = true;
+    if (worker->relief) /* its tensors go elsewhere first */
+        gt__drain_worker(worker);
+    else if (!worker->stand_in.dismissed)
+        worker->stand_in.dismissed = gt__worker_dismiss(worker);
 }
 
 /* The stand-in whose number or name a worker with this hello gets; NULL: there is none. workers.c has the order. */
@@ -128,7 +147,7 @@ static gt_dispatch_worker *in_the_way(const gt_dispatcher *dispatcher, const gt_
         if ((same || index == wanted) && worker->stand_in.present)
             return worker;
         has_room |= !worker->peer || same;
-        any = worker->stand_in.present && !any ? worker : any;
+        any = worker->stand_in.present && !worker->relief && !any ? worker : any;
     }
     return has_room ? NULL : any;
 }
@@ -143,6 +162,11 @@ bool gt__stand_in_makes_room(gt_dispatcher *dispatcher, const gt_slot *hello)
 
 static bool is_used(const gt_dispatcher *dispatcher, int32_t index)
 {
+    if (dispatcher->workers[index]->leaving.unconfirmed)
+        return true;
+    for (int32_t k = 0; k < dispatcher->worker_count; k++)
+        if (dispatcher->workers[k]->leaving.wanted && dispatcher->workers[k]->leaving.relief == index + 1)
+            return true; /* it will be */
     for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->session && gt__recover_uses(peer->session, index))
             return true;

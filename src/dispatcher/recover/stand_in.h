@@ -16,6 +16,8 @@
 /* Ask for one with this number, unless that was done a moment ago; a worker whose stand-in did not come in time is followed by
  * another. False: there is no worker left that could run it. */
 bool gt__stand_in_ask(gt_dispatcher *dispatcher, int32_t index);
+/* One that takes over from a worker that leaves, under another number. NULL: it is not there; *coming: it was asked for. */
+gt_dispatch_worker *gt__stand_in_for_leaving(gt_dispatch_worker *leaving, bool *coming);
 /* A worker answers that it cannot run the stand-in with this number. */
 void gt__stand_in_refused(gt_dispatch_worker *host, uint64_t index);
 /* How many there are in the process of this worker. They end with it. */

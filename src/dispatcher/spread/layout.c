@@ -26,8 +26,56 @@ gt_layout *gt__layout_retain(gt_layout *layout)
 
 void gt__layout_release(gt_layout *layout)
 {
-    if (layout && --layout->references == 0)
-        free(layout);
+    if (!layout || --layout->references)
+        return;
+    gt__target_release(layout->asked);
+    free(layout);
+}
+
+gt_target *gt__target_retain(gt_target *target)
+{
+    if (target)
+        target->references++;
+    return target;
+}
+
+void gt__target_release(gt_target *target)
+{
+    if (target && --target->references == 0)
+        free(target);
+}
+
+gt_layout *gt__layout_asked(gt_layout *layout, gt_target *target)
+{
+    if (!layout || !target || target->automatic || !target->references)
+        return layout;
+    gt__target_release(layout->asked);
+    layout->asked = gt__target_retain(target);
+    return layout;
+}
+
+gt_layout *gt__layout_moved(const gt_layout *layout, int32_t from, int32_t to)
+{
+    gt_layout *moved = gt__layout_like(layout, (gt_layout_kind)layout->kind, layout->axis);
+    gt_target *asked = moved && layout->asked ? malloc(sizeof *asked) : NULL;
+    if (!moved || (layout->asked && !asked)) {
+        gt__layout_release(moved);
+        return NULL;
+    }
+    moved->mesh = layout->mesh;
+    for (unsigned k = 0; k < moved->count; k++)
+        if (moved->member[k].worker == from)
+            moved->member[k].worker = to;
+    if (!asked)
+        return moved;
+    *asked = *layout->asked;
+    asked->references = 1;
+    for (unsigned k = 0; k < asked->count; k++)
+        if (asked->worker[k] == from)
+            asked->worker[k] = to;
+    gt__target_release(moved->asked);
+    moved->asked = asked;
+    return moved;
 }
 
 gt_layout *gt__layout_replicated(const int32_t *workers, unsigned count)
@@ -59,7 +107,7 @@ gt_layout *gt__layout_even_like(const gt_layout *like, unsigned axis, int64_t ex
     int32_t workers[GT_MAX_PARTIES];
     for (unsigned k = 0; k < like->count; k++)
         workers[k] = like->member[k].worker;
-    return gt__layout_even(axis, extent, workers, like->count);
+    return gt__layout_asked(gt__layout_even(axis, extent, workers, like->count), like->asked);
 }
 
 gt_layout *gt__layout_meshed(const gt_mesh *mesh, const int32_t *workers)
@@ -83,7 +131,7 @@ gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned 
         if (kind == GT_SPLIT)
             layout->member[k] = like->member[k];
     }
-    return layout;
+    return gt__layout_asked(layout, like->asked);
 }
 
 bool gt__layout_same_workers(const gt_layout *a, const gt_layout *b)
@@ -135,6 +183,12 @@ static bool same_placement(const gt_mesh *a, const gt_mesh *b)
         same = a->axis[d].size == b->axis[d].size && a->axis[d].kind == b->axis[d].kind &&
                (a->axis[d].kind != GT_SPLIT || a->axis[d].axis == b->axis[d].axis);
     return same;
+}
+
+bool gt__target_equal(const gt_target *a, const gt_target *b)
+{
+    return a->split == b->split && a->automatic == b->automatic && a->axis == b->axis && a->count == b->count &&
+           same_placement(&a->mesh, &b->mesh) && !memcmp(a->worker, b->worker, a->count * sizeof a->worker[0]);
 }
 
 bool gt__layout_equal(const gt_layout *a, const gt_layout *b)

@@ -17,6 +17,7 @@
 #ifndef GT_DISPATCHER_SPREAD_LAYOUT_H
 #define GT_DISPATCHER_SPREAD_LAYOUT_H
 
+#include "core/instruction.h"
 #include "core/mesh.h"
 #include "core/op.h"
 
@@ -25,14 +26,37 @@ typedef struct gt_member {
     int64_t start, count; /* split: along the axis */
 } gt_member;
 
+/* What a signal asks for: shared by the layouts that were made for it. */
+typedef struct gt_target {
+    uint32_t references;
+    uint32_t scope; /* that asks; `backward`: for gradients */
+    bool backward;
+    bool split;     /* along `axis`; else replicated */
+    bool automatic; /* by GT_AUTO_SHARD, not by a signal: only where it pays */
+    int64_t axis;   /* may be negative: from the end */
+    gt_mesh mesh;   /* rank 0: none; otherwise `axis` is not used. At least two axes, of two workers or more */
+    unsigned count;
+    int32_t worker[GT_MAX_PARTIES];
+} gt_target;
+
 typedef struct gt_layout {
     uint32_t references;
     uint8_t kind; /* gt_layout_kind */
     uint8_t axis; /* split */
     uint16_t count;
+    gt_target *asked;   /* the signal that wanted it, or the layout that it was made like; NULL: none did */
     gt_mesh mesh;       /* meshed */
     gt_member member[]; /* meshed: the last axis varies fastest */
 } gt_layout;
+
+gt_target *gt__target_retain(gt_target *target);
+void gt__target_release(gt_target *target); /* NULL is fine */
+/* The same workers, in the same order, in the same way. */
+bool gt__target_equal(const gt_target *a, const gt_target *b);
+/* The layout is what this target wants, unless that has no references: a rule's own. NULL stays NULL. */
+gt_layout *gt__layout_asked(gt_layout *layout, gt_target *target);
+/* The same layout with the worker `to` in the place of `from`, which is a member, or asked for. NULL: out of memory. */
+gt_layout *gt__layout_moved(const gt_layout *layout, int32_t from, int32_t to);
 
 /* Members with worker -1 and nothing set; one reference, the caller's. NULL: out of memory. */
 gt_layout *gt__layout_new(gt_layout_kind kind, unsigned axis, unsigned count);

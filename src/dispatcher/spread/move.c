@@ -12,14 +12,17 @@
 #include <string.h>
 
 #include "core/record.h"
+#include "dispatcher/moves.h"
 #include "dispatcher/spread/move.h"
 #include "dispatcher/worker_stream.h"
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
 
-static gt_err reach(gt_session *session, int32_t worker)
+gt_err gt__spread_reach(gt_session *session, int32_t worker)
 {
     gt_spreading *s = session->spreading;
+    if (worker < s->reached_capacity && s->reached[worker])
+        return GT_OK;
     if (worker >= s->reached_capacity) {
         int32_t capacity = session->dispatcher->worker_count;
         bool *reached = realloc(s->reached, (size_t)capacity * sizeof *reached);
@@ -37,9 +40,7 @@ static gt_err reach(gt_session *session, int32_t worker)
 
 gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt_slot **out)
 {
-    const gt_spreading *s = session->spreading;
-    if (index >= s->reached_capacity || !s->reached[index])
-        GT_TRY(reach(session, index));
+    GT_TRY(gt__spread_reach(session, index));
     *out = gt__worker_reserve(gt__spread_worker(session, index), slots);
     return *out ? GT_OK : gt__spread_no_memory();
 }
@@ -127,36 +128,24 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
     return gt__move_slice(session, worker, from, meta, starts, counts, made, slot);
 }
 
-/* Both records are reserved before one of them is written: a send without its recv would leave its data in memory. */
 gt_err gt__move_tensor(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
                        const gt_aim *made, uint32_t *slot)
 {
-    gt_slot *send, *recv;
-    uint64_t tag = session->dispatcher->next_tag++;
-    gt_dispatch_worker *sender = gt__spread_worker(session, from), *receiver = gt__spread_worker(session, to);
-    GT_TRY(gt__spread_reserve(session, from, 1, &send));
-    GT_TRY(gt__spread_reserve(session, to, 2, &recv));
+    GT_TRY(gt__spread_reach(session, from));
+    GT_TRY(gt__spread_reach(session, to));
     GT_TRY(gt__spread_slot(session, to, slot));
-    send->ins = caused(session, GT_OP_send);
-    send->ins.flags = session->spreading->syncs ? GT_FLAG_LAST : 0;
-    send->ins.operand[0] = from_slot;
-    send->ins.imm[0].i = to;
-    send->ins.imm[1].u = tag;
-    gt__worker_put(sender, 1);
-    recv->ins = caused(session, GT_OP_recv);
-    recv->ins.tail = 1;
-    recv->ins.dtype = meta->dtype;
-    recv->ins.rank = meta->rank;
-    recv->ins.result = *slot;
-    recv->ins.imm[0].i = from;
-    recv->ins.imm[1].u = tag;
-    recv[1] = (gt_slot){0};
-    memcpy(recv[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
     announce(session, to, *slot, made);
-    gt__worker_put(receiver, 2);
-    receiver->traffic.moves++;
-    receiver->traffic.bytes += gt__meta_bytes(meta);
-    return GT_OK;
+    gt_move moved = {.from = gt__spread_worker(session, from), .to = gt__spread_worker(session, to)};
+    moved.slot = from_slot;
+    moved.arrives = *slot;
+    moved.meta = meta;
+    moved.scope = session->spreading->scope;
+    moved.site = session->spreading->site;
+    moved.flags = session->spreading->syncs ? GT_FLAG_LAST : 0;
+    gt_err err = gt__worker_move(&moved);
+    if (err != GT_OK)
+        gt__slot_number_free(&moved.to->slots, *slot);
+    return err;
 }
 
 gt_err gt__move_cat(gt_session *session, int32_t worker, const uint32_t *slots, unsigned count, unsigned axis,

@@ -187,7 +187,8 @@ static bool input_fits(gt_session *session, const gt_placed *input, const gt_han
     gt_spread *spread = session->spreading->table[handle->slot];
     if (!input->layout || !gt__layout_equal(spread->layout, input->layout))
         return false;
-    if (spread->layout != input->layout) { /* the same pointer is compared sooner next time */
+    if (spread->layout != input->layout &&
+        spread->layout->asked == input->layout->asked) { /* compared sooner next time */
         gt__layout_release(spread->layout);
         spread->layout = gt__layout_retain(input->layout);
     }

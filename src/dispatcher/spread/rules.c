@@ -77,7 +77,7 @@ static gt_layout *whole_layout(const gt_task *task)
 {
     const gt_layout *best = NULL;
     if (task->target && !task->target->split && !task->target->automatic)
-        return gt__layout_replicated(task->target->worker, task->target->count);
+        return gt__layout_asked(gt__layout_replicated(task->target->worker, task->target->count), task->target);
     for (unsigned k = 0; k < task->count; k++) {
         const gt_source *source = &task->source[k];
         if (source->meta && source->layout->count > 1 && gt__rule_within(task, source->layout) &&
@@ -146,11 +146,12 @@ static bool wants_parts(const gt_task *task)
 /* The split that the scope asks for, of this result; NULL: the result has no such axis, or it is too short. */
 static gt_layout *wanted_parts(const gt_task *task)
 {
-    const gt_target *target = task->target;
+    gt_target *target = task->target;
     int64_t axis = target->axis < 0 ? target->axis + task->out.rank : target->axis;
     if (axis < 0 || axis >= task->out.rank || task->out.shape[axis] < 2)
         return NULL;
-    return gt__layout_even((unsigned)axis, task->out.shape[axis], target->worker, target->count);
+    return gt__layout_asked(gt__layout_even((unsigned)axis, task->out.shape[axis], target->worker, target->count),
+                            target);
 }
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */

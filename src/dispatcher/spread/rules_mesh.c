@@ -210,8 +210,8 @@ static gt_err see(const gt_task *task, gt_mesh_plan *mesh, const gt_layout *grid
 }
 
 /* What the scope asks for along axis d; NULL: nothing. */
-static const gt_target *target_along(const gt_task *task, const gt_layout *grid, const gt_layout *wish, unsigned d,
-                                     const int32_t *line, gt_target *target)
+static gt_target *target_along(const gt_task *task, const gt_layout *grid, const gt_layout *wish, unsigned d,
+                               const int32_t *line, gt_target *target)
 {
     const gt_mesh *mesh = wish ? &wish->mesh : task->target ? &task->target->mesh : NULL;
     if (!mesh || mesh->rank != grid->mesh.rank || mesh->axis[d].size != grid->mesh.axis[d].size)
@@ -224,8 +224,7 @@ static const gt_target *target_along(const gt_task *task, const gt_layout *grid,
 }
 
 /* Ask the rule; axis->used says whether its plan can be used. */
-static gt_err ask_rule(gt_mesh_plan *mesh, axis_plan *axis, const gt_target *target, const int32_t *line,
-                       unsigned size)
+static gt_err ask_rule(gt_mesh_plan *mesh, axis_plan *axis, gt_target *target, const int32_t *line, unsigned size)
 {
     for (unsigned k = 0; k < mesh->count; k++) {
         gt__layout_release(axis->plan.operand[k]);
@@ -250,7 +249,7 @@ static gt_err plan_axis(const gt_task *task, gt_plan *plan, const gt_layout *gri
     gt_target target;
     line_workers(grid, d, line);
     GT_TRY(see(task, mesh, grid, d, line));
-    const gt_target *asked = target_along(task, grid, wish, d, line, &target);
+    gt_target *asked = target_along(task, grid, wish, d, line, &target);
     GT_TRY(ask_rule(mesh, axis, asked, line, size));
     if (!axis->used && mesh->count > 1 && gt__rule_is_split(&axis->task.source[0])) {
         /* A table that is indexed along its split: once the table is whole, the index may be split. */
@@ -392,6 +391,7 @@ static gt_err run_random(gt_task *task, const gt_plan *plan, gt_handle *result)
 {
     gt_maker m = gt__make_begin(task->session);
     gt_target once = *task->target;
+    once.references = 0;
     gt_task first = *task;
     gt_layout *none = NULL;
     bool split = false;

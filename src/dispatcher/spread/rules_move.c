@@ -157,7 +157,7 @@ static void localize_eye(const gt_task *task, const gt_plan *plan, unsigned memb
 
 gt_err gt__plan_create(gt_task *task, gt_plan *plan)
 {
-    const gt_target *target = task->target;
+    gt_target *target = task->target;
     gt_form form = (gt_form)gt__op_table[task->ins->op].form;
     bool small = target && target->automatic &&
                  (gt__meta_bytes(&task->out) < GT_AUTOMATIC_BYTES || task->out.shape[0] < target->count);

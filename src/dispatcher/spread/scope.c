@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/workers.h"
 
@@ -34,6 +35,10 @@ void gt__signals_free(gt_session *session)
     if (!s)
         return;
     gt__config_free(&s->config);
+    for (uint32_t k = 0; k < s->count; k++) {
+        gt__target_release(s->scopes[k].target[false]);
+        gt__target_release(s->scopes[k].target[true]);
+    }
     free(s->scopes);
     free(s);
     session->signals = NULL;
@@ -176,12 +181,32 @@ void gt__signals_look_up(const gt_session *session, uint32_t number)
     }
 }
 
-/* But for those that get nothing new. */
-static void all_workers(const gt_dispatcher *dispatcher, gt_target *target)
+static bool has(const gt_target *target, int32_t worker)
 {
-    for (int32_t index = 0; index < dispatcher->worker_count && target->count < GT_MAX_PARTIES; index++)
-        if (dispatcher->workers[index]->peer && !dispatcher->workers[index]->draining)
-            target->worker[target->count++] = index;
+    for (unsigned k = 0; k < target->count; k++)
+        if (target->worker[k] == worker)
+            return true;
+    return false;
+}
+
+/* Whether new tensors may go to a worker by its own number. */
+static bool is_nameable(const gt_dispatch_worker *worker)
+{
+    return worker->peer && !worker->relief && !worker->leaving.dismissed;
+}
+
+/* But for those that get nothing new. One that leaves is used until the session's tensors are moved away. */
+static void all_workers(const gt_session *session, gt_target *target)
+{
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    for (int32_t index = 0; index < dispatcher->worker_count && target->count < GT_MAX_PARTIES; index++) {
+        int32_t meant = gt__successors_find(&session->successors, index);
+        const gt_dispatch_worker *worker = dispatcher->workers[meant];
+        bool new_ones = is_nameable(worker) && !worker->draining &&
+                        (!worker->leaving.wanted || gt__session_uses(session, worker));
+        if (worker->peer && (meant != index || new_ones) && !has(target, meant))
+            target->worker[target->count++] = meant;
+    }
 }
 
 /* The axes of more than one worker. One of them is a line of workers, as without a mesh. */
@@ -205,11 +230,15 @@ static gt_err fill_target(const gt_session *session, const gt_signal_config *sig
     const gt_dispatcher *dispatcher = session->dispatcher;
     *target = (gt_target){.split = !(signal->flags & GT_CONFIG_REPLICATED), .axis = signal->axis};
     if (!signal->worker_count)
-        all_workers(dispatcher, target);
+        all_workers(session, target);
     for (unsigned k = 0; k < signal->worker_count; k++) {
-        int32_t worker = signal->workers[k];
-        if (worker >= dispatcher->worker_count || !dispatcher->workers[worker]->peer)
-            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d is not there", signal->name, worker);
+        int32_t named = signal->workers[k], worker = gt__successors_find(&session->successors, named);
+        if (worker >= dispatcher->worker_count || !dispatcher->workers[worker]->peer ||
+            (worker == named && !is_nameable(dispatcher->workers[worker])))
+            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d is not there", signal->name, named);
+        if (has(target, worker))
+            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d has taken the place of another one that it names",
+                            signal->name, worker);
         target->worker[target->count++] = worker;
     }
     if (signal->mesh.rank)
@@ -217,7 +246,51 @@ static gt_err fill_target(const gt_session *session, const gt_signal_config *sig
     return target->count ? GT_OK : gt__fail(GT_ERR_VALUE, "signal %s: no worker is there", signal->name);
 }
 
-gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target)
+gt_err gt__signals_check(const gt_session *session)
+{
+    const gt_signals *s = session->signals;
+    for (uint32_t number = 1; s && number <= s->count; number++)
+        for (unsigned backward = 0; backward < 2; backward++) {
+            const gt_signal_config *signal = find_shard(session, number, backward);
+            gt_target unused;
+            if (signal && s->scopes[number - 1].target[backward])
+                GT_TRY(fill_target(session, signal, &unused));
+        }
+    return GT_OK;
+}
+
+/* A target that is shared: the one that the scope asked for before, if it is the same. Takes the reference in *kept. */
+static gt_err keep_target(const gt_target *wanted, gt_target **kept)
+{
+    if (*kept && gt__target_equal(*kept, wanted))
+        return GT_OK;
+    gt_target *target = malloc(sizeof *target);
+    if (!target)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *target = *wanted;
+    target->references = 1;
+    gt__target_release(*kept);
+    *kept = target;
+    return GT_OK;
+}
+
+gt_err gt__scope_target(gt_session *session, uint32_t scope, bool backward, gt_target **target)
+{
+    const gt_signal_config *signal = find_shard(session, scope, backward);
+    gt_target wanted;
+    *target = NULL;
+    if (!signal)
+        return GT_OK;
+    GT_TRY(fill_target(session, signal, &wanted));
+    wanted.scope = scope;
+    wanted.backward = backward;
+    gt_target **kept = &session->signals->scopes[scope - 1].target[backward];
+    GT_TRY(keep_target(&wanted, kept));
+    *target = *kept;
+    return GT_OK;
+}
+
+gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, gt_target **target)
 {
     gt_spreading *s = session->spreading;
     bool backward = ins->flags & GT_FLAG_BACKWARD;
@@ -227,22 +300,26 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
     if (ins->scope > (session->signals ? session->signals->count : 0))
         return gt__fail(GT_ERR_PROTOCOL, "scope %u does not exist", ins->scope);
     if (!s->target_valid || s->target_scope != ins->scope || s->target_backward != backward) {
-        const gt_signal_config *signal = find_shard(session, ins->scope, backward);
+        gt_target *asked;
         gt__signals_look_up(session, ins->scope);
         s->target_valid = false;
-        s->target_there = signal || s->automatic;
-        if (signal)
-            GT_TRY(fill_target(session, signal, &s->target));
-        else if (s->automatic) {
-            s->target = (gt_target){.split = true, .automatic = true};
-            all_workers(session->dispatcher, &s->target);
+        GT_TRY(gt__scope_target(session, ins->scope, backward, &asked));
+        s->target_there = asked || s->automatic;
+        if (asked) {
+            gt__target_retain(asked);
+            gt__target_release(s->target);
+            s->target = asked;
+        } else if (s->automatic) {
+            gt_target all = {.split = true, .automatic = true};
+            all_workers(session, &all);
+            GT_TRY(keep_target(&all, &s->target));
         }
         s->target_valid = true;
         s->target_scope = ins->scope;
         s->target_backward = backward;
     }
     if (s->target_there)
-        *target = &s->target;
+        *target = s->target;
     return GT_OK;
 }
 
@@ -279,13 +356,13 @@ static gt_layout *mesh_layout(const gt_target *target, bool may_miss, const gt_m
     return layout;
 }
 
-gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta)
+gt_layout *gt__target_layout(gt_target *target, uint8_t flags, const gt_meta *meta)
 {
     int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
     bool missing = axis < 0 || axis >= meta->rank, may_miss = flags & (GT_FLAG_BACKWARD | GT_FLAG_INNER);
     gt_layout *layout;
     if (target->mesh.rank)
-        return mesh_layout(target, may_miss, meta);
+        return gt__layout_asked(mesh_layout(target, may_miss, meta), target);
     if (!target->split || meta->rank == 0 || target->count == 1 || (missing && may_miss))
         layout = gt__layout_replicated(target->worker, target->count);
     else if (missing) {
@@ -297,5 +374,5 @@ gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_me
         layout = gt__layout_even((unsigned)axis, meta->shape[axis], target->worker, target->count);
     if (!layout)
         gt__error_set("out of memory");
-    return layout;
+    return gt__layout_asked(layout, target);
 }

@@ -170,6 +170,7 @@ void gt__spreading_free(gt_session *session)
         free(s->unplaced);
         s->unplaced = next;
     }
+    gt__target_release(s->target);
     free(s->table);
     free(s->free_numbers);
     free(s->reached);
@@ -448,25 +449,28 @@ static gt_err compute(gt_task *task, gt_handle *result)
 /* ---- uploads ----------------------------------------------------------------------------------------------- */
 
 /* An upload has arrived at the home worker: bring it where its scope wants it. */
-static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target, uint8_t flags)
+static gt_err place_upload(gt_session *session, gt_handle *handle, gt_target *target, uint8_t flags)
 {
     gt_layout *layout = gt__target_layout(target, flags, &handle->meta);
     if (!layout)
         return GT_ERR_VALUE;
+    gt_err err = gt__spread_place(session, handle, layout);
+    gt__layout_release(layout);
+    return err;
+}
+
+gt_err gt__spread_place(gt_session *session, gt_handle *handle, gt_layout *layout)
+{
     gt_source source = gt__spread_source(session, handle);
-    if (!source.layout || gt__layout_equal(source.layout, layout)) {
-        gt__layout_release(layout);
+    if (!source.layout || gt__layout_equal(source.layout, layout))
         return source.layout ? GT_OK : gt__spread_no_memory();
-    }
     gt_instruction copy = {.op = GT_OP_copy, .result = handle->id, .operand = {handle->id}};
     gt_slot record = {.ins = copy};
     gt_task task = {.session = session, .record = &record, .ins = &record.ins, .out = handle->meta, .count = 1};
     task.source = &source;
     gt_plan plan = {.operand = (gt_layout *[]){layout}, .result = layout};
     gt_handle placed = {.id = handle->id, .worker = GT_NO_WORKER, .meta = handle->meta};
-    gt_err err = gt__spread_run_plan(&task, &plan, &placed);
-    gt__layout_release(layout);
-    GT_TRY(err);
+    GT_TRY(gt__spread_run_plan(&task, &plan, &placed));
     if (handle->worker == GT_SPREAD) /* copies of it were made while it was placed */
         gt__spread_drop(session, handle->slot);
     else
@@ -482,7 +486,7 @@ static bool wants_placed(const gt_target *target, const gt_meta *meta)
     return target && (!target->automatic || gt__meta_bytes(meta) >= GT_AUTOMATIC_BYTES);
 }
 
-static gt_err upload(gt_session *session, const gt_slot *record, const gt_target *target, gt_handle *handle)
+static gt_err upload(gt_session *session, const gt_slot *record, gt_target *target, gt_handle *handle)
 {
     const gt_instruction *ins = &record->ins;
     unsigned length = 1u + ins->tail;
@@ -524,7 +528,7 @@ gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruct
     if (!unplaced)
         return GT_OK;
     const gt_instruction asked = {.scope = unplaced->scope, .flags = unplaced->flags};
-    const gt_target *target;
+    gt_target *target;
     free(unplaced);
     gt_err err = gt__spread_target(session, &asked, &target);
     if (err == GT_OK && wants_placed(target, &handle->meta))

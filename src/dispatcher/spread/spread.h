@@ -39,16 +39,6 @@ typedef struct gt_spread {
     uint32_t slot[]; /* by member */
 } gt_spread;
 
-/* What a scope asks for. */
-typedef struct gt_target {
-    int32_t worker[GT_MAX_PARTIES];
-    unsigned count;
-    bool split;     /* along `axis`; else replicated */
-    int64_t axis;   /* may be negative: from the end */
-    bool automatic; /* by GT_AUTO_SHARD, not by a signal: only where it pays */
-    gt_mesh mesh;   /* rank 0: none; otherwise `axis` is not used. At least two axes, of two workers or more */
-} gt_target;
-
 typedef struct gt_scope {
     char name[GT_MAX_NAME + 1], backward[GT_MAX_NAME + 1];
     uint32_t parent, depth;
@@ -56,6 +46,7 @@ typedef struct gt_scope {
      * warned of. Of this version of the config. */
     uint64_t decided[2], looked;
     const struct gt_signal_config *shard[2];
+    gt_target *target[2]; /* what it asked for last; NULL: nothing yet */
 } gt_scope;
 
 /* The signals that a session names: its scopes, and what its own config says of them. */
@@ -84,7 +75,7 @@ struct gt_spreading {
     gt_spread **table;
     uint32_t count, capacity, *free_numbers, free_count;
     uint64_t config_changes; /* how often it or the server's was changed */
-    gt_target target;        /* of the last scope that had one; the cache of gt__spread_target */
+    gt_target *target;       /* of the last scope that had one; the cache of gt__spread_target */
     uint32_t target_scope;
     bool target_backward, target_valid, target_there;
     bool syncs; /* a sync is placed: what its sends tell comes behind all records before it */
@@ -112,7 +103,7 @@ typedef struct gt_task {
     gt_session *session;
     const gt_slot *record;
     const gt_instruction *ins;
-    const gt_target *target; /* NULL: the record has no target */
+    gt_target *target; /* NULL: the record has no target */
     gt_meta out;
     unsigned count;
     gt_source *source; /* count operands */
@@ -197,6 +188,8 @@ static inline gt_err gt__spread_no_memory(void)
 void gt__signals_free(gt_session *session);
 /* The server's config has changed. */
 gt_err gt__signals_reconsider(gt_session *session);
+/* GT_ERR_VALUE: by the config as it is now, a scope that was used before names a worker that is not there. */
+gt_err gt__signals_check(const gt_session *session);
 /* A record of this scope is placed: warn if there is a config that does not have its signal. */
 void gt__signals_look_up(const gt_session *session, uint32_t scope);
 /* The name of one of the session's scopes; NULL: there is no such scope. */
@@ -206,10 +199,14 @@ const char *gt__spread_backward_name(const gt_session *session, uint32_t scope);
 gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
 gt_err gt__spread_config(gt_session *session, const gt_slot *record);
 /* The target of the record's scope; NULL: it has none. GT_ERR_VALUE: it names a worker that is not connected. */
-gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target);
+gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, gt_target **target);
+/* What a scope asks for now; NULL: nothing. Borrowed until it asks for something else. GT_ERR_VALUE as above. */
+gt_err gt__scope_target(gt_session *session, uint32_t scope, bool backward, gt_target **target);
 /* The layout of a new tensor made by an instruction with these flags. NULL and an error: the axis is out of range (of
  * gradients and with GT_FLAG_INNER the tensor is replicated instead), or out of memory. */
-gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta);
+gt_layout *gt__target_layout(gt_target *target, uint8_t flags, const gt_meta *meta);
+/* Place a tensor as a layout says, which is the caller's. What it had is freed after the record. */
+gt_err gt__spread_place(gt_session *session, gt_handle *handle, gt_layout *layout);
 
 /* rules.c: releases nothing on failure; plan->operand has room for task->count. */
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan);
@@ -225,6 +222,8 @@ gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32
 double gt__reduced_elements(const gt_task *task);
 
 /* move.c */
+/* The session writes to this worker, from now on. */
+gt_err gt__spread_reach(gt_session *session, int32_t worker);
 /* Write `slots` slots into a worker's stream; gt__worker_commit follows. */
 gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, gt_slot **out);
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);

@@ -178,6 +178,14 @@ static gt_err take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t n
     return err;
 }
 
+gt_err gt__exchange_reaches(gt_exchange *exchange, int32_t worker)
+{
+    pthread_mutex_lock(exchange->mutex);
+    gt_err err = exchange->ops->expect(exchange, worker);
+    pthread_mutex_unlock(exchange->mutex);
+    return err;
+}
+
 gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
 {
     return take(exchange, from, tag, number, -1, message);

@@ -103,6 +103,8 @@ void gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, 
 gt_err gt__exchange_failure(gt_exchange *exchange, const gt_message *message);
 /* Wait for a message; GT_ERR_CONNECTION: its sender is gone, or this worker should end. */
 gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message);
+/* GT_ERR_CONNECTION: that worker is gone, and messages of it may be lost. */
+gt_err gt__exchange_reaches(gt_exchange *exchange, int32_t worker);
 /* Whether take would return at once, or does so within timeout_ms (-1: no limit). */
 bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms);
 /* The same as take without waiting: *message is NULL if it is not there yet. */
