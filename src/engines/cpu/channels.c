@@ -505,6 +505,8 @@ gt_err gt__cpu_channels(gt_engine *engine, const gt_call *call)
     void *room = NULL;
     for (int axis = 2; axis < x->rank; axis++)
         c.inner *= x->shape[axis];
+    if (c.inner == 0) /* planes without elements: there may be any number of them */
+        c.samples = 0;
     if (call->out->meta.numel == 0)
         return GT_OK;
     if (call->op != GT_OP_batch_moments) {
