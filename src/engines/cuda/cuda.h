@@ -361,7 +361,7 @@ gt_err gt__cuda_nccl_fail(const gt_cuda *cuda, int result, const char *what);
 /* The communicator of a call's parties, made if need be. GT_ERR_UNSUPPORTED: it cannot be, at all parties alike. */
 gt_err gt__cuda_comm(gt_cuda *cuda, const gt_group_call *call, struct gt_cuda_comm **comm);
 ncclComm_t gt__cuda_comm_handle(const struct gt_cuda_comm *comm);
-/* Whether it still is: whoever waits for the card may have given it up. */
+/* Whether it was not given up since: waiting for the stream may do that. */
 bool gt__cuda_comm_stands(const gt_cuda *cuda, const gt_group_call *call, const struct gt_cuda_comm *comm);
 /* NCCL has answered with `result`: wait until it is done on the host. */
 gt_err gt__cuda_comm_settle(gt_cuda *cuda, struct gt_cuda_comm *comm, uint64_t tag, int result, const char *what);

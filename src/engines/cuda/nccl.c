@@ -2,7 +2,7 @@
  * nccl.c: NCCL's communicators, one for each set of workers that hold collectives together. They are made when they are first
  * needed, and kept. collective.c moves the data.
  *
- * NCCL's kernels wait for the other workers' cards, for ever if one of them never comes. So whoever waits for the stream looks now
+ * NCCL's kernels wait for the other workers' cards, without a limit. So a worker that waits for the stream checks now
  * and then whether all parties of the first collective that is not done are still there (gt__cuda_comms_look). If one is gone, or
  * has given up, the communicator is aborted: its kernels end, and what was queued on it fails with that party's name. The next
  * collective of the others is among other parties, and makes another communicator. The same holds while one is made.

@@ -64,6 +64,15 @@ gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective);
 /* Collectives in which the parties' engines read each other's memory (loans.h), where all can; *collective otherwise, as above. */
 gt_err gt__collective_lent(gt_worker *worker, gt_collective **collective);
 
+/* The same with `count` elements along an axis. */
+static inline gt_meta gt__meta_narrowed(const gt_meta *meta, unsigned axis, int64_t count)
+{
+    gt_meta part = *meta;
+    part.numel = meta->shape[axis] ? meta->numel / meta->shape[axis] * count : 0;
+    part.shape[axis] = count;
+    return part;
+}
+
 /* What party k holds of the whole: along `axis`, by its start before or after. */
 void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,
                     int64_t *count);

@@ -47,14 +47,6 @@ void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsi
     gt__partner_part(call->party, call->count, k, after, call->whole->shape[axis], start, count);
 }
 
-static gt_meta narrowed(const gt_meta *meta, unsigned axis, int64_t count)
-{
-    gt_meta part = *meta;
-    part.numel = meta->shape[axis] ? meta->numel / meta->shape[axis] * count : 0;
-    part.shape[axis] = count;
-    return part;
-}
-
 static void row_major(const gt_meta *meta, int64_t *stride)
 {
     int64_t step = 1;
@@ -152,7 +144,7 @@ static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, c
         lend(p, k, number, data, gt__meta_bytes(meta), buffer);
         return;
     }
-    gt_meta part = narrowed(meta, axis, count);
+    gt_meta part = gt__meta_narrowed(meta, axis, count);
     window w = window_at(meta, data, axis, start);
     int64_t packed[GT_MAX_RANK];
     row_major(&part, packed);
@@ -176,7 +168,7 @@ static bool get(passage *p, unsigned k, const gt_meta *meta, unsigned axis, int6
 {
     gt_exchange *exchange = p->h->exchange;
     const gt_message *message = p->messages[k];
-    gt_meta part = narrowed(meta, axis, count);
+    gt_meta part = gt__meta_narrowed(meta, axis, count);
     bool reference = exchange->ops->by_reference;
     size_t expected = gt__meta_bytes(reference ? meta : &part);
     gt_err err = GT_OK;
@@ -334,7 +326,7 @@ static void scatter_take(passage *p, const gt_meta *meta, unsigned axis, const r
             windows[k] = window_at(meta, p->in, axis, own->start);
     if (p->err != GT_OK)
         return;
-    gt_meta part = narrowed(meta, axis, own->count);
+    gt_meta part = gt__meta_narrowed(meta, axis, own->count);
     gt_err err = add_up(p->h, &part, windows, call->count, to);
     if (err != GT_OK)
         fail(p, err);
@@ -344,7 +336,7 @@ static void scatter_take(passage *p, const gt_meta *meta, unsigned axis, const r
 static void gather_send(passage *p, const gt_meta *meta, const void *data, gt_buffer *buffer, unsigned axis,
                         const range *ranges)
 {
-    gt_meta own = narrowed(meta, axis, ranges[p->call->self].count);
+    gt_meta own = gt__meta_narrowed(meta, axis, ranges[p->call->self].count);
     for (unsigned k = 0; k < p->call->count; k++)
         if (k != p->call->self)
             lend(p, k, p->step, data, gt__meta_bytes(&own), buffer);
@@ -357,7 +349,7 @@ static void gather_take(passage *p, const gt_meta *meta, const void *data, unsig
     int64_t stride[GT_MAX_RANK];
     row_major(meta, stride);
     for (unsigned k = 0; k < p->call->count; k++) {
-        gt_meta part = narrowed(meta, axis, ranges[k].count);
+        gt_meta part = gt__meta_narrowed(meta, axis, ranges[k].count);
         window w;
         if (k != p->call->self)
             get(p, k, &part, axis, 0, part.shape[axis], &w);
@@ -424,7 +416,7 @@ static uint8_t *place_of(const passage *p, const gt_meta *flat, const range *ran
 static void all_to_all_send(passage *p, const range *before, const range *after)
 {
     const gt_collective_call *call = p->call;
-    gt_meta own = narrowed(call->whole, call->axis, before[call->self].count);
+    gt_meta own = gt__meta_narrowed(call->whole, call->axis, before[call->self].count);
     scatter_send(p, &own, call->axis_after, after);
 }
 
@@ -432,11 +424,11 @@ static void all_to_all_take(passage *p, const range *before, const range *after)
 {
     const gt_collective_call *call = p->call;
     const range *own_after = &after[call->self];
-    gt_meta result = narrowed(call->whole, call->axis_after, own_after->count);
+    gt_meta result = gt__meta_narrowed(call->whole, call->axis_after, own_after->count);
     int64_t stride[GT_MAX_RANK], size = (int64_t)gt__dtype_size((gt_dtype)result.dtype);
     row_major(&result, stride);
     for (unsigned k = 0; k < call->count; k++) {
-        gt_meta part = narrowed(call->whole, call->axis, before[k].count);
+        gt_meta part = gt__meta_narrowed(call->whole, call->axis, before[k].count);
         window w;
         if (k != call->self)
             get(p, k, &part, call->axis_after, own_after->start, own_after->count, &w);
@@ -444,7 +436,7 @@ static void all_to_all_take(passage *p, const range *before, const range *after)
             w = window_at(&part, p->in, call->axis_after, own_after->start);
         if (p->err != GT_OK)
             continue;
-        gt_meta box = narrowed(&part, call->axis_after, own_after->count);
+        gt_meta box = gt__meta_narrowed(&part, call->axis_after, own_after->count);
         copy_box(&box, &w, p->out + before[k].start * stride[call->axis] * size, stride);
     }
 }

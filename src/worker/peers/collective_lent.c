@@ -44,14 +44,6 @@ static bool gives(const gt_collective_call *call, unsigned k)
     return call->op != GT_OP_broadcast || k == 0;
 }
 
-static gt_meta narrowed(const gt_meta *meta, unsigned axis, int64_t count)
-{
-    gt_meta part = *meta;
-    part.numel = meta->shape[axis] ? meta->numel / meta->shape[axis] * count : 0;
-    part.shape[axis] = count;
-    return part;
-}
-
 /* The operand of party k. */
 static gt_meta operand_meta(const gt_collective_call *call, unsigned k)
 {
@@ -59,7 +51,7 @@ static gt_meta operand_meta(const gt_collective_call *call, unsigned k)
     if (call->op != GT_OP_all_gather && call->op != GT_OP_all_to_all)
         return *call->whole;
     gt__party_part(call, k, false, call->axis, &start, &count);
-    return narrowed(call->whole, call->axis, count);
+    return gt__meta_narrowed(call->whole, call->axis, count);
 }
 
 static void fail(passage *p, gt_err err)
@@ -119,7 +111,7 @@ static gt_view operand_view(const passage *p, unsigned k, bool part)
         int64_t start, count, size = (int64_t)gt__dtype_size((gt_dtype)view.meta.dtype);
         gt__party_part(call, call->self, true, call->axis_after, &start, &count);
         view.data = (uint8_t *)view.data + start * view.stride[call->axis_after] * size;
-        view.meta = narrowed(&view.meta, call->axis_after, count);
+        view.meta = gt__meta_narrowed(&view.meta, call->axis_after, count);
         gt__view_update_contiguous(&view);
     }
     return view;

@@ -260,12 +260,9 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
 
 static gt_meta part_of(const gt_collective_call *call, bool after, unsigned axis)
 {
-    gt_meta part = *call->whole;
     int64_t start, count;
     gt__party_part(call, call->self, after, axis, &start, &count);
-    part.numel = part.shape[axis] ? part.numel / part.shape[axis] * count : 0;
-    part.shape[axis] = count;
-    return part;
+    return gt__meta_narrowed(call->whole, axis, count);
 }
 
 /* The shape and dtype of a collective's result. */
