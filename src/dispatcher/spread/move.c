@@ -117,9 +117,8 @@ gt_err gt__move_slice(gt_session *session, int32_t worker, uint32_t from, const 
     return GT_OK;
 }
 
-/* A tensor laid out as one that came from another worker would be: as it is if it is contiguous, a copy if not. */
-static gt_err compact(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, const gt_aim *made,
-                      uint32_t *slot)
+static gt_err reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
+                      const gt_aim *made, uint32_t *slot)
 {
     gt_slot *out;
     GT_TRY(gt__spread_reserve(session, worker, 2, &out));
@@ -127,13 +126,24 @@ static gt_err compact(gt_session *session, int32_t worker, uint32_t from, const 
     memset(out, 0, 2 * sizeof *out);
     out->ins = caused(session, GT_OP_reshape);
     out->ins.tail = 1;
-    out->ins.rank = meta->rank;
+    out->ins.rank = (uint8_t)rank;
     out->ins.result = *slot;
     out->ins.operand[0] = from;
-    memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+    memcpy(out[1].i64, shape, rank * sizeof shape[0]);
     announce(session, worker, *slot, made);
     gt__worker_put(gt__spread_worker(session, worker), 2);
     return GT_OK;
+}
+
+/* A tensor laid out as one that came from another worker would be: one row of all its elements is a view if it is contiguous, and a
+ * copy if it is not. */
+static gt_err compact(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, const gt_aim *made,
+                      uint32_t *slot)
+{
+    uint32_t row;
+    GT_TRY(reshape(session, worker, from, 1, &meta->numel, NULL, &row));
+    GT_TRY(gt__spread_temporary(session, worker, row));
+    return reshape(session, worker, row, meta->rank, meta->shape, made, slot);
 }
 
 /* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
@@ -316,7 +326,7 @@ static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, 
 static gt_err make_alike(gt_session *session, gt_source *source)
 {
     const gt_layout *layout = source->layout;
-    if (source->spread && source->spread->copies)
+    if (source->meta->rank < 2 || (source->spread && source->spread->copies))
         return GT_OK;
     for (unsigned k = 0; k < layout->count; k++) {
         const gt_aim made = {.layout = layout, .member = k, .whole = source->meta};
