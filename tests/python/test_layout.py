@@ -33,7 +33,7 @@ TOOL = ["cli", "core", "dispatcher/handles.h", "dispatcher/observe", "link", "wo
 DASHBOARD = [*TOOL, "cli/top", "dispatcher/dispatcher.h", "dispatcher/orders.h"]
 
 # cli/simulate: runs a dispatcher between clients and workers that it plays, and measures instructions as `gt replay` runs them.
-SIMULATOR = [*TOOL, "cli/replay", "dispatcher/dispatcher.h", "dispatcher/share.h", "worker/peers/collective.h"]
+SIMULATOR = [*TOOL, "cli/replay", "client/hotpath.h", "dispatcher/dispatcher.h", "dispatcher/paths.h", "dispatcher/share.h", "worker/peers/collective.h"]
 
 # The embedded server is a dispatcher and workers inside the client's process.
 EXCEPTIONS = {

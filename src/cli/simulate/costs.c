@@ -45,8 +45,8 @@ struct gt_cost_table {
 /* Parties and links of an embedded server (docs/numbers.md: an instruction in the client, `item()`, the dispatcher's time for one on
  * 8 workers). Python's own time for an instruction is added by the program: `client` is what nn modules take. */
 static const char this_machine[] = "gt costs 1\n"
-                                   "link 0 0\n"
-                                   "client 1.5\n"
+                                   "link 5 0\n"
+                                   "client 0.4\n"
                                    "dispatch 0.05\n"
                                    "answer 4\n"
                                    "order free\n"
@@ -297,7 +297,7 @@ static const rate *rate_of(const struct gt_cost_table *t, const gt_sim_work *wor
 
 static bool is_free_of_charge(const gt_sim_work *work)
 {
-    return !work->record && !work->part_count;
+    return !work->record && !work->path && !work->part_count;
 }
 
 static gt_err set_time(const gt_costs *costs, gt_streams *streams, gt_sim_work *work)
@@ -345,7 +345,10 @@ gt_err gt__costs_apply(const gt_costs *costs, gt_streams *streams)
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
-enum { DEFAULT_LATENCY_US = 10 }; /* of a network, in place of the memory of a host */
+enum {
+    DEFAULT_LATENCY_US = 10,  /* of a network, in place of the memory of a host */
+    MEMORY_LATENCY_NS = 5000, /* until a worker notices a message of another thread */
+};
 
 gt_err gt__link_parse(const char *text, gt_sim_link *link)
 {
@@ -356,7 +359,7 @@ gt_err gt__link_parse(const char *text, gt_sim_link *link)
                  {"TB", 1000.0}, {"GB", 1.0},   {"MB", 1e-3},     {"KB", 1e-6}};
     char unit[8] = "", *end;
     if (!strcmp(text, "memory")) {
-        *link = (gt_sim_link){0};
+        *link = (gt_sim_link){.latency_ns = MEMORY_LATENCY_NS};
         return GT_OK;
     }
     double number = strtod(text, &end),

@@ -4,20 +4,30 @@
  * The dispatcher is the real one. It, the clients and the workers take turns in this thread: a client's record is sent, then
  * all others go on until there is nothing left to do. So it is known which records of workers a client's record caused, and
  * their order does not depend on time. Workers answer at once; the time that passes is computed later (run.c).
+ *
+ * The tape has the records of hot paths one by one. The client's own code (client/hotpath.h) finds the paths again.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/replay/replay.h"
 #include "cli/simulate/simulate.h"
+#include "client/hotpath.h"
 #include "core/record.h"
 #include "core/tape.h"
 #include "dispatcher/dispatcher.h"
 #include "link/hello.h"
 
+enum {
+    MOST_TRIES = 1000,   /* to write a record, while the others go on */
+    MUCH_WORK = 1 << 20, /* elements: a client sends a record of so many at once */
+};
+
 typedef struct feed_client {
     uint64_t session; /* of the tape */
-    gt_link *link;
+    uint32_t step;    /* of its last instruction */
+    gt_link *link;    /* NULL: it has left */
+    gt_client *hot;   /* finds hot paths, as the client of the program did */
     char failed[512]; /* what it was told; "": all is well */
 } feed_client;
 
@@ -160,6 +170,9 @@ static gt_err open_client(feeder *f, const gt_tape_entry *entry, const gt_slot *
     if (entry->slots)
         memcpy(name, slots->bytes, sizeof(gt_slot));
     GT_TRY(join(f, &client->link));
+    client->hot = gt__zeroed(1, sizeof *client->hot);
+    *client->hot = (gt_client){.link = client->link, .generation = gt__fork_generation, .usable = true};
+    client->hot->hotpath = gt__hotpath_new();
     GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, name, ""));
     gt__link_flush(client->link);
     return settle(f);
@@ -176,13 +189,27 @@ static gt_sim_cause *cause_new(feeder *f, const feed_client *client, const gt_in
     return cause;
 }
 
+static void free_client(feed_client *client)
+{
+    if (client->link)
+        gt__link_close(client->link);
+    client->link = NULL;
+    if (client->hot) {
+        gt__hotpath_free(&client->hot->hotpath);
+        free(client->hot->frees);
+    }
+    free(client->hot);
+    client->hot = NULL;
+}
+
 static gt_err close_client(feeder *f, feed_client *client)
 {
     gt_sim_cause *cause = cause_new(f, client, &(gt_instruction){.op = GT_OP_goodbye});
     cause->left = true;
+    gt__client_flush(client->hot);
+    GT_TRY(settle(f));
     gt__goodbye_send(client->link, "");
-    gt__link_close(client->link);
-    client->link = NULL;
+    free_client(client);
     return settle(f);
 }
 
@@ -203,7 +230,8 @@ static bool is_wanted(const feeder *f, const gt_instruction *ins)
 {
     if (ins->op == GT_OP_config && f->options->config)
         return ins->flags & GT_CONFIG_AUTOMATIC;
-    return ins->op != GT_OP_placement && ins->op != GT_OP_name && ins->op != GT_OP_mark;
+    bool told = gt__path_is(ins); /* the tape has their records as well */
+    return !told && ins->op != GT_OP_placement && ins->op != GT_OP_name && ins->op != GT_OP_mark;
 }
 
 static void keep_record(gt_streams *s, gt_sim_cause *cause, const gt_slot *slots, unsigned count)
@@ -214,17 +242,29 @@ static void keep_record(gt_streams *s, gt_sim_cause *cause, const gt_slot *slots
         *GT_PUSH(s->records, s->record_count, s->record_capacity) = k < count ? slots[k] : (gt_slot){0};
 }
 
+/* As the client does it: questions end what is held back, and frees are packed anew. */
 static gt_err send_record(feeder *f, feed_client *client, const gt_slot *slots, unsigned count)
 {
-    gt_slot *out;
-    while (!(out = gt__link_reserve(client->link, count)))
-        if (!gt__dispatcher_turn(f->dispatcher))
-            return gt__fail(GT_ERR_INTERNAL, "the dispatcher takes no more records");
-    memcpy(out, slots, count * sizeof *out);
-    if (out->ins.op == GT_OP_fetch)
-        out->ins.imm[0].u = out->ins.imm[1].u = 0; /* the client's segment is not there */
-    gt__link_commit(client->link, count);
-    gt__link_flush(client->link);
+    gt_client *hot = client->hot;
+    bool asks = slots->ins.op == GT_OP_fetch || slots->ins.op == GT_OP_sync;
+    const uint64_t *freed = gt__free_ids(&slots->ins);
+    for (unsigned k = 0; slots->ins.op == GT_OP_free && k < GT_FREE_IDS; k++)
+        if (freed[k])
+            gt__client_free_id(hot, freed[k], 0);
+    if (slots->ins.op != GT_OP_free) {
+        gt_slot *out;
+        for (unsigned tries = 0; !(out = gt__client_room(hot, count)); tries++) {
+            if (tries == MOST_TRIES)
+                return gt__fail(GT_ERR_INTERNAL, "the dispatcher takes no more records");
+            GT_TRY(settle(f));
+        }
+        memcpy(out, slots, count * sizeof *out);
+        if (out->ins.op == GT_OP_fetch)
+            out->ins.imm[0].u = out->ins.imm[1].u = 0; /* the client's segment is not there */
+        gt__client_commit(hot, count, MUCH_WORK);
+    }
+    if (asks)
+        gt__client_flush(hot);
     return settle(f);
 }
 
@@ -248,14 +288,19 @@ static gt_err feed_entry(feeder *f, const gt_tape_entry *entry, const gt_slot *s
         note_signal(f, slots);
     if (entry->kind == GT_TAPE_RECORD) {
         gt_sim_cause *cause = cause_new(f, client, &slots->ins);
-        cause->step = gt__steps_at(f->steps, entry, slots->ins.site);
+        uint32_t step = gt__steps_at(f->steps, entry, slots->ins.site);
+        client->step =
+            step ? step : client->step; /* questions, which have no line, belong to the step before them */
+        cause->step = client->step;
         if (f->options->keep_records)
             keep_record(f->streams, cause, slots, entry->slots);
     }
     if (is_wanted(f, &slots->ins))
         GT_TRY(send_record(f, client, slots, entry->slots));
     bool computes = entry->kind == GT_TAPE_RECORD && slots->ins.op < GT_OP_FIRST_CONTROL;
-    return computes && !f->streams->causes[f->cause].items ? ask_why(f, client, slots->ins.result) : GT_OK;
+    bool held = client->hot->expected || client->hot->finish_at || client->hot->draining;
+    return computes && !held && !f->streams->causes[f->cause].items ? ask_why(f, client, slots->ins.result)
+                                                                    : GT_OK;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
@@ -299,8 +344,7 @@ static gt_err feed(feeder *f, gt_tape *tape)
 static void close_all(feeder *f)
 {
     for (size_t k = 0; k < f->client_count; k++)
-        if (f->clients[k].link)
-            gt__link_close(f->clients[k].link);
+        free_client(&f->clients[k]);
     gt__dispatcher_free(&f->dispatcher);
     for (unsigned k = 0; f->workers && k < f->options->workers; k++) {
         if (f->workers[k])
@@ -344,6 +388,9 @@ void gt__streams_free(gt_streams **where)
     }
     for (size_t k = 0; k < streams->work_count; k++)
         gt__work_free(&streams->works[k]);
+    for (size_t k = 0; k < streams->path_count; k++)
+        gt__path_free(&streams->paths[k].path);
+    free(streams->paths);
     free(streams->stream);
     free(streams->works);
     free(streams->work_index);

@@ -7,6 +7,7 @@
 
 #include "cli/simulate/simulate.h"
 #include "core/record.h"
+#include "dispatcher/paths.h"
 #include "worker/peers/collective.h"
 
 typedef struct slot_state {
@@ -19,6 +20,8 @@ struct gt_follower {
     gt_sim_stream *stream;
     slot_state *slots;
     size_t slot_count;
+    gt_path_pieces pieces;
+    size_t paths[GT_WORKER_PATHS]; /* by number: of streams->paths, plus one */
 };
 
 gt_follower *gt__follower_new(gt_streams *streams, unsigned worker)
@@ -30,8 +33,10 @@ gt_follower *gt__follower_new(gt_streams *streams, unsigned worker)
 
 void gt__follower_free(gt_follower **where)
 {
-    if (*where)
+    if (*where) {
+        gt__path_pieces_free(&(*where)->pieces);
         free((*where)->slots);
+    }
     free(*where);
     *where = NULL;
 }
@@ -223,6 +228,58 @@ static gt_err take_control(gt_follower *f, uint32_t cause, const gt_slot *record
     return GT_OK;
 }
 
+/* The definition of a hot path, or a piece of it. */
+static gt_err learn_path(gt_follower *f, const gt_slot *record)
+{
+    gt_streams *s = f->streams;
+    gt_path *path = NULL;
+    if (record->ins.result >= GT_WORKER_PATHS)
+        return gt__fail(GT_ERR_PROTOCOL, "path %llu is not a number of one",
+                        (unsigned long long)record->ins.result);
+    if (record->ins.imm[1].u)
+        GT_TRY(gt__path_piece(&f->pieces, record, &path));
+    f->paths[record->ins.result] = 0;
+    if (!path)
+        return GT_OK;
+    *GT_PUSH(s->paths, s->path_count, s->path_capacity) =
+        (struct gt_sim_path){.path = path, .hash = gt__path_hash(path)};
+    f->paths[record->ins.result] = s->path_count;
+    return GT_OK;
+}
+
+static gt_err run_path(gt_follower *f, uint32_t cause, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    size_t known = ins->result < GT_WORKER_PATHS ? f->paths[ins->result] : 0;
+    if (ins->operand[0])
+        return GT_OK; /* the rest of a run that was paused */
+    if (!known)
+        return gt__fail(GT_ERR_PROTOCOL, "a run of a path that is not known");
+    struct gt_sim_path found = f->streams->paths[known - 1];
+    const gt_path *path = found.path;
+    const gt_sim_tensor **inputs = gt__zeroed(path->inputs + 1, sizeof(const gt_sim_tensor *));
+    gt_sim_item *item = item_new(f, cause, GT_SIM_COMPUTE, record);
+    gt_err err = GT_OK;
+    for (uint32_t k = 0; k < path->inputs && err == GT_OK; k++) {
+        const slot_state *state = operand_at(f, gt__path_word(record, k));
+        if (!state)
+            err = unknown(ins, gt__path_word(record, k));
+        else {
+            need(f, item, state);
+            inputs[k] = &state->tensor;
+        }
+    }
+    if (err == GT_OK)
+        err = gt__work_of_path(f->streams, &found, inputs, &item->work);
+    free(inputs);
+    for (uint32_t k = 0; k < path->inputs && err == GT_OK; k++)
+        if (path->dies[k])
+            empty(f, gt__path_word(record, k));
+    for (uint32_t k = 0; k < path->outputs && err == GT_OK; k++)
+        make(f, item, gt__path_word(record, path->inputs + k), &f->streams->works[item->work].outputs[k], 0);
+    return err;
+}
+
 gt_err gt__follow(gt_follower *f, uint32_t cause, const gt_slot *record)
 {
     gt_opcode op = (gt_opcode)record->ins.op;
@@ -242,6 +299,10 @@ gt_err gt__follow(gt_follower *f, uint32_t cause, const gt_slot *record)
     case GT_OP_all_to_all:
         f->streams->tags = record->ins.imm[0].u >= f->streams->tags ? record->ins.imm[0].u + 1 : f->streams->tags;
         return take_collective(f, cause, record);
+    case GT_OP_path:
+        return learn_path(f, record);
+    case GT_OP_repeat:
+        return run_path(f, cause, record);
     case GT_OP_free:
     case GT_OP_data:
     case GT_OP_fetch:

@@ -50,9 +50,11 @@ double gt__step_ns(const gt_streams *streams, const gt_outcome *outcome, unsigne
 {
     uint32_t steps;
     double *ends = step_ends(streams, outcome, &steps), median = 0;
-    *count = steps > 1 ? steps - 1 : 0;
-    for (uint32_t k = 0; k < *count; k++) /* the first step has what comes before the loop */
-        ends[k] = ends[k + 2] - ends[k + 1];
+    uint32_t first =
+        steps / 2 + 1; /* before that, hot paths are not known yet, and tensors are where they were made */
+    *count = steps > first ? steps - first : 0;
+    for (uint32_t k = 0; k < *count; k++)
+        ends[k] = ends[first + k + 1] - ends[first + k];
     if (*count) {
         qsort(ends, *count, sizeof *ends, compare);
         median = ends[*count / 2];

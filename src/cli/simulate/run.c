@@ -110,7 +110,7 @@ static void take_answer(simulation *s, uint32_t cause)
 static double link_ns(const simulation *s, double bytes, unsigned steps)
 {
     const gt_sim_link *link = &s->costs->link;
-    return link->bytes_per_ns > 0 ? steps * link->latency_ns + bytes / link->bytes_per_ns : 0;
+    return steps * link->latency_ns + (link->bytes_per_ns > 0 ? bytes / link->bytes_per_ns : 0);
 }
 
 static void post(simulation *s, sim_worker *from, const gt_sim_item *item)

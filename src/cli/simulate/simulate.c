@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -17,7 +18,8 @@ typedef struct simulate {
     const char *tape, *device, *costs_file, *link, *config, *log, *timeline;
     uint64_t workers, threads;
     double cores;
-    bool json;
+    bool json, measures; /* measures: what has no exact time, which is added to `cache` */
+    char *cache;
     gt_costs costs;
 } simulate;
 
@@ -102,13 +104,37 @@ static int parse(int argc, char **argv, simulate *s)
     return -1;
 }
 
+/* Where the times measured on this machine are kept: they depend on the number of threads. NULL: nowhere. */
+static char *cache_path(unsigned threads)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char folder[4000], path[4096];
+    if (cache && *cache == '/')
+        snprintf(folder, sizeof folder, "%s", cache);
+    else if (home && *home == '/')
+        snprintf(folder, sizeof folder, "%s/.cache", home);
+    else
+        return NULL;
+    mkdir(folder, 0700);
+    snprintf(path, sizeof path, "%s/gt", folder);
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return NULL;
+    snprintf(path, sizeof path, "%s/gt/costs-%u", folder, threads);
+    return strdup(path);
+}
+
 /* The costs, before works are known. */
 static gt_err read_costs(simulate *s)
 {
     const char *device = s->device ? s->device : "this";
+    s->measures = !strcmp(device, "this") && (s->device || !s->costs_file);
     GT_TRY(gt__costs_new(device, &s->costs));
-    if (s->costs_file)
-        GT_TRY(gt__costs_read(&s->costs, s->costs_file));
+    if (s->measures)
+        s->cache = s->costs_file ? strdup(s->costs_file) : cache_path((unsigned)s->threads);
+    const char *file = s->measures ? s->cache : s->costs_file;
+    bool none_yet = s->measures && access(file, F_OK) != 0;
+    if (file && !none_yet)
+        GT_TRY(gt__costs_read(&s->costs, file));
     return s->link ? gt__link_parse(s->link, &s->costs.link) : GT_OK;
 }
 
@@ -164,7 +190,9 @@ static gt_err simulate_once(simulate *s)
     gt_run_options run = {.cores = s->cores, .threads = (unsigned)s->threads};
     char link[64];
     GT_TRY(gt__streams_new(&feed, &streams));
-    gt_err err = gt__costs_apply(&s->costs, streams);
+    gt_err err = s->measures ? gt__measure(streams, (unsigned)s->threads, &s->costs, s->cache) : GT_OK;
+    if (err == GT_OK)
+        err = gt__costs_apply(&s->costs, streams);
     if (err == GT_OK)
         err = gt__outcome_new(streams, &s->costs, &run, &outcome);
     if (err == GT_OK) {
@@ -197,5 +225,6 @@ int gt__command_simulate(int argc, char **argv)
     if (err != GT_OK)
         fprintf(stderr, "gt simulate: %s\n", gt_error_text());
     gt__costs_free(&s.costs);
+    free(s.cache);
     return err == GT_OK ? 0 : err == GT_ERR_INTERNAL ? 1 : 2;
 }

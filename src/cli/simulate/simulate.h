@@ -18,9 +18,9 @@
 
 #include "cli/array.h"
 #include "core/config.h"
-#include "core/instruction.h"
+#include "core/path.h"
 
-enum { GT_SIM_PARTS = 2, GT_SIM_KEY = 512 };
+enum { GT_SIM_KEY = 512 };
 
 /* ---- streams: what the workers are sent ---------------------------------------------------------------------- */
 
@@ -43,22 +43,25 @@ typedef struct gt_sim_part {
 typedef struct gt_sim_work {
     char *key; /* "matmul float32(64,32) float32(32,10) = float32(64,10)": its name in a file of costs */
     uint16_t op;
-    uint8_t dtype;                   /* in which it computes */
-    bool view;                       /* it moves no elements */
-    bool fast;                       /* a product that may be rounded to fewer digits (TF32) */
-    double bytes;                    /* read and written */
-    double flops;                    /* of products */
-    double sent;                     /* collectives: bytes that each party gives to others, over links */
-    unsigned steps;                  /* of messages, one after the other */
-    unsigned parties;                /* collectives */
-    gt_sim_part parts[GT_SIM_PARTS]; /* of a collective on the host: what each party computes */
-    unsigned part_count;
+    uint8_t dtype;    /* in which it computes */
+    bool view;        /* it moves no elements */
+    bool fast;        /* a product that may be rounded to fewer digits (TF32) */
+    double bytes;     /* read and written */
+    double flops;     /* of products */
+    double sent;      /* collectives: bytes that each party gives to others, over links */
+    unsigned steps;   /* of messages, one after the other */
+    unsigned parties; /* collectives */
+    gt_sim_part
+        *parts; /* of a collective on the host, what each party computes; of a hot path, what is not elementwise */
+    size_t part_count, part_capacity;
     uint64_t count; /* instructions */
-    /* For measure.c: an instruction like it, and what its operands are. */
+    /* For measure.c: an instruction like it, or the path of a run, and what its operands are. */
     gt_slot *record;
+    const gt_path *path;
     struct gt_sim_tensor *operands; /* numel < 0: a literal */
     unsigned operand_count;
-    double ns; /* its cost; < 0: not known yet */
+    gt_meta *outputs; /* of a path */
+    double ns;        /* its cost; < 0: not known yet */
 } gt_sim_work;
 
 typedef struct gt_sim_item {
@@ -103,10 +106,15 @@ typedef struct gt_streams {
     size_t cause_count, cause_capacity;
     gt_slot *records;
     size_t record_count, record_capacity;
+    struct gt_sim_path {
+        gt_path *path;
+        uint64_t hash; /* of what it does */
+    } * paths;         /* that workers were told */
+    size_t path_count, path_capacity;
     gt_meta *shapes;
     size_t shape_count, shape_capacity;
     unsigned sessions;
-    uint64_t tags;    /* all tags are below this */
+    uint64_t tags; /* all tags are below this */
     struct gt_sim_signal {
         char name[GT_MAX_NAME + 1];
     } * signals; /* that the tape's programs enter */
@@ -138,6 +146,11 @@ uint32_t gt__work_of(gt_streams *streams, const gt_slot *record, const gt_sim_te
 /* The work of a send, recv or collective, of data to or from a client, and of records that do nothing with elements. whole: the
  * tensor; parties: 1 if it is no collective; part: what this worker has of it, or gets. */
 uint32_t gt__work_of_move(gt_streams *streams, gt_opcode op, const gt_meta *whole, unsigned parties, double part);
+/* The work of a run of a hot path. GT_ERR_PROTOCOL and others: it cannot be run on these inputs. */
+gt_err gt__work_of_path(gt_streams *streams, const struct gt_sim_path *path, const gt_sim_tensor *const *inputs,
+                        uint32_t *work);
+/* A hash of what a path does, whatever its place in a program and its parameters are. */
+uint64_t gt__path_hash(const gt_path *path);
 void gt__work_free(gt_sim_work *work);
 
 /* ---- follow.c, for feed.c ------------------------------------------------------------------------------------- */
@@ -177,6 +190,8 @@ double gt__costs_exact(const gt_costs *costs, const gt_sim_work *work);
 void gt__costs_set_exact(gt_costs *costs, const char *key, double ns);
 /* Set the time of all works: exact, of their parts, or by the rates of their kind. GT_ERR_VALUE: there is no rate for one. */
 gt_err gt__costs_apply(const gt_costs *costs, gt_streams *streams);
+/* measure.c: measure the works that have no exact time, on a worker of so many threads, and add them to the file; NULL: none. */
+gt_err gt__measure(gt_streams *streams, unsigned threads, gt_costs *costs, const char *path);
 /* "400Gb" (bits a second), "50GB" (bytes), with ",2us" behind it: latency; or "memory". */
 gt_err gt__link_parse(const char *text, gt_sim_link *link);
 

@@ -135,6 +135,8 @@ void gt__work_free(gt_sim_work *work)
     free(work->key);
     free(work->record);
     free(work->operands);
+    free(work->outputs);
+    free(work->parts);
 }
 
 /* ---- instructions -------------------------------------------------------------------------------------------- */
@@ -154,12 +156,8 @@ static double bytes_of(const gt_instruction *ins, const gt_sim_tensor *const *op
     return bytes;
 }
 
-static void keep_example(gt_sim_work *work, const gt_slot *record, const gt_sim_tensor *const *operands,
-                         unsigned count)
+static void keep_operands(gt_sim_work *work, const gt_sim_tensor *const *operands, unsigned count)
 {
-    size_t slots = 1u + record->ins.tail;
-    work->record = gt__zeroed(slots, sizeof *record);
-    memcpy(work->record, record, slots * sizeof *record);
     work->operands = gt__zeroed(count ? count : 1, sizeof *work->operands);
     work->operand_count = count;
     for (unsigned k = 0; k < count; k++)
@@ -189,7 +187,10 @@ uint32_t gt__work_of(gt_streams *s, const gt_slot *record, const gt_sim_tensor *
     work->bytes = work->view ? 0 : bytes_of(ins, operands, count, out);
     work->fast = (form == GT_FORM_MATMUL || form == GT_FORM_LINEAR) && ins->imm[0].i == GT_PRODUCT_FAST;
     work->flops = gt__share_flops(ins, meta, count, out);
-    keep_example(work, record, operands, count);
+    size_t slots = 1u + ins->tail;
+    work->record = gt__zeroed(slots, sizeof *record);
+    memcpy(work->record, record, slots * sizeof *record);
+    keep_operands(work, operands, count);
     return (uint32_t)(work - s->works);
 }
 
@@ -211,6 +212,12 @@ static gt_sim_part part_of(gt_streams *s, gt_opcode op, gt_dtype dtype, double b
     uint32_t work = gt__work_of(s, &record, operands, op == GT_OP_copy ? 1 : 2, &vector.meta);
     s->works[work].count--; /* no instruction of the program */
     return (gt_sim_part){.work = work, .times = times};
+}
+
+static void add_part(gt_streams *s, uint32_t work, gt_sim_part part)
+{
+    gt_sim_work *whole = &s->works[work];
+    *GT_PUSH(whole->parts, whole->part_count, whole->part_capacity) = part;
 }
 
 enum { SMALL_SUM = 16 << 10 }; /* bytes: below, each party adds up everything (collective_host.c) */
@@ -272,12 +279,10 @@ uint32_t gt__work_of_move(gt_streams *s, gt_opcode op, const gt_meta *whole, uns
         return number;
     move_cost cost = cost_of_move(op, (double)gt__meta_bytes(whole), parties, part);
     gt_dtype dtype = (gt_dtype)whole->dtype;
-    gt_sim_part parts[GT_SIM_PARTS];
-    unsigned count = 0;
     if (cost.sums > 0)
-        parts[count++] = part_of(s, GT_OP_add, dtype, cost.sum_size, cost.sums);
+        add_part(s, number, part_of(s, GT_OP_add, dtype, cost.sum_size, cost.sums));
     if (cost.copied > 0)
-        parts[count++] = part_of(s, GT_OP_copy, dtype, cost.copied, 1);
+        add_part(s, number, part_of(s, GT_OP_copy, dtype, cost.copied, 1));
     work = &s->works[number]; /* the parts may have moved it */
     work->op = (uint16_t)op;
     work->dtype = whole->dtype;
@@ -285,7 +290,94 @@ uint32_t gt__work_of_move(gt_streams *s, gt_opcode op, const gt_meta *whole, uns
     work->sent = cost.sent;
     work->steps = cost.steps;
     work->bytes = part;
-    work->part_count = count;
-    memcpy(work->parts, parts, count * sizeof *parts);
     return number;
+}
+
+/* ---- hot paths ----------------------------------------------------------------------------------------------- */
+
+uint64_t gt__path_hash(const gt_path *path)
+{
+    uint64_t hash = path->count;
+    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail) {
+        gt_instruction ins = path->records[at].ins;
+        ins.scope = ins.site = 0;
+        for (unsigned k = 0; k < GT_MAX_OPERANDS && ins.op < GT_OP_FIRST_CONTROL; k++)
+            if (gt__literal(&ins, k) != GT_LITERAL_NONE)
+                ins.operand[k] = 0;
+        if (ins.op < GT_OP_FIRST_CONTROL && ignores_immediates((gt_form)gt__op_table[ins.op].form))
+            ins.imm[0].u = ins.imm[1].u = 0;
+        hash = 31 * hash + hash_of(&ins, sizeof ins);
+        hash = 31 * hash + hash_of(&path->records[at + 1], ins.tail * sizeof(gt_slot));
+    }
+    return hash;
+}
+
+/* Infer the locals of a path one by one, and add its parts: instructions that engines do not compute with those around them. */
+static gt_err add_locals(gt_streams *s, uint32_t number, const gt_path *path, const gt_sim_tensor *const *inputs,
+                         gt_sim_tensor *locals)
+{
+    uint32_t made = 0;
+    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail) {
+        const gt_slot *record = path->records + at;
+        const gt_sim_tensor *tensor[GT_MAX_CAT];
+        const gt_meta *meta[GT_MAX_CAT];
+        gt_dtype compute;
+        if (record->ins.op >= GT_OP_FIRST_CONTROL)
+            continue;
+        gt_operands operands = gt__record_operands(&record->ins, record + 1);
+        for (unsigned k = 0; k < operands.count; k++) {
+            uint64_t id = operands.id[k];
+            tensor[k] = !gt__operand_is_tensor(&operands, k) ? NULL
+                        : id >= GT_PATH_INPUT                ? inputs[id - GT_PATH_INPUT]
+                                                             : &locals[id - 1];
+            meta[k] = tensor[k] ? &tensor[k]->meta : NULL;
+        }
+        gt_sim_tensor *out = &locals[made++];
+        GT_TRY(gt__op_infer(&record->ins, record + 1, meta, &out->meta, &compute));
+        gt_form form = (gt_form)gt__op_table[record->ins.op].form;
+        if (form <= GT_FORM_TERNARY || (form >= GT_FORM_RESHAPE && form <= GT_FORM_COPY))
+            continue;
+        uint32_t part = gt__work_of(s, record, tensor, operands.count, &out->meta);
+        s->works[part].count--;
+        add_part(s, number, (gt_sim_part){.work = part, .times = 1});
+    }
+    return GT_OK;
+}
+
+static gt_err fill_path(gt_streams *s, uint32_t number, const gt_path *path, const gt_sim_tensor *const *inputs)
+{
+    gt_sim_tensor *locals = gt__zeroed(path->count + 1, sizeof *locals);
+    gt_err err = add_locals(s, number, path, inputs, locals);
+    gt_sim_work *work = &s->works[number];
+    work->op = GT_OP_repeat;
+    work->dtype = path->inputs ? inputs[0]->meta.dtype : GT_FLOAT32;
+    work->path = path;
+    work->outputs = gt__zeroed(path->outputs + 1, sizeof *work->outputs);
+    for (uint32_t k = 0; k < path->outputs; k++) {
+        work->outputs[k] = locals[path->output[k]].meta;
+        work->bytes += (double)gt__meta_bytes(&work->outputs[k]);
+    }
+    for (uint32_t k = 0; k < path->inputs; k++)
+        work->bytes += (double)gt__meta_bytes(&inputs[k]->meta);
+    keep_operands(work, inputs, path->inputs);
+    free(locals);
+    return err;
+}
+
+gt_err gt__work_of_path(gt_streams *s, const struct gt_sim_path *known, const gt_sim_tensor *const *inputs,
+                        uint32_t *number)
+{
+    text key = {.length = 0};
+    bool fresh;
+    uint64_t hash = known->hash;
+    for (uint32_t k = 0; k < known->path->inputs; k++) {
+        const gt_meta *meta = &inputs[k]->meta;
+        hash = 31 * hash + hash_of(meta->shape, meta->rank * sizeof meta->shape[0]);
+        hash = 31 * hash + meta->dtype + 256 * inputs[k]->permuted;
+    }
+    add(&key, "repeat %u instructions %016llx", known->path->count, (unsigned long long)hash);
+    gt_sim_work *work = find_or_add(s, key.at, &fresh);
+    *number = (uint32_t)(work - s->works);
+    work->count++;
+    return fresh ? fill_path(s, *number, known->path, inputs) : GT_OK;
 }
