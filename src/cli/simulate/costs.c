@@ -9,6 +9,7 @@
  *     client 1.5                              # us an instruction takes in the program
  *     dispatch 0.05                           # us a record of a worker takes in the dispatcher
  *     answer 3                                # us from a worker to the program
+ *     crowded 0.92                            # of a core's speed is left where workers take turns on it
  *     order strict                            # or free: what waits for another worker is put aside
  *     moves device                            # or host: the worker itself copies and adds up
  *
@@ -42,19 +43,22 @@ struct gt_cost_table {
 
 /* ---- devices ------------------------------------------------------------------------------------------------- */
 
-/* Parties and links of an embedded server (docs/numbers.md: an instruction in the client, `item()`, the dispatcher's time for one on
- * 8 workers). Python's own time for an instruction is added by the program: `client` is what nn modules take. */
+/* Parties and links of an embedded server: what a training step of a small network takes for each instruction in Python (0.4 us), the
+ * dispatcher's time for one of 8 workers and `item()` (docs/numbers.md); until a worker notices a message of another thread. Four workers of
+ * one thread on two cores do 0.92 of the work of two. */
 static const char this_machine[] = "gt costs 1\n"
                                    "link 5 0\n"
                                    "client 0.4\n"
                                    "dispatch 0.05\n"
                                    "answer 4\n"
+                                   "crowded 0.92\n"
                                    "order free\n"
                                    "moves host\n";
 
 /*
  * One H200, as measured in docs/numbers.md ("On a GPU"): products, memory (a + b, sums, softmax), attention (B8 H12 T1024 D64).
- * A call takes 4.3 us without a hot path (the launch), a small one less, by the resident kernel. Its link was not measured: 450 GB/s
+ * A call takes 4.3 us without a hot path (the launch), a small one less, by the resident kernel; in one, which is a CUDA graph, 1.5 us: a node
+ * takes 0.7 to 0.85, and those of the small MLP 2.9 (12 nodes, 35 us). Its link was not measured: 450 GB/s
  * each way is what the data sheet says of NVLink, 10 us what a small NCCL call takes elsewhere; --link says otherwise.
  */
 static const char h200[] = "gt costs 1\n"
@@ -62,6 +66,9 @@ static const char h200[] = "gt costs 1\n"
                            "rate View 0.1 0 0\n"
                            "rate FreeTensor 0.05 0 0\n"
                            "rate Sync 1 0 0\n"
+                           "rate HotPath 1.5 3900 0\n"
+                           "rate cast 4.3 3900 0\n"
+                           "rate copy 4.3 3900 0\n"
                            "rate Sum 4.3 3250 0\n"
                            "rate softmax 4.3 3600 0\n"
                            "rate MatMul 4.3 3900 47000\n"
@@ -210,6 +217,9 @@ static const char *take_line(gt_costs *costs, char *line)
                      : !strcmp(word, "dispatch") ? &costs->dispatch_ns
                      : !strcmp(word, "answer")   ? &costs->answer_ns
                                                  : NULL;
+    bool share = !strcmp(word, "crowded");
+    if (share)
+        target = &costs->crowded;
     if (!link && !measured && !target)
         return "unknown word";
     if (!read_numbers(text, link ? 2 : 1, number, &rest) || (measured ? !*rest : *rest != 0))
@@ -219,7 +229,7 @@ static const char *take_line(gt_costs *costs, char *line)
     else if (measured)
         gt__costs_set_exact(costs, rest, 1e3 * number[0]);
     else
-        *target = 1e3 * number[0];
+        *target = share ? number[0] : 1e3 * number[0];
     return NULL;
 }
 
@@ -300,6 +310,29 @@ static bool is_free_of_charge(const gt_sim_work *work)
     return !work->record && !work->path && !work->part_count;
 }
 
+static gt_err set_time(const gt_costs *costs, gt_streams *streams, gt_sim_work *work);
+
+/*
+ * A run of a hot path: its products and the like one by one, and what is elementwise around them as a kernel before, between and behind
+ * them. Such a kernel reads and writes what they do; those at the ends, the operands and results of the path.
+ */
+static gt_err set_path_time(const gt_costs *costs, gt_streams *streams, gt_sim_work *work, const rate *row)
+{
+    double bytes = work->bytes;
+    work->ns = row->overhead_ns;
+    for (size_t k = 0; k < work->part_count; k++) {
+        gt_sim_work *part = &streams->works[work->parts[k].work];
+        if (part->ns < 0)
+            GT_TRY(set_time(costs, streams, part));
+        const rate *alone = rate_of(costs->table, part);
+        bool launched = gt__costs_exact(costs, part) < 0 && alone; /* by itself: here it is one of many */
+        work->ns += fmax(0, part->ns - (launched ? alone->overhead_ns : 0)) + 2 * row->overhead_ns;
+        bytes += part->bytes;
+    }
+    work->ns += row->bytes_per_ns > 0 ? bytes / row->bytes_per_ns : 0;
+    return GT_OK;
+}
+
 static gt_err set_time(const gt_costs *costs, gt_streams *streams, gt_sim_work *work)
 {
     work->ns = gt__costs_exact(costs, work);
@@ -311,6 +344,8 @@ static gt_err set_time(const gt_costs *costs, gt_streams *streams, gt_sim_work *
         return GT_OK;
     }
     const rate *row = rate_of(costs->table, work);
+    if (work->path && row)
+        return set_path_time(costs, streams, work, row);
     if (work->part_count && (between || !row)) {
         work->ns = 0;
         for (unsigned k = 0; k < work->part_count; k++) {

@@ -213,18 +213,6 @@ static gt_err close_client(feeder *f, feed_client *client)
     return settle(f);
 }
 
-static void note_signal(feeder *f, const gt_slot *record)
-{
-    gt_streams *s = f->streams;
-    char name[GT_MAX_NAME + 1] = "";
-    memcpy(name, record + 1, GT_MAX_NAME);
-    for (size_t k = 0; k < s->signal_count; k++)
-        if (!strcmp(s->signals[k].name, name))
-            return;
-    struct gt_sim_signal *signal = GT_PUSH(s->signals, s->signal_count, s->signal_capacity);
-    memcpy(signal->name, name, sizeof name);
-}
-
 /* Whether the dispatcher needs the record. A config of ours replaces those of the programs. */
 static bool is_wanted(const feeder *f, const gt_instruction *ins)
 {
@@ -284,8 +272,6 @@ static gt_err feed_entry(feeder *f, const gt_tape_entry *entry, const gt_slot *s
         return gt__fail(GT_ERR_PROTOCOL, "client %llu never connected", (unsigned long long)entry->session);
     if (entry->kind == GT_TAPE_CLOSE)
         return close_client(f, client);
-    if (slots->ins.op == GT_OP_scope)
-        note_signal(f, slots);
     if (entry->kind == GT_TAPE_RECORD) {
         gt_sim_cause *cause = cause_new(f, client, &slots->ins);
         uint32_t step = gt__steps_at(f->steps, entry, slots->ins.site);
@@ -397,6 +383,5 @@ void gt__streams_free(gt_streams **where)
     free(streams->causes);
     free(streams->records);
     free(streams->shapes);
-    free(streams->signals);
     free(streams);
 }

@@ -257,7 +257,10 @@ static double speed(const simulation *s)
     for (unsigned w = 0; w < s->streams->workers; w++)
         busy += s->workers[w].running != NO_ITEM;
     double wanted = (double)busy * s->options->threads;
-    return s->options->cores > 0 && wanted > s->options->cores ? s->options->cores / wanted : 1;
+    if (s->options->cores <= 0 || wanted <= s->options->cores)
+        return 1;
+    double left = s->costs->crowded > 0 ? s->costs->crowded : 1;
+    return left * s->options->cores / wanted;
 }
 
 static void spend(simulation *s, double ns, double rate)

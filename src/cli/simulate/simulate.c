@@ -18,7 +18,7 @@ typedef struct simulate {
     const char *tape, *device, *costs_file, *link, *config, *log, *timeline;
     uint64_t workers, threads;
     double cores;
-    bool json, measures; /* measures: what has no exact time, which is added to `cache` */
+    bool json, search, measures; /* measures: what has no exact time, which is added to `cache` */
     char *cache;
     gt_costs costs;
 } simulate;
@@ -69,6 +69,9 @@ static int parse(int argc, char **argv, simulate *s)
          .most = 1e6,
          .value = "C",
          .help = "that all workers share (default: as many as they need)"},
+        {.name = "search",
+         .target = &s->search,
+         .help = "try configs for the signals of the program, and print the fastest as YAML"},
         {.name = "output",
          .letter = 'o',
          .kind = GT_OPTION_TEXT,
@@ -100,6 +103,9 @@ static int parse(int argc, char **argv, simulate *s)
         return gt__options_wrong(&usage, "a tape is required");
     if (count > 1)
         return gt__options_wrong(&usage, "unexpected '%s': only one tape at a time", operands[1]);
+    if (s->search && (s->config || s->log || s->timeline))
+        return gt__options_wrong(&usage,
+                                 "--search tries configs of its own: not with --config, --output or --timeline");
     s->tape = operands[0];
     return -1;
 }
@@ -181,6 +187,25 @@ static gt_err write_files(const simulate *s, const gt_streams *streams, const gt
     return err;
 }
 
+/* Set the times of works. */
+static gt_err price(void *context, gt_streams *streams)
+{
+    simulate *s = context;
+    if (s->measures)
+        GT_TRY(gt__measure(streams, (unsigned)s->threads, &s->costs, s->cache));
+    return gt__costs_apply(&s->costs, streams);
+}
+
+static gt_err search(simulate *s)
+{
+    gt_search_options options = {.feed = {.tape = s->tape, .workers = (unsigned)s->workers},
+                                 .run = {.cores = s->cores, .threads = (unsigned)s->threads},
+                                 .costs = &s->costs,
+                                 .price = price,
+                                 .context = s};
+    return gt__search(&options, s->json, stdout);
+}
+
 static gt_err simulate_once(simulate *s)
 {
     gt_streams *streams = NULL;
@@ -190,9 +215,7 @@ static gt_err simulate_once(simulate *s)
     gt_run_options run = {.cores = s->cores, .threads = (unsigned)s->threads};
     char link[64];
     GT_TRY(gt__streams_new(&feed, &streams));
-    gt_err err = s->measures ? gt__measure(streams, (unsigned)s->threads, &s->costs, s->cache) : GT_OK;
-    if (err == GT_OK)
-        err = gt__costs_apply(&s->costs, streams);
+    gt_err err = price(s, streams);
     if (err == GT_OK)
         err = gt__outcome_new(streams, &s->costs, &run, &outcome);
     if (err == GT_OK) {
@@ -221,7 +244,7 @@ int gt__command_simulate(int argc, char **argv)
         return status;
     gt_err err = read_costs(&s);
     if (err == GT_OK)
-        err = simulate_once(&s);
+        err = s.search ? search(&s) : simulate_once(&s);
     if (err != GT_OK)
         fprintf(stderr, "gt simulate: %s\n", gt_error_text());
     gt__costs_free(&s.costs);

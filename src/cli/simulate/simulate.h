@@ -115,10 +115,6 @@ typedef struct gt_streams {
     size_t shape_count, shape_capacity;
     unsigned sessions;
     uint64_t tags; /* all tags are below this */
-    struct gt_sim_signal {
-        char name[GT_MAX_NAME + 1];
-    } * signals; /* that the tape's programs enter */
-    size_t signal_count, signal_capacity;
 } gt_streams;
 
 typedef struct gt_feed_options {
@@ -177,6 +173,7 @@ typedef struct gt_costs {
     double dispatch_ns; /* a record of a worker in the dispatcher */
     double answer_ns;   /* from the worker to the program */
     bool in_order;      /* workers keep to the order of their streams: engines with collectives of their own */
+    double crowded;     /* what is left of a core's speed where workers take turns on it; 0: all */
     bool on_device;     /* moves and sums are not the work of a worker's processor */
 } gt_costs;
 
@@ -237,6 +234,16 @@ typedef struct gt_sim_report {
 double gt__step_ns(const gt_streams *streams, const gt_outcome *outcome, unsigned *count);
 void gt__report_text(const gt_sim_report *report, FILE *out);
 void gt__report_json(const gt_sim_report *report, FILE *out);
+typedef struct gt_search_options {
+    gt_feed_options feed; /* without a config */
+    gt_run_options run;
+    const gt_costs *costs;
+    gt_err (*price)(void *context, gt_streams *streams); /* sets the times of works */
+    void *context;
+} gt_search_options;
+
+/* search.c: try configs, and print the best: as YAML with comments, or JSON. */
+gt_err gt__search(const gt_search_options *options, bool json, FILE *out);
 /* As an instruction log; the records of the tape were kept. GT_ERR_VALUE: the file cannot be written. */
 gt_err gt__timeline_write(const gt_streams *streams, const gt_outcome *outcome, const char *path);
 

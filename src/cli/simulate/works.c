@@ -307,7 +307,11 @@ uint64_t gt__path_hash(const gt_path *path)
         if (ins.op < GT_OP_FIRST_CONTROL && ignores_immediates((gt_form)gt__op_table[ins.op].form))
             ins.imm[0].u = ins.imm[1].u = 0;
         hash = 31 * hash + hash_of(&ins, sizeof ins);
-        hash = 31 * hash + hash_of(&path->records[at + 1], ins.tail * sizeof(gt_slot));
+        /* Where a worker's part begins is no other work: the start of a slice, and numbers behind the shape of what is made. */
+        gt_form form = (gt_form)gt__op_table[ins.op].form;
+        unsigned from = form == GT_FORM_SLICE, to = form >= GT_FORM_FULL && form <= GT_FORM_RANDOM ? 1 : ins.tail;
+        for (unsigned k = from; k < to; k++)
+            hash = 31 * hash + hash_of(&path->records[at + 1 + k], sizeof(gt_slot));
     }
     return hash;
 }
