@@ -18,10 +18,11 @@ enum {
     LEAST_ROUNDS = 5,
     MOST_ROUNDS = 201,
     WARM_ROUNDS = 2,
-    ENOUGH_NS = 30000000, /* of one work */
-    OTHER_DATA =
-        4 << 20, /* bytes that are used between two rounds, as a program does: more than the cache of a core has */
-    CACHE_LINE = 64,
+    ENOUGH_NS = 50000000, /* for one work */    /* Bytes that are used between two rounds, as a program does: some times those of the work, within these limits. */
+    OTHER_TIMES = 8,
+    LEAST_OTHER = 4 << 20,
+    MOST_OTHER = 64 << 20,
+CACHE_LINE = 64,
     RESULT = 1, /* slots: the result, and another one for updates in place */
     OTHER,
     FIRST_OPERAND,
@@ -35,9 +36,11 @@ typedef struct bench {
 } bench;
 
 /* The program uses other data, before it comes here again. */
-static void use_other_data(bench *b)
+static void use_other_data(bench *b, const gt_sim_work *work)
 {
-    for (size_t k = 0; k < OTHER_DATA; k += CACHE_LINE)
+    double wanted = OTHER_TIMES * work->bytes;
+    size_t bytes = wanted < LEAST_OTHER ? LEAST_OTHER : wanted > MOST_OTHER ? MOST_OTHER : (size_t)wanted;
+    for (size_t k = 0; k < bytes; k += CACHE_LINE)
         ((volatile uint8_t *)b->other_data)[k]++;
 }
 
@@ -102,12 +105,13 @@ static int compare(const void *a, const void *b)
 static double measure_rounds(bench *b, const gt_sim_work *work,
                              double (*round)(bench *b, const gt_sim_work *work, void *state), void *state)
 {
-    double times[MOST_ROUNDS], sum = 0;
+    double times[MOST_ROUNDS];
     unsigned count = 0;
     for (unsigned k = 0; k < WARM_ROUNDS; k++)
         round(b, work, state);
-    while (count < LEAST_ROUNDS || (count < MOST_ROUNDS && sum < ENOUGH_NS))
-        sum += times[count++] = round(b, work, state);
+    uint64_t until = gt__now_ns() + ENOUGH_NS;
+    while (count < LEAST_ROUNDS || (count < MOST_ROUNDS && gt__now_ns() < until))
+        times[count++] = round(b, work, state);
     qsort(times, count, sizeof *times, compare);
     return times[count / 2];
 }
@@ -116,8 +120,7 @@ static double measure_rounds(bench *b, const gt_sim_work *work,
 static double round_of_record(bench *b, const gt_sim_work *work, void *state)
 {
     gt_slot *record = state;
-    (void)work;
-    use_other_data(b);
+    use_other_data(b, work);
     double before = now_ns(b);
     execute(b, record);
     if (gt__record_consumed(&record->ins)) { /* the next round updates the result of this one */
@@ -174,7 +177,7 @@ static double round_of_path(bench *b, const gt_sim_work *work, void *state)
     for (uint32_t k = 0; k < work->path->inputs; k++)
         if (work->path->dies[k]) /* with the last round */
             make_tensor(b, p->inputs[k], &work->operands[k]);
-    use_other_data(b);
+    use_other_data(b, work);
     double before = now_ns(b);
     gt__sequence_run(&b->worker, p->sequence, p->inputs, p->outputs);
     gt__late_drain(&b->worker);
@@ -224,7 +227,7 @@ static gt_err bench_open(bench *b, unsigned threads)
 {
     const gt_engine_ops *ops;
     *b = (bench){.worker = {.name = "simulate"}, .next = FIRST_OPERAND};
-    b->other_data = gt__zeroed(OTHER_DATA, 1);
+    b->other_data = gt__zeroed(MOST_OTHER, 1);
     b->clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     GT_TRY(gt__engine_find("cpu", &ops));
     gt__canceller_init(&b->worker);
