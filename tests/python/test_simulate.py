@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 
 import pytest
@@ -41,6 +42,7 @@ link 2 1
 client 0
 dispatch 0
 answer 5
+crowded 1
 order strict
 moves device
 """
@@ -115,6 +117,8 @@ def test_workers_share_the_cores_of_a_host(record, costs):
     seconds = [json.loads(simulate(tape, "--workers", 4, "--costs", costs(), "--json", *more))["seconds"] * 1e6
                for more in ((), ("--cores", 4), ("--cores", 2), ("--cores", 3), ("--cores", 4, "--threads", 2))]
     assert seconds == pytest.approx([30, 30, 60, 40, 60], abs=0.002)
+    crowded = json.loads(simulate(tape, "--workers", 4, "--costs", costs("crowded 0.5\n"), "--json", "--cores", 2))["seconds"]
+    assert crowded * 1e6 == pytest.approx(120, abs=0.002)  # taking turns costs half of the speed
 
 
 # ---- the same stream as a real run ------------------------------------------------------------------------------
@@ -230,11 +234,155 @@ def test_errors_are_one_line(record, tmp_path):
         ([tape, "--workers", 2, "--device", "h200", "--config", tmp_path / "none.yaml"], "none.yaml"),
         ([tape, "--workers", 1, "--device", "h200"], "worker 1 is not there"),
         ([tape, "--workers", 2, "--costs", wrong], "gt costs 1"),
-        ([tape, "--workers", 2, "--costs", kind], "kind:12: there is no such op"),
-        ([tape, "--workers", 2, "--costs", number], "number:12: exact needs"),
+        ([tape, "--workers", 2, "--costs", kind], "kind:13: there is no such op"),
+        ([tape, "--workers", 2, "--costs", number], "number:13: exact needs"),
     ]:
         text = simulate(*arguments, status=2)
         assert words in text and text.count("\n") == 1, (arguments, text)
     for arguments, words in [([tape, "--workers", 0], "from 1 to 256"), ([tape, "--workers", 1000], "from 1 to 256"), ([], "a tape is required")]:
         text = simulate(*arguments, status=2)
         assert words in text, (arguments, text)
+
+
+# ---- hot paths --------------------------------------------------------------------------------------------------
+
+LOOP = TRAINING.replace("range(4)", "range(24)") + """
+    import json
+    stats = gt.debug.get_worker_stats(wait=True).values()
+    print(json.dumps({worker['index']: [worker['bytes_moved'], worker['collectives'], worker['moves']] for worker in stats}))
+"""
+
+
+@pytest.mark.parametrize("name", ["nothing", "data", "mesh"])
+def test_hot_paths_are_found_again(name, programs, tmp_path):
+    """Without a log the workers get runs of paths, in the real run as well; what moves between workers is the same."""
+    config, tape, simulated = tmp_path / "config.yaml", tmp_path / "run.tape", tmp_path / "simulated.log"
+    config.write_text(CONFIGS[name])
+    printed = programs.run(LOOP, GT_TAPE=tape, GT_CONFIG=config)
+    real = json.loads(printed.strip().splitlines()[-1])
+    result = json.loads(simulate(tape, "--workers", 4, "--device", "h200", "--json", "-o", simulated))
+    assert "WorkerRunPath" in simulated.read_text()
+    plain = json.loads(simulate(tape, "--workers", 4, "--device", "h200", "--json", GT_AUTO_COMPILE="0"))
+    assert result["moved"] == plain["moved"]
+    for index, worker in enumerate(result["workers"]):
+        assert [worker["collectives"], worker["moves"]] == real[str(index)][1:]
+
+
+# ---- measured costs ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_measured_is_kept(record, tmp_path):
+    """Every kind of work gets a time, which the next simulation uses. How long they are is the machine's business."""
+    tape, _ = record(PRODUCT, ROWS)
+    costs = tmp_path / "costs"
+    first = simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--json")
+    kept = costs.read_text()
+    works = [line.split(" ", 2)[2] for line in kept.splitlines() if line.startswith("exact ")]
+    assert {"matmul float32(500,64) float32(64,64) = float32(500,64)", "randn = float32(500,64)", "add float32(1,) float32(1,) = float32(1,)"} <= set(works)
+    assert len(works) == len(set(works))
+    assert simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--json") == first
+    assert costs.read_text() == kept
+    assert json.loads(first)["seconds"] > 0
+
+
+def test_measured_times_come_before_rates(record, costs):
+    tape, _ = record(PRODUCT, ROWS)
+    more = "exact 1000 matmul float32(500,64) float32(64,64) = float32(500,64)\n"
+    before, after = [json.loads(simulate(tape, "--workers", 2, "--costs", costs(lines), "--json"))["seconds"] * 1e6 for lines in ("", more)]
+    assert before - after == pytest.approx(4096 - 1000, abs=0.002)
+
+
+def test_workers_of_a_processor_add_up_themselves(record, costs):
+    """With `moves host` a collective takes the sums and copies that a worker makes: of two halves, and of the other half."""
+    tape, _ = record("""
+        import gt
+        gt.gpu_workers(2)
+        with gt.signal.context('rows'):
+            x = gt.randn(1000, 128)
+        print(x.sum(0).numpy().shape)
+        print((x.transpose(0, 1) @ x).numpy().shape)
+    """, ROWS)
+    lines = "moves host\nrate all_reduce 0 0 0\nrate add 100 0 0\nrate copy 1 1 0\n"
+    result = json.loads(simulate(tape, "--workers", 2, "--costs", costs(lines), "--json"))
+    # 128 numbers: each worker adds up all of them. 128 x 128: each adds up a half, and copies the other's half of the result, which is
+    # read and written.
+    expected_us = 100 + 100 + 1 + 2 * 128 * 128 * 4 / 2 / 1e3
+    assert result["workers"][1]["move_seconds"] * 1e6 == pytest.approx(expected_us, abs=0.002)
+
+
+# ---- order ------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_goes_on_while_it_waits(record, costs):
+    """With `order free`, what does not need the data of another worker comes first, as deferred.h has it."""
+    tape, _ = record("""
+        import gt
+        gt.gpu_workers(2)
+        with gt.signal.context('first'):
+            x = gt.randn(100, 100) @ gt.randn(100, 100)      # 20 us, then 2000 us
+        with gt.signal.context('second'):
+            y = x + 1.0                                      # waits for x
+            a = gt.randn(100, 100) @ gt.randn(100, 100)      # does not
+        gt.synchronize()
+    """, "first: {shard: {workers: [0]}}\nsecond: {shard: {workers: [1]}}\n")
+    strict, free = [json.loads(simulate(tape, "--workers", 2, "--costs", costs(f"order {order}\n"), "--json")) for order in ("strict", "free")]
+    # And so does what synchronize makes: the second worker sends it to the first, when all is done.
+    assert strict["seconds"] - free["seconds"] == pytest.approx((2020 + 10) / 1e6, abs=2e-9)
+    waits = [result["workers"][1]["workers_seconds"] * 1e6 for result in (strict, free)]
+    assert waits == pytest.approx([2020 + 10, 0], abs=0.002)  # for the product, and for the send
+
+
+# ---- search -----------------------------------------------------------------------------------------------------
+
+
+def test_the_search_finds_the_split_that_halves_the_work(record, costs, tmp_path):
+    tape, _ = record("""
+        import gt
+        gt.gpu_workers(2)
+        with gt.signal.context('left'):
+            x = gt.randn(1000, 64)
+        with gt.signal.context('right'):
+            w = gt.randn(64, 64)
+        y = x @ w
+        gt.synchronize()
+    """)
+    free = costs("rate * 0 0 0\nlink 0 0\nanswer 0\n")
+    result = json.loads(simulate(tape, "--workers", 2, "--costs", free, "--search", "--json"))
+    flops_us = 2 * 1000 * 64 * 64 / 1e3
+    assert result["one_worker_seconds"] * 1e6 == pytest.approx(flops_us, abs=0.002)
+    best = result["configs"][0]
+    assert best["seconds"] * 1e6 == pytest.approx(flops_us / 2, abs=0.002)
+    config = tmp_path / "best.yaml"
+    config.write_text(best["yaml"])
+    again = json.loads(simulate(tape, "--workers", 2, "--costs", free, "--config", config, "--json"))
+    assert again["seconds"] == best["seconds"]
+
+
+def test_what_the_search_prints_is_a_config(record, programs, tmp_path):
+    tape, _ = record(TRAINING, "")
+    config = tmp_path / "found.yaml"
+    config.write_text(simulate(tape, "--workers", 4, "--device", "h200", "--search"))
+    assert "a step" in config.read_text()
+    programs.run(TRAINING, GT_CONFIG=config)
+
+
+def test_a_program_without_signals_cannot_be_searched(record):
+    tape, _ = record("import gt\nprint(gt.ones(3).sum().item())")
+    assert "enters no signal" in simulate(tape, "--workers", 2, "--device", "h200", "--search", status=2)
+
+
+def test_two_programs_on_one_tape(programs, costs):
+    """One worker executes both, in the order of the tape."""
+    tape = programs.directory / "run.tape"
+    cluster = programs.cluster(1, GT_TAPE=tape)
+    for _ in range(2):
+        programs.run(f"""
+            import gt
+            gt.connect('localhost:{cluster.port}')
+            print((gt.ones(3) + 1.0).sum().item())
+        """)
+    cluster.signal(signal.SIGTERM)
+    cluster.wait()
+    result = json.loads(simulate(tape, "--costs", costs("client 1\n"), "--json"))
+    assert result["clients"] == 2
+    assert result["workers"][0]["compute_seconds"] * 1e6 == pytest.approx(2 * 4 * 10, abs=0.002)  # three instructions and the answer

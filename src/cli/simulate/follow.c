@@ -182,6 +182,7 @@ static gt_err take_move(gt_follower *f, uint32_t cause, const gt_slot *record)
     const slot_state *state = sends ? operand_at(f, ins->operand[0]) : NULL;
     if (sends && !state)
         return unknown(ins, ins->operand[0]);
+    item->last = sends && ins->flags & GT_FLAG_LAST;
     if (sends) {
         meta = state->tensor.meta;
         need(f, item, state);
@@ -221,6 +222,7 @@ static gt_err take_control(gt_follower *f, uint32_t cause, const gt_slot *record
                                   reads ? (double)gt__meta_bytes(&state->tensor.meta) : 0);
     if (ins->op == GT_OP_data)
         state->maker = (uint32_t)f->stream->count;
+    item->last = asks;
     f->streams->causes[cause].answers += asks;
     const uint64_t *freed = gt__free_ids(ins);
     for (unsigned k = 0; ins->op == GT_OP_free && k < GT_FREE_IDS; k++)

@@ -18,11 +18,12 @@ enum {
     LEAST_ROUNDS = 5,
     MOST_ROUNDS = 201,
     WARM_ROUNDS = 2,
-    ENOUGH_NS = 50000000, /* for one work */    /* Bytes that are used between two rounds, as a program does: some times those of the work, within these limits. */
+    ENOUGH_NS = 50000000,
+    /* for one work */ /* Bytes that are used between two rounds, as a program does: some times those of the work, within these limits. */
     OTHER_TIMES = 8,
     LEAST_OTHER = 4 << 20,
     MOST_OTHER = 64 << 20,
-CACHE_LINE = 64,
+    CACHE_LINE = 64,
     RESULT = 1, /* slots: the result, and another one for updates in place */
     OTHER,
     FIRST_OPERAND,

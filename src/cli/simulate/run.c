@@ -218,8 +218,7 @@ static void look(simulation *s, unsigned w)
             return;
         }
         worker->next++;
-        bool barrier = item->kind == GT_SIM_ANSWER && waits;
-        if (barrier || !is_ready(s, w, number)) {
+        if ((item->last && waits) || !is_ready(s, w, number)) {
             put_aside(worker, number);
             continue;
         }

@@ -73,6 +73,7 @@ typedef struct gt_sim_item {
     int32_t peer;   /* to whom or from whom */
     uint32_t shape; /* of streams->shapes: of the result, plus one; 0: none */
     uint8_t kind;   /* gt_sim_kind */
+    bool last;      /* it comes behind all items before it */
 } gt_sim_item;
 
 typedef struct gt_sim_stream {
