@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -106,6 +107,23 @@ def test_one_worker_waits_for_another(record, costs):
     assert second["bytes"] == 100 * 10 * 4
 
 
+def test_the_timeline_is_printed(record, costs):
+    """The first worker computes for 20 + 4000 us and sends for 10; then the second one has the data, and computes for 4000."""
+    tape, _ = record("""
+        import gt
+        gt.gpu_workers(2)
+        with gt.signal.context('first'):
+            x = gt.randn(200, 100) @ gt.randn(100, 100)
+        with gt.signal.context('second'):
+            y = x @ gt.ones(100, 100)
+    """, "first: {shard: {workers: [0]}}\nsecond: {shard: {workers: [1]}}\n")
+    printed = simulate(tape, "--workers", 2, "--costs", costs())
+    bars = re.findall(r"^(worker_\d) +\|(.*)\|$", printed, re.M)
+    total_us = 4020 + 10 + (2 + 80) + 4000  # the second worker has made its ones before
+    assert f"{total_us / 1e3:.4g} ms" in printed
+    assert dict(bars) == {"worker_0": "#" * 30 + " " * 30, "worker_1": "=" * 30 + "#" * 30}
+
+
 def test_workers_share_the_cores_of_a_host(record, costs):
     tape, _ = record("""
         import gt
@@ -182,6 +200,15 @@ def test_workers_get_what_they_get_in_a_real_run(name, record, tmp_path):
     tape, log = record(TRAINING, CONFIGS[name])
     real = check_stream(tape, log, 4, tmp_path)
     assert sum(map(len, real.values())) > 100
+
+
+@pytest.mark.parametrize("mode, workers", [("pipeline", 2), ("sequence", 4), ("expert", 4)])
+def test_the_ways_of_the_transformer(mode, workers, programs, tmp_path):
+    tape, log = tmp_path / "run.tape", tmp_path / "run.log"
+    example = REPOSITORY / "examples" / "sharding" / "transformer.py"
+    program = programs.start([sys.executable, example, mode, "--steps", 2], "transformer", GT_TAPE=tape, GT_INSTRUCTION_LOG=log)
+    assert program.wait() == 0, program.text()
+    check_stream(tape, log, workers, tmp_path)
 
 
 def test_another_config_replaces_that_of_the_tape(record, tmp_path):

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/simulate/simulate.h"
 #include "core/record.h"
@@ -261,11 +262,22 @@ static FILE *open_file(const char *path)
     return file;
 }
 
+/* Someone who waits is told what for. */
+static void tell(const gt_streams *streams, const gt_costs *costs)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < streams->work_count; k++)
+        count += is_measurable(&streams->works[k]) && gt__costs_exact(costs, &streams->works[k]) < 0;
+    if (count && isatty(STDERR_FILENO))
+        fprintf(stderr, "gt simulate: measuring %zu kinds of instructions\n", count);
+}
+
 gt_err gt__measure(gt_streams *streams, unsigned threads, gt_costs *costs, const char *path)
 {
     bench b = {0};
     FILE *file = NULL;
     gt_err err = GT_OK;
+    tell(streams, costs);
     for (size_t k = 0; k < streams->work_count && err == GT_OK; k++) {
         const gt_sim_work *work = &streams->works[k];
         double ns = 0;

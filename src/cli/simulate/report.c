@@ -97,6 +97,34 @@ static double bubbles(const gt_sim_report *r)
     return share_of(r->outcome, sum / r->streams->workers);
 }
 
+/* ---- the timeline -------------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 60 };
+
+/* Add the part of start..end that lies in each column. */
+static void fill_columns(double columns[COLUMNS], double width, double start, double end)
+{
+    for (unsigned k = (unsigned)(start / width); k < COLUMNS && k * width < end; k++)
+        columns[k] += fmin(end, (k + 1) * width) - fmax(start, k * width);
+}
+
+/* What a worker does, over the whole time: # computes, = data comes from others or is awaited, and nothing. */
+static void timeline_of(const gt_sim_report *r, unsigned w, char text[COLUMNS + 1])
+{
+    const gt_sim_stream *stream = &r->streams->stream[w];
+    double computes[COLUMNS] = {0}, moves[COLUMNS] = {0}, width = r->outcome->total_ns / COLUMNS;
+    for (size_t k = 0; k < stream->count && width > 0; k++) {
+        uint8_t kind = stream->items[k].kind;
+        bool between = kind == GT_SIM_SEND || kind == GT_SIM_RECV || kind == GT_SIM_COLLECTIVE;
+        fill_columns(between ? moves : computes, width, r->outcome->start[w][k], r->outcome->end[w][k]);
+    }
+    for (unsigned k = 0; k < COLUMNS; k++)
+        text[k] = computes[k] >= width / 2 ? '#' : computes[k] + moves[k] >= width / 2 ? '=' : ' ';
+    for (unsigned k = 0; k < COLUMNS && width == 0; k++)
+        text[k] = ' ';
+    text[COLUMNS] = 0;
+}
+
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
 static size_t instructions(const gt_streams *streams)
@@ -144,6 +172,14 @@ void gt__report_text(const gt_sim_report *r, FILE *out)
         print_worker(r, w, out);
     if (rows < s->workers)
         fprintf(out, "and %u more: --json has all\n", s->workers - rows);
+    fprintf(out, "\n%-12s |0%*s|\n", "", COLUMNS - 1, time_text(r->outcome->total_ns, text));
+    for (unsigned w = 0; w < rows; w++) {
+        char name[32], bar[COLUMNS + 1];
+        snprintf(name, sizeof name, "worker_%u", w);
+        timeline_of(r, w, bar);
+        fprintf(out, "%-12s |%s|\n", name, bar);
+    }
+    fprintf(out, "%-12s  # computes, = moves data or waits for it; --timeline FILE draws all of it\n", "");
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------- */

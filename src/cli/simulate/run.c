@@ -60,7 +60,7 @@ typedef struct simulation {
     uint8_t **state; /* by worker and item: */
 } simulation;
 
-enum { STARTED = 1 }; /* a collective that the worker has come to */
+enum { STARTED = 1 }; /* a recv or collective that the worker has come to */
 
 static const gt_sim_work *work_of(const simulation *s, const gt_sim_item *item)
 {
@@ -154,12 +154,13 @@ static bool is_ready(simulation *s, unsigned w, uint32_t number)
     const gt_sim_item *item = &worker->stream->items[number];
     if (!has_needs(worker, item))
         return false;
-    if (item->kind == GT_SIM_COLLECTIVE && !(s->state[w][number] & STARTED)) {
+    bool waits = item->kind == GT_SIM_COLLECTIVE || item->kind == GT_SIM_RECV;
+    if (waits && !(s->state[w][number] & STARTED)) {
         s->state[w][number] |= STARTED;
         worker->start[number] = s->now;
-        arrive(s, item);
+        if (item->kind == GT_SIM_COLLECTIVE)
+            arrive(s, item);
     }
-    bool waits = item->kind == GT_SIM_COLLECTIVE || item->kind == GT_SIM_RECV;
     return !waits || s->meetings[item->tag].there <= s->now;
 }
 
