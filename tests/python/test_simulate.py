@@ -359,6 +359,21 @@ def test_a_worker_goes_on_while_it_waits(record, costs):
     assert waits == pytest.approx([2020 + 10, 0], abs=0.002)  # for the product, and for the send
 
 
+def test_the_log_shows_one_thing_at_a_time(record, costs, tmp_path):
+    """Also where workers go on while they wait."""
+    tape, _ = record(TRAINING, CONFIGS["mesh"])
+    log = tmp_path / "simulated.log"
+    simulate(tape, "--workers", 4, "--costs", costs("order free\n"), "-o", log)
+    until = {}
+    for line in log.read_text().splitlines():
+        told = re.search(r"WORKER_RECV .* (worker_\d) .* start=([\d.]+)s duration=([\d.]+)s", line)
+        if told:
+            start = float(told[2])
+            assert start >= until.get(told[1], 0) - 2e-9, line
+            until[told[1]] = start + float(told[3])
+    assert len(until) == 4
+
+
 # ---- search -----------------------------------------------------------------------------------------------------
 
 

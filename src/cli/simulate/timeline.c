@@ -27,6 +27,7 @@ typedef struct writer {
     line *lines;
     size_t count, capacity;
     gt_log_text **workers, **clients, **shapes; /* shapes: by number, from 1 */
+    double *busy_until;                         /* by worker */
 } writer;
 
 static void add(writer *w, gt_event event, double at, uint32_t worker, uint32_t number)
@@ -65,7 +66,17 @@ static void collect(writer *w)
     qsort(w->lines, w->count, sizeof *w->lines, compare);
 }
 
-static gt_log_event event_of(const writer *w, const line *l)
+/* In the order of the lines: when the worker did it. While an item was put aside it did others, which end before. */
+static void set_time(writer *w, const line *l, gt_log_event *event)
+{
+    double end = w->outcome->end[l->worker][l->number];
+    double start = fmax(w->outcome->start[l->worker][l->number], w->busy_until[l->worker]);
+    w->busy_until[l->worker] = end;
+    event->start_ns = start < 1 ? 1 : (uint64_t)start; /* 0 would be: not known */
+    event->duration_ns = (uint64_t)(end - start);
+}
+
+static gt_log_event event_of(writer *w, const line *l)
 {
     const gt_streams *s = w->streams;
     bool of_client = l->event == GT_EVENT_RECV || l->event == GT_EVENT_SEND;
@@ -81,12 +92,8 @@ static gt_log_event event_of(const writer *w, const line *l)
         event.notes[0] = item->shape ? w->shapes[item->shape] : NULL;
         event.bytes = l->event == GT_EVENT_WORKER_SEND ? item->bytes : sizeof(gt_timing_entry);
     }
-    if (l->event == GT_EVENT_WORKER_RECV) {
-        event.start_ns = (uint64_t)w->outcome->start[l->worker][l->number];
-        event.start_ns += !event.start_ns; /* 0 would be: not known */
-        event.duration_ns =
-            (uint64_t)(w->outcome->end[l->worker][l->number] - w->outcome->start[l->worker][l->number]);
-    }
+    if (l->event == GT_EVENT_WORKER_RECV)
+        set_time(w, l, &event);
     if (l->event == GT_EVENT_RECV) {
         const gt_slot *record = &s->records[cause->record];
         event.record = record;
@@ -152,6 +159,7 @@ gt_err gt__timeline_write(const gt_streams *streams, const gt_outcome *outcome, 
     if (!w.format)
         gt__out_of_memory();
     make_texts(&w);
+    w.busy_until = gt__zeroed(streams->workers, sizeof *w.busy_until);
     collect(&w);
     gt_err err = write_lines(&w);
     if (fclose(w.file) && err == GT_OK)
@@ -161,5 +169,6 @@ gt_err gt__timeline_write(const gt_streams *streams, const gt_outcome *outcome, 
     free_texts(w.clients, streams->sessions);
     free_texts(w.shapes, streams->shape_count + 1);
     free(w.lines);
+    free(w.busy_until);
     return err;
 }
