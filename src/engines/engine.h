@@ -22,7 +22,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 13 };
+enum { GT_ENGINE_VERSION = 14 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -192,6 +192,9 @@ struct gt_engine_ops {
      * queued. */
     bool (*completed)(gt_engine *engine, bool wait, gt_completion *completion);
 
+    /* Optional. Why no call can succeed any more: the device is lost. Then the worker ends, so that others get its work. NULL: it
+     * works. */
+    const char *(*broken)(gt_engine *engine);
     /* Optional. No more work comes for now: start work that was held back to be batched. */
     void (*flush)(gt_engine *engine);
     /* Optional, together: run a plan as one program. compile may group steps and drop inner buffers (plan.h), and returns

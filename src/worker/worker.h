@@ -134,6 +134,8 @@ typedef struct gt_whole {
     gt_flight *flight; /* NULL if complete */
 } gt_whole;
 gt_err gt__worker_whole(gt_worker *worker, const gt_entry *entry, gt_whole *whole);
+/* Why its engine can compute nothing any more; NULL: it can. */
+const char *gt__worker_broken(const gt_worker *worker);
 void gt__whole_release(gt_worker *worker, gt_whole *whole);
 /* Wait until it is complete. Returns the failure of the work that makes it. */
 gt_err gt__whole_wait(gt_worker *worker, const gt_whole *whole);
