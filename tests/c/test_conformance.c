@@ -5,6 +5,7 @@
  * A way is an exchange and an engine. Its parties are threads of a process, or processes that are really killed. The usual run takes a
  * eleventh of the cases and few numbers of workers; GT_TEST_LONG=1 all of them. Arguments select ways by name.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -586,6 +587,10 @@ static void run_threads(const group_test *test, meeting *shared)
 {
     static member members[MOST];
     gt_board *board = gt__board_new();
+#if defined(__GLIBC__)
+    malloc_trim(
+        0); /* stores call it; where a sanitizer has replaced malloc, glibc's first call is not safe in several threads */
+#endif
     for (unsigned k = 0; k < test->count; k++) {
         members[k] = (member){.test = test};
         members[k].party =
