@@ -13,7 +13,7 @@
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
-#   make bench-cluster  data between two workers, by each exchange, beside ucx_perftest
+#   make bench-cluster  measure several workers and hosts: bandwidth beside ucx_perftest, scaling, delays, many clients, changes
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make fuzz           strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each

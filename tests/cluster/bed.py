@@ -190,14 +190,9 @@ class Cluster:
     def heal(self, index):
         self.bed.order("heal", index + 1, "*")
 
-    def restart(self, port):
-        """The server is killed, and another one comes at its port."""
-        self.server.kill()
-        self.server = self.start_server(self.port)
-
-    def run(self, source, **environment):
+    def run(self, source, *arguments, **environment):
         """The lines that the program prints. Changes are made if the folder `ask` is there."""
-        process = self.python(source, self.address, self.ask, **environment)
+        process = self.python(source, self.address, self.ask, *arguments, **environment)
         given = 0
         while True:
             wanted = self.ask / str(given + 1)
