@@ -3,6 +3,7 @@
  * sessions go on, and in the end all have the values of a program that was executed in order. The workers' streams are written here
  * and executed in one thread, in any order: a worker that waited would wait for ever.
  */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "core/path.h"
@@ -472,6 +473,153 @@ static void test_unwanted(const void *argument)
     stage_close(&s);
 }
 
+/* The first worker has this much room for the records of session 1, one of which waits. */
+static void leave_no_room(player *p)
+{
+    gt_slot_queue *items = &p->worker.deferred.asides->items;
+    items->most = gt__slot_queue_slots(items);
+    p->worker.deferred.turn_ns = UINT64_MAX; /* records put aside run when they must, not in between */
+}
+
+/* Two sums of the same parties: the second waits at all workers but the first one for the result of the first. */
+static void write_dependent_sums(stage *s)
+{
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    static const uint64_t next_in[WORKERS] = {3, 4, 4}, next_out[WORKERS] = {5, 5, 5};
+    for (int k = 0; k < WORKERS; k++) {
+        write_full(&s->players[k], 1, 1, LARGE, k + 1);
+        write_full(&s->players[k], 1, 3, LARGE, 10);
+    }
+    write_sum(s, 1, LARGE, in, out);
+    for (int k = 1; k < WORKERS; k++)
+        write_ins(&s->players[k], 1, (gt_instruction){.op = GT_OP_neg, .result = 4, .operand = {2}});
+    write_sum(s, 1, LARGE, next_in, next_out);
+}
+
+typedef struct other_worker {
+    stage *s;
+    player *p;
+} other_worker;
+
+static void *run_other(void *argument)
+{
+    const other_worker *other = argument;
+    while (other->p->at < other->p->count)
+        take_one(other->s, other->p);
+    while (other->p->worker.deferred.count)
+        idle(other->p);
+    return NULL;
+}
+
+/* There is no room for a sum. The others come to it when they have what they need for the sum before, which is put aside. */
+static void test_no_room(const void *argument)
+{
+    static stage s;
+    pthread_t threads[WORKERS];
+    other_worker others[WORKERS];
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    write_dependent_sums(&s);
+    while (!first->worker.deferred.count)
+        take_one(&s, first);
+    leave_no_room(first);
+    for (int k = 1; k < WORKERS; k++) {
+        others[k] = (other_worker){.s = &s, .p = &s.players[k]};
+        pthread_create(&threads[k], NULL, run_other, &others[k]);
+    }
+    while (first->at < first->count)
+        take_one(&s, first);
+    while (first->worker.deferred.count)
+        idle(first);
+    for (int k = 1; k < WORKERS; k++)
+        pthread_join(threads[k], NULL);
+    for (int k = 0; k < WORKERS; k++) {
+        CHECK_EQ(value_in(&s.players[k], 2), 6);
+        CHECK_EQ(value_in(&s.players[k], 5), 10 - 6 - 6);
+    }
+    stage_close(&s);
+}
+
+/* The dispatcher leaves meanwhile: the others do not come any more. */
+static void test_no_room_at_the_end(const void *argument)
+{
+    static stage s;
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    write_dependent_sums(&s);
+    while (!first->worker.deferred.count)
+        take_one(&s, first);
+    leave_no_room(first);
+    gt__link_kill(first->worker.link, "a test");
+    while (first->at < first->count)
+        take_one(&s, first);
+    CHECK_EQ(first->worker.deferred.count, 1);
+    stage_close(&s);
+}
+
+/* A record waits for room, and is put aside with its own number: a worker that was replaced before it has not left since. */
+static void test_number_after_waiting_for_room(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    const gt_deferred *deferred = &first->worker.deferred;
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 3}}};
+    recv->ins.imm[0].i = 1;
+    recv->ins.imm[1].u = UINT64_MAX;
+    recv[1].i64[0] = SMALL;
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_sum(&s, 1, SMALL, in, out);
+    while (first->at < first->count)
+        take_one(&s, first);
+    leave_no_room(first);
+    for (int k = 1; k < WORKERS; k++)
+        while (s.players[k].at < s.players[k].count)
+            take_one(&s, &s.players[k]);
+    for (int k = 0; k < 3; k++) /* records that have numbers in between */
+        write_full(first, 1, 4, SMALL, k);
+    write_record(first, 1, recv);
+    while (first->at < first->count)
+        take_one(&s, first);
+    if (CHECK_EQ(deferred->count, 1))
+        CHECK_EQ(gt__aside_first(deferred->asides).number, first->worker.timing.records + deferred->ahead);
+    stage_close(&s);
+}
+
+/* The dispatcher holds a session back until it is told that there is room again. */
+static void test_room_is_told(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_sum(&s, 1, SMALL, in, out);
+    finish(&s);
+    gt_aside *aside = first->worker.deferred.asides;
+    if (CHECK(aside && !aside->count)) {
+        aside->full = true; /* it was told so, and could not be told more when the last record had run */
+        gt__deferred_tell(&first->worker);
+        gt__link_flush(first->worker.link);
+        bool told = false;
+        size_t available;
+        for (const gt_slot *answer; (answer = gt__link_peek(first->link, &available));) {
+            told |= answer->ins.op == GT_OP_share && answer->ins.imm[1].u == GT_SHARE_ROOM;
+            gt__link_consume(first->link, 1u + answer->ins.tail);
+        }
+        CHECK(told);
+        CHECK(!first->worker.deferred.asides);
+    }
+    stage_close(&s);
+}
+
 static void put_on_link(gt_link *link, const gt_slot *record)
 {
     unsigned length = 1u + record->ins.tail;
@@ -709,6 +857,10 @@ int main(int argc, char **argv)
     check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
     check_run("a client has left", test_unwanted, "cpu");
+    check_run("no room for a sum", test_no_room, "cpu");
+    check_run("no room for a sum, and the dispatcher leaves", test_no_room_at_the_end, "cpu");
+    check_run("the number of a record that waited for room", test_number_after_waiting_for_room, "cpu");
+    check_run("the dispatcher is told of room", test_room_is_told, "cpu");
     check_run("the worker ends", test_end, NULL);
     check_run("the worker ends, and a path was forgotten", test_end, "forgotten");
     check_run("random programs", test_random, "cpu");

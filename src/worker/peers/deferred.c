@@ -139,7 +139,7 @@ static void tell_fullness(gt_worker *worker, gt_aside *aside)
 static bool run_aside(gt_worker *worker, gt_aside *aside, uint64_t turn_ns)
 {
     gt_deferred *d = &worker->deferred;
-    uint64_t owner = worker->store->owner, began_ns = gt__now_ns(), now_ns = began_ns;
+    uint64_t owner = worker->store->owner, at_hand = d->number, began_ns = gt__now_ns(), now_ns = began_ns;
     bool any = false, waits = false;
     gt__store_set_owner(worker->store, aside->owner);
     d->running = true;
@@ -164,6 +164,7 @@ static bool run_aside(gt_worker *worker, gt_aside *aside, uint64_t turn_ns)
     }
     aside->looked = aside->count;
     d->running = d->unwanted = false;
+    d->number = at_hand;
     d->more |= aside->count && !waits;
     gt__store_set_owner(worker->store, owner);
     if (!any && now_ns - began_ns < NOTHING_NS)
@@ -203,15 +204,25 @@ static void run_some(gt_worker *worker)
         run_all(worker, TURN_NS);
 }
 
+/* The dispatcher is gone: other workers need not answer any more. */
+static bool is_cut_off(const gt_worker *worker)
+{
+    return worker->link && worker->link->gone;
+}
+
+/* Execute what can run, or wait a moment for another worker. */
+static void run_or_wait(gt_worker *worker)
+{
+    gt__late_pay(worker); /* another worker may wait for our messages */
+    if (!run_all(worker, UINT64_MAX))
+        gt__exchange_wait(worker->exchange, &worker->deferred.seen, WAIT_MS);
+}
+
 /* Execute all of them: wait as long as it takes. */
 static void run_out(gt_worker *worker)
 {
-    gt_deferred *d = &worker->deferred;
-    while (d->count && !(worker->link && worker->link->gone)) {
-        gt__late_pay(worker); /* another worker may wait for our messages */
-        if (!run_all(worker, UINT64_MAX))
-            gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
-    }
+    while (worker->deferred.count && !is_cut_off(worker))
+        run_or_wait(worker);
 }
 
 /* ---- putting aside ------------------------------------------------------------------------------------------ */
@@ -271,21 +282,34 @@ static bool put_aside(gt_worker *worker, gt_aside *aside, const gt_slot *record,
     return true;
 }
 
+static bool advance(gt_worker *worker, gt_under_way *passage)
+{
+    worker->cancel.held++; /* other workers wait for their parts */
+    bool over = gt__peers_advance(worker, passage);
+    worker->cancel.held--;
+    return over;
+}
+
 /* A collective that conflicts with nothing. True: it is over, or put aside. */
 static bool start_collective(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
     worker->cancel.held++;
     gt_under_way *passage = gt__peers_start(worker, &record->ins, record + 1, d->number);
-    bool over = passage && gt__peers_advance(worker, passage);
     worker->cancel.held--;
     if (!passage)
         return false;
-    if (!over && put_aside(worker, gt__aside_of(d, worker->store->owner), record, passage))
-        return true;
-    while (!gt__peers_advance(worker, passage)) /* there is no room: wait for it here */
-        gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
-    finish_collective(worker, passage, &record->ins);
+    bool over = advance(worker, passage);
+    while (!over && !is_cut_off(worker)) {
+        if (put_aside(worker, gt__aside_of(d, worker->store->owner), record, passage))
+            return true;
+        run_or_wait(worker); /* there is no room: the others may wait for what is put aside */
+        over = advance(worker, passage);
+    }
+    if (over)
+        finish_collective(worker, passage, &record->ins);
+    else
+        gt__peers_abandon(worker, passage);
     return true;
 }
 
@@ -308,14 +332,16 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
         return false;
     if (op == GT_OP_free)
         return d->count && take_free(worker, record);
-    gt_aside *behind = place_behind(worker, record);
-    if (!behind && is_collective(op))
-        return start_collective(worker, record);
-    if (!behind && (op != GT_OP_recv || has_arrived(worker, &record->ins, d->number)))
-        return false;
-    if (put_aside(worker, behind ? behind : gt__aside_of(d, worker->store->owner), record, NULL))
-        return true;
-    run_out(worker);
+    do {
+        gt_aside *behind = place_behind(worker, record);
+        if (!behind && is_collective(op))
+            return start_collective(worker, record);
+        if (!behind && (op != GT_OP_recv || has_arrived(worker, &record->ins, d->number)))
+            return false;
+        if (put_aside(worker, behind ? behind : gt__aside_of(d, worker->store->owner), record, NULL))
+            return true;
+        run_or_wait(worker); /* there is no room */
+    } while (!is_cut_off(worker));
     return false;
 }
 
@@ -351,7 +377,8 @@ void gt__deferred_tell(gt_worker *worker)
             gt__link_commit(worker->link, 1);
             aside->ran_ns = 0;
         }
-        if (aside->count || aside->ran_ns) {
+        tell_fullness(worker, aside); /* if it could not be told when it changed */
+        if (aside->count || aside->ran_ns || aside->full) {
             where = &aside->next;
             continue;
         }
