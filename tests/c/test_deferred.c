@@ -33,6 +33,7 @@ typedef struct player {
     uint64_t *free;   /* slot numbers, the last is used next */
     unsigned free_count;
     uint64_t last_slot;
+    unsigned told[SLOTS]; /* by number in the stream: how many timings came */
 } player;
 
 typedef struct stage {
@@ -187,6 +188,9 @@ static void hear(stage *s, player *p)
             s->heard[question] = count ? values[0] : -2;
             if (!(answer->ins.flags & GT_FLAG_LAST))
                 CHECK(false); /* the tensors are short enough for one piece */
+        } else if (answer->ins.op == GT_OP_timing) {
+            for (uint64_t k = 0; k < answer->ins.imm[1].u && CHECK(answer->ins.result + k < SLOTS); k++)
+                p->told[answer->ins.result + k]++;
         } else
             CHECK_EQ(answer->ins.op, GT_OP_share);
         gt__link_consume(p->link, 1u + answer->ins.tail);
@@ -308,6 +312,40 @@ static void test_times(const void *argument)
     finish(&s);
     CHECK(timing->aside_ns > 0);
     CHECK(first->worker.deferred.asides && first->worker.deferred.asides->ran_ns == timing->aside_ns);
+    stage_close(&s);
+}
+
+/* The dispatcher watches: others go on all the same, and the timing of each record comes once, with its number. */
+static void test_watched(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++) {
+        gt__timing_watch(&s.players[k].worker, true);
+        write_full(&s.players[k], 1, 1, LARGE, k + 1);
+    }
+    write_sum(&s, 1, LARGE, in, out);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+    write_full(first, 2, 5, SMALL, 77);
+    write_fetch(&s, 2, 0, 5, 77);
+    write_fetch(&s, 1, 0, 3, -6);
+    while (first->at < first->count)
+        take_one(&s, first);
+    CHECK_EQ(s.heard[1], 77);
+    CHECK_EQ(s.heard[2], -1);
+    finish(&s);
+    CHECK_EQ(s.heard[2], -6);
+    for (int k = 0; k < WORKERS; k++) {
+        player *p = &s.players[k];
+        gt__timing_flush(&p->worker);
+        hear(&s, p);
+        CHECK(p->worker.timing.records > 0);
+        for (uint64_t number = 1; number <= p->worker.timing.records; number++)
+            CHECK_EQ(p->told[number], 1);
+    }
     stage_close(&s);
 }
 
@@ -852,6 +890,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("others go on", test_others_go_on, "cpu");
     check_run("times", test_times, "cpu");
+    check_run("the dispatcher watches", test_watched, "cpu");
     check_run("few round trips", test_round_trips, "cpu");
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
     check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");

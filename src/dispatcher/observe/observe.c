@@ -35,6 +35,7 @@ typedef struct gt_sent {
     uint32_t shape, generation; /* shapes.h */
     uint32_t trace;             /* trace_ids.h */
     uint16_t op;
+    bool told; /* its timing has come, before that of an earlier one */
 } gt_sent;
 
 struct gt_observer {
@@ -462,6 +463,11 @@ void gt__observe_client(gt_session *session, const char *left, const char *conte
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
 
+static gt_sent *sent_at(const gt_watched *watched, uint32_t k)
+{
+    return &watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+}
+
 static void remember_sent(gt_watched *watched, const gt_sent *sent)
 {
     if (watched->sent_count == MOST_SENT) {
@@ -474,7 +480,7 @@ static void remember_sent(gt_watched *watched, const gt_sent *sent)
         if (!ring)
             return; /* its line will be missing */
         for (uint32_t k = 0; k < watched->sent_count; k++)
-            ring[k] = watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+            ring[k] = *sent_at(watched, k);
         free(watched->sent);
         watched->sent = ring;
         watched->sent_capacity = capacity;
@@ -483,19 +489,28 @@ static void remember_sent(gt_watched *watched, const gt_sent *sent)
     watched->sent[(watched->sent_first + watched->sent_count++) & (watched->sent_capacity - 1)] = *sent;
 }
 
-/* The record sent under this number; those before it are dropped. NULL: there is none. */
+/* The record sent under this number, which is told of now; it stays until the next is remembered. Records that wait for another
+ * worker are told of behind later ones. NULL: there is none. */
 static const gt_sent *recall_sent(gt_watched *watched, uint64_t number)
 {
-    while (watched->sent_count) {
-        const gt_sent *first = &watched->sent[watched->sent_first];
-        if (first->number > number)
-            return NULL;
+    uint32_t from = 0, to = watched->sent_count;
+    if (to && sent_at(watched, 0)->number < number) /* the first that is not smaller; most are told of in order */
+        while (from < to) {
+            uint32_t middle = from + (to - from) / 2;
+            if (sent_at(watched, middle)->number < number)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+    gt_sent *sent = from < watched->sent_count ? sent_at(watched, from) : NULL;
+    if (!sent || sent->number != number)
+        return NULL;
+    sent->told = true;
+    while (watched->sent_count && sent_at(watched, 0)->told) {
         watched->sent_first = (watched->sent_first + 1) & (watched->sent_capacity - 1);
         watched->sent_count--;
-        if (first->number == number)
-            return first;
     }
-    return NULL;
+    return sent;
 }
 
 /* The bytes sent because of a record: the record, or, between workers, the tensor, counted where it arrives. */
@@ -620,7 +635,7 @@ uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instr
             return watched->failures[k].sequence;
     for (uint32_t k = 0; k < watched->sent_count;
          k++) { /* another worker's, whose records have not been read yet */
-        const gt_sent *sent = &watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+        const gt_sent *sent = sent_at(watched, k);
         if (sent->number == number)
             return sent->sequence;
     }

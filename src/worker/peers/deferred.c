@@ -16,6 +16,7 @@ enum {
     TURN_NS = 1000000,  /* that records put aside are executed while others are in the stream */
     NOTHING_NS = 20000, /* a look at collectives that took longer has added something up */
     WAIT_MS = 1,        /* for another worker, before the next look at the stream */
+    WATCHED_MS = 200,   /* that the worker waits for the records put aside while the dispatcher watches */
     PATIENT_NS =
         20000000, /* after that the worker waits for the stream, and looks at the other workers in between */
 };
@@ -225,6 +226,29 @@ static void run_out(gt_worker *worker)
         run_or_wait(worker);
 }
 
+static void state_waits(gt_worker *worker)
+{
+    const gt_deferred *d = &worker->deferred;
+    for (const gt_aside *aside = d->asides; aside; aside = aside->next)
+        if (aside->count)
+            gt__timing_peer_wait(worker, gt__aside_first(aside).record->ins.op, d->waits_since_ns);
+}
+
+/* Execute all of them, as far as that does not take long. */
+static void keep_turns(gt_worker *worker)
+{
+    gt_deferred *d = &worker->deferred;
+    uint64_t deadline = gt__deadline_ns(WATCHED_MS);
+    while (d->count && !d->overtaken && !is_cut_off(worker)) {
+        run_or_wait(worker);
+        if (d->count && !d->waits_since_ns)
+            d->waits_since_ns = gt__now_ns();
+        state_waits(worker);
+        d->overtaken = !gt__remaining_ms(deadline);
+    }
+    d->overtaken &= d->count != 0;
+}
+
 /* ---- putting aside ------------------------------------------------------------------------------------------ */
 
 /* A free: the tensors that records put aside use are freed behind these. True: it is done. */
@@ -313,13 +337,13 @@ static bool start_collective(gt_worker *worker, const gt_slot *record)
     return true;
 }
 
-bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
+/* True: the record is executed, or put aside. */
+static bool take(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
     unsigned op = record->ins.op;
-    if (worker->timing.watched || op == GT_OP_watch ||
-        (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1))) {
-        run_out(worker); /* logs show records in order */
+    if (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1)) {
+        run_out(worker);
         return false;
     }
     if (d->count)
@@ -345,6 +369,17 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     return false;
 }
 
+bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
+{
+    if (!worker->timing.watched)
+        return take(worker, record);
+    keep_turns(worker);
+    gt__timing_begin(&worker->timing); /* a wait for other workers counts for the record */
+    bool taken = take(worker, record);
+    keep_turns(worker);
+    return taken;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- */
 
 void gt__deferred_idle(gt_worker *worker)
@@ -355,9 +390,7 @@ void gt__deferred_idle(gt_worker *worker)
         return;
     uint64_t began_ns = gt__timing_wait_begin(worker), seen = d->seen; /* run_some shall see what comes, too */
     d->waits_since_ns = d->waits_since_ns ? d->waits_since_ns : began_ns;
-    for (const gt_aside *aside = d->asides; aside; aside = aside->next)
-        if (aside->count)
-            gt__timing_peer_wait(worker, gt__aside_first(aside).record->ins.op, d->waits_since_ns);
+    state_waits(worker);
     if (began_ns - d->waits_since_ns < PATIENT_NS)
         gt__exchange_wait(worker->exchange, &seen, WAIT_MS);
     else
