@@ -486,6 +486,7 @@ void gt__session_free(gt_session *session, const char *reason)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
     gt__recovery_free(session);
+    gt__share_depart(session);
     gt__share_forget(session);
     dispatcher->session_count--;
     gt__relays_free(session);
