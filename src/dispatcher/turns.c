@@ -17,7 +17,9 @@ enum {
     LEAST_PATIENCE_NS = 100000000, /* with a worker that does not answer, while others are kept */
     MOST_PASSED = 32,              /* sessions of the line that one behind them may overtake */
     MOST_CREDIT_NS = 100000000,    /* that they keep over one that overtook them */
-    MOST_DEBT_NS = 1000000000,     /* that sessions which left leave to new ones */
+    MOST_LENT_NS =
+        4000000, /* that they keep at a worker whose own sessions were served in their turn: a few windows */
+    MOST_DEBT_NS = 1000000000, /* that sessions which left leave to new ones */
 };
 
 /* ---- lists -------------------------------------------------------------------------------------------------- */
@@ -426,8 +428,8 @@ gt_session *gt__share_next(gt_dispatch_worker *worker)
     }
     take(session);
     share->clock_ns = fmax(share->clock_ns, session->account.used_ns);
-    /* If it was the turn of the spread sessions, and they could not use it, that is not saved up for them. */
-    share->line_ns = fmax(share->line_ns, session->account.used_ns);
+    /* If it was the turn of the spread sessions, and they could not use it, little of that is saved up for them. */
+    share->line_ns = fmax(share->line_ns, session->account.used_ns - MOST_LENT_NS);
     return session;
 }
 
