@@ -148,6 +148,8 @@ void gt__share_depart(const gt_session *session);
 /* Nothing of the session is waited for or measured any more. */
 void gt__share_forget(gt_session *session);
 
+/* Floating-point operations of a product; 0: it is none. */
+double gt__share_flops(const gt_instruction *ins, const gt_meta *const *metas, unsigned count, const gt_meta *out);
 /* The estimate for a computing record before what was learnt; 0: it counts as a small record only. */
 double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
                           const gt_meta *out);
