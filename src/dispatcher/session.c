@@ -160,7 +160,8 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
 static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
 {
     size_t available;
-    while (*left && !gt__output_waits(&session->output) && !gt__evacuation_awaited(session)) {
+    while (*left && !gt__output_waits(&session->output) && !gt__evacuation_awaited(session) &&
+           !gt__recover_keeps(session)) {
         const gt_slot *slots = gt__link_peek(session->link, &available);
         *idle = !slots;
         if (!slots)
@@ -222,6 +223,8 @@ static gt_err serve(gt_session *session, size_t budget, bool *progress)
             GT_TRY(gt__output_drain(session, &left));
             gt__recover_consider(session);
         }
+        if (__builtin_expect(gt__recover_keeps(session) && !gt__output_waits(&session->output), 0))
+            GT_TRY(gt__recover_keep(session, &left));
         GT_TRY(serve_input(session, &left, &idle));
     }
     if (idle && !session->settled) {
@@ -483,6 +486,7 @@ void gt__session_free(gt_session *session, const char *reason)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
     gt__recovery_free(session);
+    gt__share_depart(session);
     gt__share_forget(session);
     dispatcher->session_count--;
     gt__relays_free(session);

@@ -40,11 +40,32 @@
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
+/* Bytes of the character of valid UTF-8 that begins here; 0: there is none. *code is its number. */
+static unsigned decode_character(const unsigned char *at, unsigned *code)
+{
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned length = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
+    *code = length == 1 ? *at : *at & (0x7fu >> length);
+    for (unsigned k = 1; k < length; k++) {
+        if (at[k] >> 6 != 2)
+            return 0;
+        *code = *code << 6 | (at[k] & 0x3fu);
+    }
+    bool valid = length && *code >= least[length] && *code <= 0x10ffff && *code >> 11 != 0x1b; /* no surrogate */
+    return valid ? length : 0;
+}
+
 void gt__stats_name(FILE *json, const char *name)
 {
-    for (; *name; name++)
-        if ((unsigned char)*name >= ' ' && *name != '"' && *name != '\\' && (unsigned char)*name < 127)
-            fputc(*name, json);
+    for (unsigned length, code; *name; name += length) {
+        length = decode_character((const unsigned char *)name, &code);
+        if (length && (code < ' ' || (code >= 127 && code < 160)))
+            continue; /* control characters: terminals obey them */
+        if (length && (code == '"' || code == '\\'))
+            fputc('\\', json);
+        fwrite(length ? name : "\xef\xbf\xbd", 1, length ? length : 3, json);
+        length = length ? length : 1;
+    }
 }
 
 static double seconds(uint64_t ns)

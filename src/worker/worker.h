@@ -94,7 +94,10 @@ int gt__worker_patience_ms(const gt_worker *worker);
 /* The origin of a failure of the current record. */
 static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_instruction *ins)
 {
-    return (gt_origin){.number = worker->timing.records, .scope = ins->scope, .site = ins->site, .op = ins->op};
+    return (gt_origin){.number = gt__deferred_number(&worker->deferred, worker->timing.records),
+                       .scope = ins->scope,
+                       .site = ins->site,
+                       .op = ins->op};
 }
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */

@@ -30,10 +30,13 @@ static double increase(double now, double before)
     return now > before ? now - before : 0;
 }
 
-/* Truncated to the buffer, without control characters, which a terminal would interpret. */
+/* Truncated to the buffer, between two characters of UTF-8, without control characters, which a terminal would interpret. */
 static void copy_text(char *to, size_t size, const char *text)
 {
-    snprintf(to, size, "%s", text);
+    size_t length = strlen(text);
+    for (length = length < size ? length : size - 1; length && ((unsigned char)text[length] & 0xc0) == 0x80;)
+        length--;
+    snprintf(to, size, "%.*s", (int)length, text);
     for (; *to; to++)
         if ((unsigned char)*to < ' ' || *to == 127)
             *to = '?';
