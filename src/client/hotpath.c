@@ -518,8 +518,16 @@ static void miss_by_waiting(gt_client *client, uint32_t fitted)
     miss(client, fitted);
 }
 
-/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now; or it begins well already,
- * as a short loop that was unrolled does wherever one of its turns begins. */
+/* A short loop that was unrolled, and whose turns are equal: wherever one of them begins, it begins well. */
+static bool turns_are_equal(const gt_template *template, uint32_t period)
+{
+    for (uint32_t k = period; k < template->count; k++)
+        if (template->canonical[k].exact != template->canonical[k - period].exact)
+            return false;
+    return true;
+}
+
+/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now, or it begins well already. */
 static bool learn_anew(gt_hotpath *hot, gt_template *template)
 {
     gt_detector *detector = &hot->detector;
@@ -533,7 +541,7 @@ static bool learn_anew(gt_hotpath *hot, gt_template *template)
         return true;
     }
     template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
-    if (offset % period == 0 || template->count % period)
+    if (template->count % period || (offset % period == 0 && turns_are_equal(template, period)))
         return false;
     uint64_t begin = detector->position + offset;
     hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + template->count};
