@@ -471,14 +471,13 @@ static void miss(gt_client *client, uint32_t fitted)
         gt__hotpath_forget(hot, template);
 }
 
-/* The record after the first `fitted` ones of a template has another shape. True: the same came there before, as in the smaller
- * last batch of every epoch. */
+/* The record after the first `fitted` ones of a template is another, or reads other values. True: the same came there before, as in the
+ * smaller last batch of every epoch, or where a layer may be followed by itself. */
 static bool is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical)
 {
     gt_template *template = hot->holding;
     if (!fitted || !hot->automatic || hot->recording.region || fitted + 1 >= template->count ||
-        canonical.shape != template->canonical[fitted].shape ||
-        canonical.exact == template->canonical[fitted].exact)
+        canonical.shape != template->canonical[fitted].shape)
         return false;
     bool again = template->odd_at == fitted && template->odd_exact == canonical.exact;
     template->odd_at = fitted;

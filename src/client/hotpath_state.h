@@ -6,6 +6,7 @@
 #define GT_CLIENT_HOTPATH_STATE_H
 
 #include "client/hotpath.h"
+#include "client/hotpath_bodies.h"
 #include "client/hotpath_template.h"
 
 /* What came in the last call of a region. */
@@ -75,6 +76,7 @@ struct gt_hotpath {
     gt_segment_plan half[GT_HOT_SEGMENTS];    /* of those that cannot be one path: to be learned after them */
     gt_template *entry[GT_HOT_ENTRIES];       /* by the shape of their first record */
     gt_template *named[GT_PATHS];             /* by path number */
+    gt_bodies bodies;
 };
 
 /* Forget a template, and the path's number if it has one. */
