@@ -288,7 +288,9 @@ static gt_err run_planned(gt_worker *worker, worker_path *known, uint64_t key, c
     return err;
 }
 
-static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
+/* GT_ERR_UNSUPPORTED: it cannot be planned, or the plan cannot be kept. GT_ERR_MEMORY: there is none for all that the plan needs at a
+ * time. Nothing was done then. */
+static gt_err run_as_planned(gt_worker *worker, worker_path *known, const uint64_t *words)
 {
     gt_path_plans *plans = known->plans;
     gt_err err = GT_ERR_VALUE;
@@ -302,8 +304,16 @@ static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *w
         return err;
     gt_sequence *sequence = NULL;
     if (plan(worker, plans, words, &sequence) != GT_OK || !gt__path_plans_add(worker, plans, sequence, key))
-        return run_singly(worker, plans->path, words);
+        return GT_ERR_UNSUPPORTED;
     return run_variant(worker, known, sequence, words);
+}
+
+/* One by one the records may need less memory than the plan, whose values lie in one block; and if there is too little, the record that
+ * lacks it fails, and not all of them. */
+static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
+{
+    gt_err err = run_as_planned(worker, known, words);
+    return err == GT_ERR_UNSUPPORTED || err == GT_ERR_MEMORY ? run_singly(worker, known->plans->path, words) : err;
 }
 
 /* The path could not be run at all: all its outputs fail. */
