@@ -288,6 +288,9 @@ static void see_run(const gt_client *client, const gt_template *template)
         return;
     if (gt__detector_follow_run(detector, template->serial, template->count))
         return;
+    if (hot->fruitless >= GT_HOT_FRUITLESS) /* paths in random order */
+        return;
+    hot->fruitless += template->count;
     bool told = detector->told;
     for (uint32_t k = 0; k < template->count; k++)
         told &= !gt__detector_see(detector, template->canonical[k], template->live[k] + more, 0,

@@ -229,6 +229,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
 {
     gt_hotpath *hot = client->hotpath;
     hot->ended = NULL;
+    hot->fruitless = 0;
     if (!hot->automatic)
         return;
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
