@@ -207,6 +207,8 @@ struct gt_engine_ops {
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
+    bool
+        fixed_addresses; /* programs run faster if addresses stay: slices that begin elsewhere in each run are copied */
     /* Optional, with `collective`: who holds collectives together: engines whose numbers have the same upper half, and no two of them the
      * same lower half, the seat, unless that is 0. 0: with none; the text says why. */
     uint64_t (*league)(gt_engine *engine);

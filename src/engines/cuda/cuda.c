@@ -372,6 +372,7 @@ static const gt_engine_ops engine_cuda = {
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .fixed_addresses = true,
     .league = gt__cuda_league,
     .league_name = "nccl",
     .collective = gt__cuda_collective,
