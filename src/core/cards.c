@@ -7,9 +7,12 @@
 #include <stdio.h>
 
 typedef struct nvml_device *nvml_device;
+/* nvmlMemory_v2_t: what the driver keeps for itself is no part of `used`, as in nvidia-smi. */
 typedef struct nvml_memory {
-    unsigned long long total, available, used;
+    unsigned version;
+    unsigned long long total, reserved, available, used;
 } nvml_memory;
+enum { MEMORY_VERSION = sizeof(nvml_memory) | 2 << 24 };
 typedef struct nvml_utilization {
     unsigned gpu, memory; /* percent */
 } nvml_utilization;
@@ -43,7 +46,7 @@ static void open_library(void)
                 find(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_bus_id) &&
                 find(library, "nvmlDeviceGetName", &nvml.name) &&
                 find(library, "nvmlDeviceGetUtilizationRates", &nvml.utilization) &&
-                find(library, "nvmlDeviceGetMemoryInfo", &nvml.memory) &&
+                find(library, "nvmlDeviceGetMemoryInfo_v2", &nvml.memory) &&
                 find(library, "nvmlDeviceGetTemperature", &nvml.temperature) &&
                 find(library, "nvmlDeviceGetPowerUsage", &nvml.power) && init() == 0;
 }
@@ -58,7 +61,7 @@ static bool library_is_open(void)
 static void read_device(nvml_device device, gt_card *card)
 {
     nvml_utilization utilization = {0};
-    nvml_memory memory = {0};
+    nvml_memory memory = {.version = MEMORY_VERSION};
     unsigned celsius = 0, milliwatts = 0;
     *card = (gt_card){.known = GT_CARD_THERE};
     if (nvml.name(device, card->name, sizeof card->name))

@@ -20,13 +20,18 @@ typedef struct card {
     atomic_uint celsius;
 } card;
 
+typedef struct memory_info {
+    unsigned version;
+    unsigned long long total, reserved, available, used;
+} memory_info;
+
 API int nvmlInit_v2(void);
 API int nvmlDeviceGetCount_v2(unsigned *count);
 API int nvmlDeviceGetHandleByIndex_v2(unsigned index, card **device);
 API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, card **device);
 API int nvmlDeviceGetName(const card *device, char *name, unsigned size);
 API int nvmlDeviceGetUtilizationRates(const card *device, unsigned percent[2]);
-API int nvmlDeviceGetMemoryInfo(const card *device, unsigned long long memory[3]);
+API int nvmlDeviceGetMemoryInfo_v2(const card *device, memory_info *memory);
 API int nvmlDeviceGetTemperature(card *device, int sensor, unsigned *celsius);
 API int nvmlDeviceGetPowerUsage(const card *device, unsigned *milliwatts);
 
@@ -90,11 +95,14 @@ API int nvmlDeviceGetUtilizationRates(const card *device, unsigned percent[2])
     return unless_bare();
 }
 
-API int nvmlDeviceGetMemoryInfo(const card *device, unsigned long long memory[3])
+API int nvmlDeviceGetMemoryInfo_v2(const card *device, memory_info *memory)
 {
-    memory[0] = device->total;
-    memory[1] = device->total - device->used;
-    memory[2] = device->used;
+    if (memory->version != (sizeof *memory | 2 << 24))
+        return INVALID_ARGUMENT;
+    memory->total = device->total;
+    memory->reserved = 600000000;
+    memory->used = device->used;
+    memory->available = memory->total - memory->reserved - memory->used;
     return unless_bare();
 }
 

@@ -16,7 +16,8 @@ class Terminal:
         configuration = directory / f"{self.name}.conf"
         configuration.write_text('set -g default-terminal "screen-256color"\nset -g status off\n')
         self.environment = clean_environment(runtime, TMUX_TMPDIR=directory, **environment)
-        self.environment.pop("TMUX", None)
+        for name in ("TMUX", "COLUMNS", "LINES"):  # of the terminal in which the tests run
+            self.environment.pop(name, None)
         self.configuration = configuration
         script = f"{command}; echo ended:$?; exec cat"
         self.tmux("new-session", "-d", "-x", width, "-y", height, script)

@@ -3,6 +3,7 @@ import pathlib
 
 import pytest
 
+from support import until
 from test_cuda_engine import SPREAD as SPREAD_EMBEDDED
 from test_sharded_processes import PROGRAM as SPREAD_PROGRAM
 
@@ -101,3 +102,45 @@ def test_workers_in_several_processes_read_each_others_memory(programs):
 
 def test_workers_in_one_process_read_each_others_memory(programs):
     assert programs.run(SPREAD_EMBEDDED, GT_BACKEND="cuda") == "3 True True\n"
+
+
+# A product may round in another way if an operand is laid out in another way: the transposed weights are on one worker at first.
+HOME = """
+    import sys
+    import numpy as np
+    import gt
+    import gt.nn as nn
+
+    gt.connect(sys.argv[1])
+    gt.register_config("data", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1, 2])))
+    gt.manual_seed(1)
+    print(gt.ones(1).placement, flush=True)
+    while len(gt.debug.get_worker_stats()) < 3:
+        pass
+    rng = np.random.default_rng(3)
+    model = nn.Sequential(nn.Linear(24, 48), nn.ReLU(), nn.Linear(48, 10))
+    with gt.signal.context("data"):
+        made = [gt.tensor(rng.standard_normal((30, 24)).astype(np.float32))]
+        for layer in model:
+            made.append(layer(made[-1]))
+        loss = nn.functional.cross_entropy(made[-1], gt.tensor(rng.integers(0, 10, 30)))
+    loss.backward()
+    for t in [*made, *(p.grad for p in model.parameters())]:
+        print(t.detach().numpy().tobytes().hex())
+"""
+
+
+def test_it_does_not_matter_which_worker_has_the_weights(programs):
+    said = set()
+    for home in range(3):
+        server = programs.server()
+        programs.worker(server.port, "--backend", "cuda", "--index", home)
+        program = programs.python(HOME, f"localhost:{server.port}")
+        until(lambda: program.output.read_text() or not program.alive, "the first tensor")
+        for other in {0, 1, 2} - {home}:
+            programs.worker(server.port, "--backend", "cuda", "--index", other)
+        assert program.wait() == 0, program.text()
+        where, values = program.output.read_text().split("\n", 1)
+        assert where == f"single(worker={home})"
+        said.add(values)
+    assert len(said) == 1

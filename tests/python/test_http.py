@@ -77,10 +77,12 @@ class Site:
         assert client.alive, client.text()
         return client
 
-    def top(self):
-        ended = subprocess.run([GT_BINARY, "top", "--once", "--json", "--port", str(self.server.port)], capture_output=True, text=True,
-                               check=True, timeout=PATIENCE_S, env=clean_environment(self.programs.runtime))
-        return json.loads(ended.stdout)
+    def top(self, json_too=True):
+        """What `gt top --once` says."""
+        ended = subprocess.run([GT_BINARY, "top", "--once", *["--json"][:json_too], "--port", str(self.server.port)], text=True,
+                               capture_output=True, timeout=PATIENCE_S, env=clean_environment(self.programs.runtime))
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout) if json_too else ended.stdout
 
 
 @pytest.fixture
@@ -201,6 +203,10 @@ def test_a_worker_tells_of_its_card(programs, link):
     until(lambda: device(site)["celsius"] > first["celsius"], "a later temperature")
     until(lambda: len(site.state()["workers"]) == 2, "both workers")
     assert [worker["device"] for worker in site.state()["workers"] if worker["name"] == "plain"] == [None]
+    told = {worker["name"]: worker["device"] for worker in site.top()["workers"]}
+    assert told["plain"] is None and told["card"].pop("celsius") > first["celsius"]
+    assert told["card"] == {key: first[key] for key in first if key != "celsius"}
+    assert re.search(r"^card +Fake GPU 80GB +37%  memory 2.8G/75G  \d+ C  2\d\d W$", site.top(json_too=False), re.M)
     samples = re.findall(r'^gt_worker_device_(\w+){worker="(\w+)",index="\d+"} (\S+)$', site.ask("/metrics")[2], re.M)
     assert {worker for _, worker, _ in samples} == {"card"}
     values = {name: float(value) for name, _, value in samples}

@@ -404,18 +404,23 @@ def test_a_client_reads_a_config_with_limits(programs):
 def test_a_long_stream_costs_bounded_memory(programs, link):
     server = programs.cluster()
     worker = server.workers[0]
-    programs.run("import sys, gt\ngt.connect(sys.argv[1])\ngt.ones(4).sum().item()", f"{link}://localhost:{server.port}")
-    before = resident_mib(server), resident_mib(worker)
-    assert programs.run("""
+    stream = """
         import sys
         import gt
         gt.connect(sys.argv[1])
         a = gt.ones(1000)
         one = gt.ones(1000)
-        for k in range(300000):                                  # no sync; 19 MB of records on their way
+        for k in range(int(sys.argv[2])):                        # no sync; 19 MB of records on their way
             b = a + one
         print(b.sum().item())
-        """, f"{link}://localhost:{server.port}", GT_AUTO_COMPILE=0) == "2000.0\n"
+        """
+
+    def run(operations):
+        assert programs.run(stream, f"{link}://localhost:{server.port}", operations, GT_AUTO_COMPILE=0) == "2000.0\n"
+
+    run(3000)                                                    # engines make kernels and buffers with the first operations
+    before = resident_mib(server), resident_mib(worker)
+    run(300000)
     most = resident_mib(server, "VmHWM"), resident_mib(worker, "VmHWM")
     assert most[0] < before[0] + 16 and most[1] < before[1] + 16, (before, most)
 

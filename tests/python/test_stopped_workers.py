@@ -17,7 +17,7 @@ import gt.nn.functional as F
 gt.connect(sys.argv[1])
 folder, most = pathlib.Path(sys.argv[2]), int(sys.argv[3])
 workers = [int(word) for word in sys.argv[4].split(",")]
-while len(gt.debug.get_worker_stats()) <= max(workers):
+while not set(workers) <= {worker["index"] for worker in gt.debug.dispatcher_stats()["workers"]}:
     pass
 gt.register_config("data", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=workers)))
 gt.manual_seed(1)

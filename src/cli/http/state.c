@@ -2,7 +2,7 @@
  * cli/http/state.c: the JSON that the page shows. See http.h.
  *
  *   sequence, version, seconds, cpu, rate      these statistics, the server
- *   workers[]  as `gt top --json`, and busy_seconds, pooled, paths{}, draining, device{}
+ *   workers[]  as `gt top --json`, and busy_seconds, pooled, paths{}, draining
  *   clients[]  as `gt top --json`, and host, seconds, queued, waiting
  *   ops[]      name, family, per second, share of the workers' time, bytes per second: those that took time
  *   errors[]   as in the dispatcher's statistics
@@ -57,7 +57,7 @@ static void copy_members(const gt_json *from, const char *const *keys, FILE *out
 
 static void write_workers(const gt_json *stats, const gt_top *top, FILE *out)
 {
-    static const char *const more[] = {"sessions", "busy_seconds", "paths", "draining", "device", NULL};
+    static const char *const more[] = {"sessions", "busy_seconds", "paths", "draining", NULL};
     const gt_json *list = gt__json_member(stats, "workers");
     const char *separator = "";
     for (const gt_json *from = list ? list->child : NULL; from; from = from->next)

@@ -86,6 +86,29 @@ static void take_path(gt_top_path *path, const gt_json *from)
     path->number = gt__json_number(from, "number");
 }
 
+static double take_sensor(const gt_json *device, const char *key, unsigned flag, unsigned *known)
+{
+    const gt_json *value = gt__json_member(device, key);
+    if (!value || value->kind != GT_JSON_NUMBER)
+        return 0;
+    *known |= flag;
+    return value->number;
+}
+
+static void take_card(gt_card *card, const gt_json *device)
+{
+    *card = (gt_card){0};
+    if (!device || device->kind != GT_JSON_OBJECT)
+        return;
+    card->known = GT_CARD_THERE;
+    copy_text(card->name, sizeof card->name, gt__json_text(device, "name"));
+    card->busy = take_sensor(device, "utilisation", GT_CARD_BUSY, &card->known);
+    card->celsius = take_sensor(device, "celsius", GT_CARD_CELSIUS, &card->known);
+    card->watts = take_sensor(device, "watts", GT_CARD_WATTS, &card->known);
+    card->used = (uint64_t)take_sensor(device, "memory_used", GT_CARD_MEMORY, &card->known);
+    card->memory = (uint64_t)take_sensor(device, "memory_total", GT_CARD_MEMORY, &card->known);
+}
+
 /*
  * Idle and busy time between two reports are exact; the times of the ops are partly estimated. So the shares of the ops
  * are scaled to the busy time.
@@ -108,6 +131,7 @@ static void take_worker(gt_top *top, const gt_json *from)
     copy_text(worker->doing_line, sizeof worker->doing_line, gt__json_text(doing, "line"));
     worker->doing_client = gt__json_number(doing, "client");
     take_path(&worker->doing_path, gt__json_member(doing, "path"));
+    take_card(&worker->card, gt__json_member(from, "device"));
     double up = gt__json_number(from, "up_seconds"), idle_seconds = gt__json_number(from, "idle_seconds");
     double elapsed = worker->up > 0 ? increase(up, worker->up) : 0, seconds[GT_CATEGORY_COUNT] = {0};
     double sum = take_ops(worker, gt__json_member(from, "ops"), elapsed, seconds);

@@ -59,16 +59,8 @@ static int draw_cards(int y, int last)
     gt_card cards[GT_MOST_CARDS];
     unsigned count = gt__cards_read(cards);
     for (unsigned k = 0; k < count && y <= last; k++, y++) {
-        char line[160], a[16], b[16], busy[8] = "-", celsius[16] = "-", watts[16] = "-";
-        if (cards[k].known & GT_CARD_BUSY)
-            snprintf(busy, sizeof busy, "%.0f%%", 100 * cards[k].busy);
-        if (cards[k].known & GT_CARD_CELSIUS)
-            snprintf(celsius, sizeof celsius, "%.0f", cards[k].celsius);
-        if (cards[k].known & GT_CARD_WATTS)
-            snprintf(watts, sizeof watts, "%.0f", cards[k].watts);
-        snprintf(line, sizeof line, "GPU %u %-24.24s %4s  memory %s/%s  %s C  %s W", k, cards[k].name, busy,
-                 gt__short_number((double)cards[k].used, true, a),
-                 gt__short_number((double)cards[k].memory, true, b), celsius, watts);
+        char line[160], text[128];
+        snprintf(line, sizeof line, "GPU %u %s", k, gt__card_line(&cards[k], text));
         mvaddnstr(y, 0, line, COLS);
     }
     return y;

@@ -6,6 +6,37 @@
 
 static const double LONG = 0.1; /* seconds of an operation that is named */
 
+char *gt__card_line(const gt_card *card, char text[128])
+{
+    char used[16] = "-", memory[16] = "-", busy[8] = "-", celsius[16] = "-", watts[16] = "-";
+    if (card->known & GT_CARD_BUSY)
+        snprintf(busy, sizeof busy, "%.0f%%", 100 * card->busy);
+    if (card->known & GT_CARD_MEMORY) {
+        gt__short_number((double)card->used, true, used);
+        gt__short_number((double)card->memory, true, memory);
+    }
+    if (card->known & GT_CARD_CELSIUS)
+        snprintf(celsius, sizeof celsius, "%.0f", card->celsius);
+    if (card->known & GT_CARD_WATTS)
+        snprintf(watts, sizeof watts, "%.0f", card->watts);
+    snprintf(text, 128, "%-24.24s %4s  memory %s/%s  %s C  %s W", card->name, busy, used, memory, celsius, watts);
+    return text;
+}
+
+static void print_cards(const gt_top *top, FILE *out)
+{
+    const char *heading = "\nWORKER               GPU\n";
+    char name[72], line[128];
+    for (size_t k = 0; k < top->worker_count; k++) {
+        const gt_top_worker *worker = &top->workers[k];
+        if (!(worker->card.known & GT_CARD_THERE))
+            continue;
+        fprintf(out, "%s%-20s %s\n", heading, gt__top_short_name(top, worker->name, 20, name),
+                gt__card_line(&worker->card, line));
+        heading = "";
+    }
+}
+
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
 {
     char a[16], b[16], c[16], d[16], name[72];
@@ -38,6 +69,7 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
             fprintf(out, "  (%s for %.1f s)", worker->doing, worker->doing_seconds);
         fputc('\n', out);
     }
+    print_cards(top, out);
     fprintf(out, "\n%-6s %-24s %-12s %6s %8s %8s %8s  %s\n", "CLIENT", "NAME", "USER", "SHARE", "TENSORS", "BYTES",
             "INSTR/S", "WORKER");
     for (size_t k = 0; k < top->client_count; k++) {
@@ -64,6 +96,30 @@ static void write_path(const gt_top_path *path, FILE *out)
         fprintf(out, ", \"path\": {\"number\": %.0f, \"instructions\": %.0f}", path->number, path->instructions);
     else
         fputs(", \"path\": null", out);
+}
+
+static void write_sensor(const char *key, bool known, double value, FILE *out)
+{
+    if (known)
+        fprintf(out, ", \"%s\": %.15g", key, value);
+    else
+        fprintf(out, ", \"%s\": null", key);
+}
+
+static void write_card(const gt_card *card, FILE *out)
+{
+    if (!(card->known & GT_CARD_THERE)) {
+        fputs(", \"device\": null", out);
+        return;
+    }
+    fputs(", \"device\": {\"name\": ", out);
+    gt__json_string(out, card->name);
+    write_sensor("utilisation", card->known & GT_CARD_BUSY, card->busy, out);
+    write_sensor("celsius", card->known & GT_CARD_CELSIUS, card->celsius, out);
+    write_sensor("watts", card->known & GT_CARD_WATTS, card->watts, out);
+    write_sensor("memory_used", card->known & GT_CARD_MEMORY, (double)card->used, out);
+    write_sensor("memory_total", card->known & GT_CARD_MEMORY, (double)card->memory, out);
+    fputc('}', out);
 }
 
 void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
@@ -96,6 +152,7 @@ void gt__top_write_worker(const gt_top_worker *worker, FILE *out)
         fputc('}', out);
     } else
         fputs("null", out);
+    write_card(&worker->card, out);
 }
 
 void gt__top_write_client(const gt_top_client *client, FILE *out)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "cli/category.h"
+#include "core/cards.h"
 #include "core/error.h"
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
@@ -59,6 +60,7 @@ typedef struct gt_top_worker {
     char doing_line[128];            /* of the program; empty: not known */
     double doing_client;             /* for this client; 0: not known */
     gt_top_path doing_path;
+    gt_card card;                 /* that its engine computes on; nothing known: none */
     gt_history *busy, *used;      /* share of its time; bytes */
     double up, idle_seconds;      /* of the last report */
     gt_top_op total[GT_OP_COUNT]; /* of the last report */
@@ -121,6 +123,8 @@ void gt__top_bar(const gt_top_worker *worker, int width, unsigned char *cells);
 
 /* "1.2k", "34M", "5.6G": at most five characters; "?": not a number. binary: 1K is 1024. */
 char *gt__short_number(double value, bool binary, char text[16]);
+/* "NVIDIA H200  97%  memory 1.4G/140G  59 C  657 W"; "-" for what is not known. */
+char *gt__card_line(const gt_card *card, char text[128]);
 /* A worker's name, or "NAME+", in `width` columns (at least 8, at most 64). One that is too long loses its middle; if it then looks like
  * another worker's, its end is its index. */
 char *gt__top_short_name(const gt_top *top, const char *name, int width, char text[72]);

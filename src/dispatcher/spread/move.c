@@ -117,6 +117,35 @@ gt_err gt__move_slice(gt_session *session, int32_t worker, uint32_t from, const 
     return GT_OK;
 }
 
+static gt_err reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
+                      const gt_aim *made, uint32_t *slot)
+{
+    gt_slot *out;
+    GT_TRY(gt__spread_reserve(session, worker, 2, &out));
+    GT_TRY(gt__spread_slot(session, worker, slot));
+    memset(out, 0, 2 * sizeof *out);
+    out->ins = caused(session, GT_OP_reshape);
+    out->ins.tail = 1;
+    out->ins.rank = (uint8_t)rank;
+    out->ins.result = *slot;
+    out->ins.operand[0] = from;
+    memcpy(out[1].i64, shape, rank * sizeof shape[0]);
+    announce(session, worker, *slot, made);
+    gt__worker_put(gt__spread_worker(session, worker), 2);
+    return GT_OK;
+}
+
+/* A tensor laid out as one that came from another worker would be: one row of all its elements is a view if it is contiguous, and a
+ * copy if it is not. */
+static gt_err compact(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, const gt_aim *made,
+                      uint32_t *slot)
+{
+    uint32_t row;
+    GT_TRY(reshape(session, worker, from, 1, &meta->numel, NULL, &row));
+    GT_TRY(gt__spread_temporary(session, worker, row));
+    return reshape(session, worker, row, meta->rank, meta->shape, made, slot);
+}
+
 /* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
 static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
                     int64_t start, int64_t count, const gt_aim *made, uint32_t *slot)
@@ -292,10 +321,29 @@ static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, 
     return GT_OK;
 }
 
+/* Before a tensor is copied for the first time: where it is, it becomes laid out like its copies. A product may round in another
+ * way if an operand is laid out in another way, and the result is not to depend on where the tensor was. */
+static gt_err make_alike(gt_session *session, gt_source *source)
+{
+    const gt_layout *layout = source->layout;
+    if (source->meta->rank < 2 || (source->spread && source->spread->copies))
+        return GT_OK;
+    for (unsigned k = 0; k < layout->count; k++) {
+        const gt_aim made = {.layout = layout, .member = k, .whole = source->meta};
+        int32_t worker = layout->member[k].worker;
+        uint32_t *own = source->spread ? &source->spread->slot[k] : &source->handle->slot, before = *own, after;
+        GT_TRY(compact(session, worker, before, source->meta, &made, &after));
+        *own = after;
+        GT_TRY(gt__spread_temporary(session, worker, before));
+    }
+    return GT_OK;
+}
+
 /* Copy a whole tensor to workers that do not have it: one move, or a broadcast to several. */
 static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t *missing, unsigned count)
 {
     int32_t root = source->layout->member[0].worker;
+    GT_TRY(make_alike(session, source));
     if (count == 1) {
         uint32_t slot;
         GT_TRY(gt__move_tensor(session, root, gt__source_slot(source, 0), missing[0], source->meta, NULL, &slot));
@@ -377,9 +425,10 @@ static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned
         part.numel = part.shape[p->axis] ? part.numel / part.shape[p->axis] * p->count : 0;
         part.shape[p->axis] = p->count;
     }
-    if (from == to)
+    if (from == to && p->all)
         return GT_OK;
-    GT_TRY(gt__move_tensor(session, from, *slot, to, &part, made, slot));
+    GT_TRY(from == to ? compact(session, to, *slot, &part, made, slot)
+                      : gt__move_tensor(session, from, *slot, to, &part, made, slot));
     return gt__spread_temporary(session, to, *slot);
 }
 
@@ -407,6 +456,14 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
     return gt__move_cat(session, to, pieces, count, source->layout->axis, &made, slot);
 }
 
+static bool is_whole_on_all(const gt_source *source, const gt_layout *wanted)
+{
+    for (unsigned k = 0; k < wanted->count; k++)
+        if (!gt__move_whole_on(source, wanted->member[k].worker))
+            return false;
+    return true;
+}
+
 /* A part of a tensor that some worker has whole: sliced on the worker that needs it, or sent to it. */
 static gt_err cut(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
                   uint32_t *slot)
@@ -414,9 +471,16 @@ static gt_err cut(gt_session *session, const gt_source *source, const gt_layout 
     const gt_member *member = &wanted->member[t];
     uint32_t here = gt__move_whole_on(source, member->worker);
     const gt_aim made = {.layout = wanted, .member = t, .whole = source->meta};
-    if (here)
-        return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count,
-                     &made, slot);
+    if (here) {
+        GT_TRY(slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count,
+                     &made, slot));
+        if (is_whole_on_all(source, wanted))
+            return GT_OK;
+        gt_meta part;
+        gt__layout_part(wanted, t, source->meta, &part);
+        GT_TRY(compact(session, member->worker, *slot, &part, &made, slot));
+        return gt__spread_temporary(session, member->worker, *slot);
+    }
     unsigned s = t % source->layout->count; /* spread the work of sending */
     piece p = {.axis = wanted->axis, .start = member->start, .count = member->count};
     return fetch_piece(session, source, s, &p, member->worker, &made, slot);
