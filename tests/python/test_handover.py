@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import GT_BINARY, clean_environment
+from support import GT_BINARY, clean_environment, until
 
 import gt
 
@@ -75,6 +75,19 @@ def test_a_training_run_goes_on_in_another_process(programs, link, options):
     before, token, after = hand_over(programs, FIRST, SECOND, address)
     assert token.startswith(f"{address}#") and len(before) == 5 and len(after) == 7
     assert before + after == programs.run(WHOLE, address).split()
+
+
+def test_hot_paths_are_found_anew(programs):
+    """Both programs have paths under the same numbers; with a journal, which has those of both."""
+    server = programs.server("--recover")
+    programs.worker(server.port, "--threads", 1)
+    address, settings = f"localhost:{server.port}", {"GT_HOTPATH_THRESHOLD": 2, "GT_HOTPATH_MIN_SEQ": 2}
+    first, second, whole = (program.replace("optimizer, 5)", "optimizer, 30)").replace("optimizer, 7)", "optimizer, 30)")
+                            for program in (FIRST, SECOND, WHOLE))
+    second += "print(sum(path['runs'] for path in gt.debug.get_hot_paths()) > 10)"
+    before, _, after = hand_over(programs, first, second, address, **settings)
+    assert after[-1] == "True" and len(before) == 30
+    assert before + after[:-1] == programs.run(whole, address, **settings).split()
 
 
 def test_a_session_outlives_its_worker_without_a_client(programs):
@@ -329,6 +342,29 @@ def test_a_server_shows_its_detached_sessions_and_names_them_at_its_end(programs
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
     assert re.search(r"client 1 \(.*\) is detached, and was not attached: its 1 tensors are lost with the server", server.text()), server.text()
+
+
+def test_a_worker_can_be_drained_of_a_detached_session(programs):
+    server = programs.server()
+    worker = programs.worker(server.port, "--index", 0)
+    token = programs.run(LEAVE, f"localhost:{server.port}").strip()
+    other = programs.worker(server.port, "--index", 1, GT_VERBOSE=1)
+    until(lambda: " joined " in other.text(), "the second worker")
+    text = subprocess.run([GT_BINARY, "drain", "-p", str(server.port), "0"], capture_output=True, text=True, check=True,
+                          env=clean_environment(programs.runtime)).stdout
+    assert "1 tensor moved" in text and worker.wait() == 0
+    assert programs.run(TAKE, token) == f"{256 * 1024 * 2.0}\n"
+
+
+def test_a_tape_of_both_programs_is_one_client(programs):
+    tape = programs.directory / "run.tape"
+    server = programs.server("--tape", tape)
+    programs.worker(server.port, "--threads", 1)
+    hand_over(programs, FIRST, SECOND, f"localhost:{server.port}")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    replayed = subprocess.run([GT_BINARY, "replay", tape], capture_output=True, text=True, env=clean_environment(programs.runtime))
+    assert replayed.returncode == 0 and re.search(r"replayed \d{3,} instructions", replayed.stdout), replayed.stdout + replayed.stderr
 
 
 def test_the_token_names_the_server_as_its_first_client_did(programs):
