@@ -131,7 +131,7 @@ def test_sharded_tensors_and_signals_keep_their_places(programs):
     second = """
         import sys
         import gt
-        with gt.signal.context("other"):                        # scopes of the process: numbered anew for the session
+        with gt.signal.context("columns"):                      # the first scope here, as rows was there: numbered anew for the session
             gt.ones(3).sum().item()
         got = gt.attach(sys.argv[1])
         print(got["x"].placement, got["w"].placement, got["state"]["w"].placement)
