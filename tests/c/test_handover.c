@@ -53,12 +53,14 @@ static void test_a_session_goes_on_by(const void *transport)
     gt_tensor *kept[] = {a, b, a, drawn};
     OK(gt_client_detach(&client, kept, 4, "note", 4, token));
     CHECK(client == NULL);
-    CHECK_EQ(gt_add(a, a, &lost), GT_ERR_CONNECTION);
+    gt_tensor *refused = NULL;
+    CHECK_EQ(gt_add(a, a, &refused), GT_ERR_CONNECTION);
     CHECK(strstr(gt_error_text(), "was detached"));
     CHECK(tensors_become(other, 3));
     gt_tensor_release(a);
     gt_tensor_release(b);
     gt_tensor_release(drawn);
+    gt_tensor_release(lost);
     CHECK_EQ(server_statistic(other, 2, "\"detached\": true", "line"), 0); /* it is listed */
 
     OK(gt_client_attach(token, NULL, NULL, PATIENCE_MS, &parcel, &client));
