@@ -15,7 +15,7 @@ typedef struct gt_command {
  * ended by one without a name; may be NULL. */
 int gt__cli_main(int argc, char **argv, const gt_command *tools);
 
-/* log, top, trace, visualize, drain, reload, up and down (tools.c), linked only into programs that run them. */
+/* log, top, trace, visualize, simulate, drain, reload, up and down (tools.c), linked only into programs that run them. */
 extern const gt_command gt__tools[];
 
 int gt__command_server(int argc, char **argv);
@@ -25,6 +25,7 @@ int gt__command_log(int argc, char **argv);
 int gt__command_top(int argc, char **argv);
 int gt__command_trace(int argc, char **argv);
 int gt__command_visualize(int argc, char **argv);
+int gt__command_simulate(int argc, char **argv);
 int gt__command_up(int argc, char **argv);
 int gt__command_down(int argc, char **argv);
 int gt__command_worker(int argc, char **argv);

@@ -26,6 +26,7 @@ typedef struct gt_dispatcher_options {
     const char *host; /* NULL: "localhost" */
     int port;         /* 0: any free one */
     bool listen;      /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
+    bool unseen;      /* and not even monitors: `gt simulate` */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
     const struct gt_modifier_ops *last_modifier; /* of each chain, behind those named; NULL: none */
     gt_observer_options observer;
@@ -55,6 +56,9 @@ bool gt__dispatcher_logs(const gt_dispatcher *dispatcher);
 int gt__dispatcher_port(const gt_dispatcher *dispatcher);
 /* Serve until gt__dispatcher_stop; then say goodbye to all peers. */
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher);
+/* Instead of running it: one turn, which never sleeps. False: there was nothing to do. So one thread can be all parties in turn,
+ * and what is sent does not depend on time. */
+bool gt__dispatcher_turn(gt_dispatcher *dispatcher);
 /* From any thread or signal handler. */
 void gt__dispatcher_stop(gt_dispatcher *dispatcher);
 /* Have it read its config and its list of keys again. From any thread or signal handler. */

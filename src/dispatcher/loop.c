@@ -596,6 +596,15 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
     return GT_OK;
 }
 
+bool gt__dispatcher_turn(gt_dispatcher *dispatcher)
+{
+    dispatcher->turns++;
+    bool progress = serve_peers(dispatcher);
+    if (!progress || poll_is_due(dispatcher))
+        poll_events(dispatcher, 0); /* bells of peers that were put to rest */
+    return progress;
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
 static gt_err add_acceptor(gt_dispatcher *dispatcher, gt_acceptor *acceptor)
@@ -706,7 +715,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         err = gt__config_load(&dispatcher->config, options->config);
     }
     /* An embedded server that cannot be monitored still serves. */
-    if (err == GT_OK) {
+    if (err == GT_OK && !options->unseen) {
         gt_err opened = open_acceptors(dispatcher, options);
         err = options->listen ? opened : GT_OK;
     }

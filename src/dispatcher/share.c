@@ -196,8 +196,7 @@ static int64_t last_size(const gt_meta *meta, unsigned from_end)
     return meta && meta->rank >= from_end ? meta->shape[meta->rank - from_end] : 1;
 }
 
-static double product_flops(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
-                            const gt_meta *out)
+double gt__share_flops(const gt_instruction *ins, const gt_meta *const *metas, unsigned count, const gt_meta *out)
 {
     const gt_meta *a = count > 0 ? metas[0] : NULL, *b = count > 1 ? metas[1] : NULL;
     if (!a || !b)
@@ -233,7 +232,7 @@ double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas
     unsigned form = gt__op_table[ins->op].form;
     if (form >= GT_FORM_RESHAPE && form <= GT_FORM_UNFOLD)
         return 0; /* views */
-    double flops = product_flops(ins, metas, count, out), elements = (double)out->numel;
+    double flops = gt__share_flops(ins, metas, count, out), elements = (double)out->numel;
     if (flops > 0)
         return flops * FLOP_NS;
     for (unsigned k = 0; k < count; k++)

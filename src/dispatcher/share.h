@@ -142,6 +142,8 @@ void gt__share_move(gt_session *session);
 /* The session is gone. */
 void gt__share_forget(gt_session *session);
 
+/* Floating-point operations of a product; 0: it is none. */
+double gt__share_flops(const gt_instruction *ins, const gt_meta *const *metas, unsigned count, const gt_meta *out);
 /* The estimate for a computing record before what was learnt; 0: it counts as a small record only. */
 double gt__share_estimate(const gt_instruction *ins, const gt_meta *const *metas, unsigned count,
                           const gt_meta *out);

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "cuda_calls.h"
+#include "engines/cuda/generate_resident.h"
 
 static gt_engine *open_resident(const char *mode)
 {
@@ -308,10 +309,33 @@ static void test_two_resident(const void *argument)
     engines[1]->ops->close(engines[1]);
 }
 
+/* The kernel's offsets have 32 bits: rows of a view that are further apart are summed by a launch. */
+static void test_far_apart(const void *argument)
+{
+    (void)argument;
+    const gt_cuda_device device = {.processors = 132};
+    for (int64_t stride = 1000; stride <= 1100000; stride *= 1100) {
+        gt_view in = {.data = (void *)4096, .stride = {stride}}, out = {.data = (void *)4096};
+        CHECK(gt__meta_set(&in.meta, GT_INT8, 1, (int64_t[]){2000}) == GT_OK &&
+              gt__meta_set(&out.meta, GT_INT64, 0, NULL) == GT_OK);
+        out.contiguous = true;
+        gt_instruction ins = {.op = GT_OP_sum, .dtype = GT_INT64};
+        const gt_view *operand = &in;
+        gt_call call = {
+            .op = GT_OP_sum, .compute = GT_INT64, .ins = &ins, .operands = 1, .in = &operand, .out = &out};
+        gt_cuda_work work = {0};
+        gt_cuda_slot slot;
+        if (!CHECK(gt__cuda_lower(&call, &device, &work) == GT_OK) || !CHECK_EQ(work.count, 1))
+            return;
+        CHECK_EQ(gt__cuda_resident_slot(&work.launch[0], &slot), stride == 1000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const gt_engine_ops *ops;
     check_begin(argc, argv);
+    check_run("far apart", test_far_apart, NULL);
     if (gt__engine_find("cuda", &ops) != GT_OK) {
         printf("skipped: %s\n", gt_error_text());
         return check_end();

@@ -32,6 +32,9 @@ TOOL = ["cli", "core", "dispatcher/handles.h", "dispatcher/observe", "link", "wo
 # cli/http: the dashboard runs inside the server, and shows what `gt top` shows.
 DASHBOARD = [*TOOL, "cli/top", "dispatcher/dispatcher.h", "dispatcher/orders.h"]
 
+# cli/simulate: runs a dispatcher between clients and workers that it plays, and measures instructions as `gt replay` runs them.
+SIMULATOR = [*TOOL, "cli/replay", "client/hotpath.h", "dispatcher/dispatcher.h", "dispatcher/paths.h", "dispatcher/share.h", "worker/peers/collective.h"]
+
 # The embedded server is a dispatcher and workers inside the client's process.
 EXCEPTIONS = {
     ("client/embedded.c", "dispatcher/dispatcher.h"),
@@ -42,6 +45,8 @@ EXCEPTIONS = {
 def allowed(folder):
     if folder.startswith("engines/"):
         return ENGINE
+    if folder == "cli/simulate":
+        return SIMULATOR
     if folder == "cli/http":
         return DASHBOARD
     if folder.startswith("cli/"):

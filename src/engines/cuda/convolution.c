@@ -393,6 +393,7 @@ static void hold_contest(gt_cuda *cuda, const running *r, chosen *c)
                  .began_ns = gt__cuda_now_ns(),
                  .best_ms = -1};
     gt_cuda_dnn_graph graph[2] = {{.graph = NULL}, {.graph = NULL}};
+    gt__cuda_comms_wait(cuda);
     t.measures = t.measures && cuda->driver->event_new(&t.start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  cuda->driver->event_new(&t.end, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
     enter_plans(cuda, &t, AS_IT_IS, &graph[0]);
@@ -503,6 +504,7 @@ static gt_err convolutions_open(gt_cuda *cuda)
         c = cuda->convolutions = calloc(1, sizeof *c);
         if (!c)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
+        gt__cuda_comms_wait(cuda);
         c->capacity = 2 * MOST_SHAPES;
         c->table = calloc(c->capacity, sizeof *c->table);
         (void)gt__cuda_open_blas(&blas); /* cuDNN looks for it by its name, which finds it once it is open */

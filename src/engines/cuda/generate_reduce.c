@@ -208,6 +208,15 @@ void gt__cuda_merge_states(gt_cuda_work *work, gt_opcode op, gt_dtype in, const 
     gt__cuda_bind(launch, offsetof(params, partial), states);
 }
 
+/* The largest distance between two elements of a view, in elements. */
+static int64_t reach(const gt_view *view)
+{
+    int64_t all = 0;
+    for (unsigned axis = 0; axis < view->meta.rank && view->meta.numel; axis++)
+        all += (view->meta.shape[axis] - 1) * (view->stride[axis] < 0 ? -view->stride[axis] : view->stride[axis]);
+    return all;
+}
+
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     const gt_view *in = call->in[0];
@@ -229,7 +238,7 @@ gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, 
     gt_cuda_key key = {.family = GT_CUDA_REDUCE, .op = (uint16_t)call->op, .out = call->out->meta.dtype};
     key.in[0] = in->meta.dtype;
     key.option[0] = call->op == GT_OP_norm ? norm_order(p.parameter) : 0;
-    key.wide = in->meta.numel >= INT32_MAX;
+    key.wide = in->meta.numel >= INT32_MAX || reach(in) >= INT32_MAX;
     set_axes(&p, &kept, &reduced);
     uint32_t blocks;
     if (columns) {

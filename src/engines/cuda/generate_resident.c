@@ -343,7 +343,7 @@ bool gt__cuda_resident_slot(const gt_cuda_launch *launch, gt_cuda_slot *slot)
     unsigned number;
     if (launch->errors_at != GT_CUDA_NOWHERE || launch->scratch_count || launch->param_size > GT_CUDA_SLOT_PARAM)
         return false;
-    if (launch->key.family == GT_CUDA_REDUCE && launch->grid[1] == 1 &&
+    if (launch->key.family == GT_CUDA_REDUCE && launch->grid[1] == 1 && !launch->key.wide &&
         (number = find_reduction(&launch->key)) < REDUCTIONS)
         reduce_slot(&launch->key, number, slot);
     else if (launch->key.family == GT_CUDA_ROWS && (number = find_lines(&launch->key)) < LINES) {

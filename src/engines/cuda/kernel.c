@@ -225,12 +225,15 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *const 
     char *binary = NULL;
     snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%u", cuda->card.capability);
     memcpy(all + 1, options, OPTIONS * sizeof *options);
-    if (compiler->program_new(&program, source, "gt.cu", 0, NULL, NULL) != 0)
+    if (compiler->program_new(&program, source, "gt.cu", 0, NULL, NULL) != 0) {
+        gt__log_error("cuda: the compiler does not take a kernel, %s", then);
         return NULL;
+    }
     if (compiler->program_compile(program, OPTIONS + 1, all) != 0)
         log_failure(compiler, program, then);
-    else if (compiler->binary_size(program, bytes) == 0 && (binary = malloc(*bytes)) &&
+    else if (compiler->binary_size(program, bytes) != 0 || !(binary = malloc(*bytes)) ||
              compiler->binary(program, binary) != 0) {
+        gt__log_error("cuda: there is no memory for a kernel, %s", then);
         free(binary);
         binary = NULL;
     }

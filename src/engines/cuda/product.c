@@ -359,6 +359,7 @@ static int fastest(gt_cuda *cuda, const chosen *c, const numbers *n,
     if (count < 2 || cuda->capturing ||
         2.0 * (double)s->m * (double)s->n * (double)s->k * (double)s->batch < worth_measuring)
         return 0;
+    gt__cuda_comms_wait(cuda);
     if (cuda->driver->event_new(&start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
         cuda->driver->event_new(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS)
         for (int k = 0; k < count; k++) {
@@ -473,6 +474,8 @@ static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, cons
     int64_t size = (int64_t)gt__dtype_size(dtype), count = 1, inner = g->rank ? g->shape[0] : 1;
     int64_t result_size = kind == GT_PRODUCT_WIDE && gt__dtype_is_half(dtype) ? (int64_t)sizeof(float) : size;
     int64_t stride_a = g->rank ? g->stride_a[0] : 0, stride_b = g->rank ? g->stride_b[0] : 0;
+    if (inner > INT32_MAX)
+        return gt__fail(GT_ERR_UNSUPPORTED, "cuBLASLt has no batches of %lld products", (long long)inner);
     numbers_of(dtype, kind, &n);
     shape key;
     memset(&key, 0, sizeof key);
@@ -522,6 +525,7 @@ static gt_err products_open(gt_cuda *cuda)
         p = cuda->products = calloc(1, sizeof *p);
         if (!p)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
+        gt__cuda_comms_wait(cuda);
         p->capacity = 2 * MOST_SHAPES;
         p->table = calloc(p->capacity, sizeof *p->table);
         if (!p->table)

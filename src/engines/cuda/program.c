@@ -27,8 +27,10 @@ static void recording_free(gt_cuda *cuda, gt_cuda_recording *r)
         cuda->driver->executable_free(r->graph);
     if (r->original)
         cuda->driver->graph_free(r->original);
-    if (r->slots)
+    if (r->slots) {
+        gt__cuda_comms_wait(cuda);
         cuda->driver->host_free(r->slots);
+    }
     free(r->nodes);
     free(r->node_of);
     free(r->slot_step);
@@ -356,6 +358,7 @@ static gt_err slots_new(gt_cuda *cuda, const gt_program *program, gt_cuda_record
         memset(r->node_of, 0xff, (program->plan->step_count + 1) * sizeof *r->node_of); /* no node */
     if (!r->slot_step || !r->node_of)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt__cuda_comms_wait(cuda);
     GT_CUDA_TRY(
         cuda, "pinned memory",
         cuda->driver->host_alloc((void **)&r->slots, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
@@ -547,7 +550,9 @@ static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer,
         program->replays++;
         return replay(cuda, r);
     }
-    if (!program->never && (r->inputs = malloc(program->inputs_bytes)))
+    if (!program->never && !r->inputs)
+        r->inputs = malloc(program->inputs_bytes);
+    if (!program->never && r->inputs)
         memcpy(r->inputs, program->inputs, program->inputs_bytes);
     return run_parts(cuda, program, buffer, step);
 }

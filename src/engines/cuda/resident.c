@@ -89,6 +89,7 @@ static void *make(void *argument)
 static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
 {
     const gt_cuda_driver *driver = cuda->driver;
+    gt__cuda_comms_wait(cuda);
     GT_CUDA_TRY(cuda, "the resident kernel", driver->module_load(&r->module, r->binary));
     GT_CUDA_TRY(cuda, "the resident kernel", driver->module_function(&r->function, r->module, "gt_kernel"));
     if (driver->function_load)

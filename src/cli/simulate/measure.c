@@ -1,0 +1,305 @@
+/*
+ * cli/simulate/measure.c: measures works on this machine: the worker's own code executes an instruction, or a run of a hot path, on
+ * operands of the right shapes, some times. The results are kept in a file of costs (costs.c), so that the next simulation needs
+ * only what is new.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/simulate/simulate.h"
+#include "core/record.h"
+#include "worker/run.h"
+#include "worker/worker.h"
+
+enum {
+    LEAST_ROUNDS = 5,
+    MOST_ROUNDS = 201,
+    WARM_ROUNDS = 2,
+    ENOUGH_NS = 50000000,
+    /* for one work */ /* Bytes that are used between two rounds, as a program does: some times those of the work, within these limits. */
+    OTHER_TIMES = 8,
+    LEAST_OTHER = 4 << 20,
+    MOST_OTHER = 64 << 20,
+    CACHE_LINE = 64,
+    RESULT = 1, /* slots: the result, and another one for updates in place */
+    OTHER,
+    FIRST_OPERAND,
+};
+
+typedef struct bench {
+    gt_worker worker;
+    uint64_t next; /* slot */
+    uint8_t *other_data;
+    clockid_t clock; /* of one thread its processor's time, which others on the machine do not lengthen */
+} bench;
+
+/* The program uses other data, before it comes here again. */
+static void use_other_data(bench *b, const gt_sim_work *work)
+{
+    double wanted = OTHER_TIMES * work->bytes;
+    size_t bytes = wanted < LEAST_OTHER ? LEAST_OTHER : wanted > MOST_OTHER ? MOST_OTHER : (size_t)wanted;
+    for (size_t k = 0; k < bytes; k += CACHE_LINE)
+        ((volatile uint8_t *)b->other_data)[k]++;
+}
+
+static double now_ns(const bench *b)
+{
+    struct timespec now;
+    clock_gettime(b->clock, &now);
+    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
+}
+
+/* ---- operands ------------------------------------------------------------------------------------------------ */
+
+static void clear(bench *b, uint64_t slot)
+{
+    gt_entry *entry = gt__store_find(b->worker.store, slot);
+    if (entry)
+        gt__store_clear(b->worker.store, entry);
+}
+
+static void execute(bench *b, const gt_slot *record)
+{
+    gt__worker_execute(&b->worker, &record->ins, record + 1);
+    gt__late_drain(&b->worker);
+}
+
+/* Whole numbers are 0, which any index may be. */
+static void make_tensor(bench *b, uint64_t slot, const gt_sim_tensor *tensor)
+{
+    gt_meta meta = tensor->meta;
+    for (unsigned k = 0; tensor->permuted && k < meta.rank; k++) /* axis k of the view is this one of the tensor */
+        meta.shape[tensor->permuted >> 8 * k & 0xff] = tensor->meta.shape[k];
+    uint64_t base = tensor->permuted ? b->next++ : slot;
+    gt_slot full[2] = {
+        {.ins = {.op = GT_OP_full, .dtype = meta.dtype, .rank = meta.rank, .tail = 1, .result = base}}};
+    if (gt__dtype_is_inexact((gt_dtype)meta.dtype))
+        full->ins.imm[0].f = 0.5;
+    memcpy(full[1].i64, meta.shape, meta.rank * sizeof meta.shape[0]);
+    execute(b, full);
+    if (!tensor->permuted)
+        return;
+    gt_slot permute = {.ins = {.op = GT_OP_permute, .result = slot, .operand = {base}}};
+    permute.ins.imm[0].u = tensor->permuted;
+    execute(b, &permute);
+}
+
+static void clear_all(bench *b)
+{
+    for (uint64_t slot = RESULT; slot < b->next; slot++)
+        clear(b, slot);
+    b->next = FIRST_OPERAND;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median of some rounds; `round` returns the time of one. */
+static double measure_rounds(bench *b, const gt_sim_work *work,
+                             double (*round)(bench *b, const gt_sim_work *work, void *state), void *state)
+{
+    double times[MOST_ROUNDS];
+    unsigned count = 0;
+    for (unsigned k = 0; k < WARM_ROUNDS; k++)
+        round(b, work, state);
+    uint64_t until = gt__now_ns() + ENOUGH_NS;
+    while (count < LEAST_ROUNDS || (count < MOST_ROUNDS && gt__now_ns() < until))
+        times[count++] = round(b, work, state);
+    qsort(times, count, sizeof *times, compare);
+    return times[count / 2];
+}
+
+/* An instruction whose operands are made. state: the record. Freeing the result belongs to it. */
+static double round_of_record(bench *b, const gt_sim_work *work, void *state)
+{
+    gt_slot *record = state;
+    use_other_data(b, work);
+    double before = now_ns(b);
+    execute(b, record);
+    if (gt__record_consumed(&record->ins)) { /* the next round updates the result of this one */
+        clear(b, record->ins.operand[0]);
+        uint64_t result = record->ins.result;
+        record->ins.result = record->ins.operand[0];
+        record->ins.operand[0] = result;
+    } else
+        clear(b, record->ins.result);
+    return now_ns(b) - before;
+}
+
+static double measure_record(bench *b, const gt_sim_work *work)
+{
+    size_t slots = 1u + work->record->ins.tail;
+    gt_slot *record = gt__zeroed(slots, sizeof *record);
+    memcpy(record, work->record, slots * sizeof *record);
+    gt_operands operands = gt__record_operands(&record->ins, record + 1);
+    uint64_t first = b->next;
+    b->next += work->operand_count;
+    for (unsigned k = 0; k < work->operand_count; k++)
+        if (gt__operand_is_tensor(&operands, k)) {
+            make_tensor(b, first + k, &work->operands[k]);
+            operands.id[k] = first + k;
+        }
+    record->ins.result = RESULT;
+    const gt_meta *updated = work->operand_count ? &work->operands[0].meta : NULL;
+    gt_entry *result = NULL;
+    if (gt__record_consumed(&record->ins)) {
+        record->ins.flags &= (uint8_t)~GT_FLAG_CONSUMES; /* at first, to see whether the result looks like it */
+        execute(b, record);
+        result = gt__store_find(b->worker.store, RESULT);
+        bool alike = result && gt__entry_is_tensor(result) && result->view.meta.dtype == updated->dtype &&
+                     gt__meta_same_shape(&result->view.meta, updated);
+        clear(b, RESULT);
+        record->ins.flags |= alike ? GT_FLAG_CONSUMES : 0;
+    }
+    double ns = measure_rounds(b, work, round_of_record, record);
+    free(record);
+    clear_all(b);
+    return ns;
+}
+
+/* ---- hot paths ----------------------------------------------------------------------------------------------- */
+
+typedef struct path_state {
+    gt_sequence *sequence;
+    uint64_t *inputs, *outputs; /* slots */
+} path_state;
+
+static double round_of_path(bench *b, const gt_sim_work *work, void *state)
+{
+    path_state *p = state;
+    for (uint32_t k = 0; k < work->path->inputs; k++)
+        if (work->path->dies[k]) /* with the last round */
+            make_tensor(b, p->inputs[k], &work->operands[k]);
+    use_other_data(b, work);
+    double before = now_ns(b);
+    gt__sequence_run(&b->worker, p->sequence, p->inputs, p->outputs);
+    gt__late_drain(&b->worker);
+    for (uint32_t k = 0; k < work->path->outputs; k++)
+        clear(b, p->outputs[k]);
+    return now_ns(b) - before;
+}
+
+static gt_err plan_path(bench *b, const gt_sim_work *work, path_state *p)
+{
+    const gt_path *path = work->path;
+    gt_plan_input *given = gt__zeroed(path->inputs + 1, sizeof *given);
+    gt_plan *plan;
+    for (uint32_t k = 0; k < path->inputs; k++) {
+        p->inputs[k] = b->next++;
+        make_tensor(b, p->inputs[k], &work->operands[k]);
+    }
+    for (uint32_t k = 0; k < path->outputs; k++)
+        p->outputs[k] = b->next++;
+    for (uint32_t k = 0; k < path->inputs; k++) {
+        gt_entry *entry = gt__store_find(b->worker.store, p->inputs[k]);
+        given[k] = (gt_plan_input){.id = GT_PATH_INPUT + k, .view = &entry->view, .memory = entry->buffer};
+    }
+    gt_err err = gt__plan_new(path->records, path->slots, given, path->inputs, &plan);
+    free(given);
+    return err == GT_OK ? gt__sequence_new(&b->worker, plan, &p->sequence) : err;
+}
+
+static gt_err measure_path(bench *b, const gt_sim_work *work, double *ns)
+{
+    path_state p = {.inputs = gt__zeroed(work->path->inputs + 1, sizeof *p.inputs),
+                    .outputs = gt__zeroed(work->path->outputs + 1, sizeof *p.outputs)};
+    gt_err err = plan_path(b, work, &p);
+    if (err == GT_OK)
+        *ns = measure_rounds(b, work, round_of_path, &p);
+    if (p.sequence)
+        gt__sequence_free(&b->worker, &p.sequence);
+    free(p.inputs);
+    free(p.outputs);
+    clear_all(b);
+    return err;
+}
+
+/* ---- all of them --------------------------------------------------------------------------------------------- */
+
+static gt_err bench_open(bench *b, unsigned threads)
+{
+    const gt_engine_ops *ops;
+    *b = (bench){.worker = {.name = "simulate"}, .next = FIRST_OPERAND};
+    b->other_data = gt__zeroed(MOST_OTHER, 1);
+    b->clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    GT_TRY(gt__engine_find("cpu", &ops));
+    gt__canceller_init(&b->worker);
+    gt_engine_options options = {.threads = (int)threads, .ops = ops, .cancel = &b->worker.cancel.engine};
+    GT_TRY(ops->open(&options, &b->worker.engine));
+    return gt__store_new(b->worker.engine, &b->worker.store);
+}
+
+static void bench_close(bench *b)
+{
+    free(b->other_data);
+    gt__store_free(&b->worker.store);
+    gt__late_free(&b->worker.late);
+    if (b->worker.engine)
+        b->worker.engine->ops->close(b->worker.engine);
+}
+
+static bool is_measurable(const gt_sim_work *work)
+{
+    return work->record || work->path;
+}
+
+static FILE *open_file(const char *path)
+{
+    struct stat status;
+    bool fresh = stat(path, &status) != 0 || status.st_size == 0;
+    FILE *file = fopen(path, "ae");
+    if (file && fresh)
+        fprintf(file, "gt costs 1\n# measured by gt simulate: microseconds\n");
+    return file;
+}
+
+/* Someone who waits is told what for. */
+static void tell(const gt_streams *streams, const gt_costs *costs)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < streams->work_count; k++)
+        count += is_measurable(&streams->works[k]) && gt__costs_exact(costs, &streams->works[k]) < 0;
+    if (count && isatty(STDERR_FILENO))
+        fprintf(stderr, "gt simulate: measuring %zu kinds of instructions\n", count);
+}
+
+gt_err gt__measure(gt_streams *streams, unsigned threads, gt_costs *costs, const char *path)
+{
+    bench b = {0};
+    FILE *file = NULL;
+    gt_err err = GT_OK;
+    tell(streams, costs);
+    for (size_t k = 0; k < streams->work_count && err == GT_OK; k++) {
+        const gt_sim_work *work = &streams->works[k];
+        double ns = 0;
+        if (!is_measurable(work) || gt__costs_exact(costs, work) >= 0)
+            continue;
+        if (!b.worker.store)
+            err = bench_open(&b, threads);
+        if (err == GT_OK && path && !file && !(file = open_file(path)))
+            err = gt__fail(GT_ERR_VALUE, "%s: %s", path, strerror(errno));
+        if (err == GT_OK && work->path)
+            err = measure_path(&b, work, &ns);
+        else if (err == GT_OK)
+            ns = measure_record(&b, work);
+        if (err != GT_OK)
+            break;
+        gt__costs_set_exact(costs, work->key, ns);
+        if (file)
+            fprintf(file, "exact %.3f %s\n", ns / 1e3, work->key);
+    }
+    if (b.worker.engine)
+        bench_close(&b);
+    if (file && fclose(file) && err == GT_OK)
+        err = gt__fail(GT_ERR_VALUE, "%s: %s", path, strerror(errno));
+    return err;
+}
