@@ -53,7 +53,7 @@ static PyObject *py_token(PyObject *module, PyObject *token)
     (void)module;
     char address[GT_TOKEN_SIZE], secret[GT_TOKEN_SIZE];
     const char *text = PyUnicode_Check(token) ? PyUnicode_AsUTF8(token) : "";
-    gt_err err = text ? gt__token_read(text, address, secret) : GT_OK;
+    gt_err err = text ? gt__handover_token(text, address, secret) : GT_OK;
     if (!text)
         return NULL;
     return err == GT_OK ? Py_BuildValue("(ss)", address, secret) : gt__py_raise(err);

@@ -338,7 +338,7 @@ void gt_parcel_free(gt_parcel *parcel)
 }
 
 /* "host:port#secret". */
-gt_err gt__token_read(const char *token, char address[GT_TOKEN_SIZE], char secret[GT_TOKEN_SIZE])
+gt_err gt__handover_token(const char *token, char address[GT_TOKEN_SIZE], char secret[GT_TOKEN_SIZE])
 {
     const char *mark = strrchr(token, '#');
     size_t before = mark ? (size_t)(mark - token) : 0;
@@ -380,7 +380,7 @@ gt_err gt_client_attach(const char *token, const char *address, const char *key_
     char named[GT_TOKEN_SIZE], secret[GT_TOKEN_SIZE];
     gt_client *client;
     *parcel = (gt_parcel){0};
-    GT_TRY(gt__token_read(token, named, secret));
+    GT_TRY(gt__handover_token(token, named, secret));
     gt_err err = gt__client_open(address ? address : named, key_file, timeout_ms, secret, &client);
     explicit_bzero(secret, sizeof secret);
     GT_TRY(err);

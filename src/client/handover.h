@@ -28,7 +28,7 @@ gt_err gt__client_detach(gt_client *client, gt_tensor *const *tensors, size_t co
 
 /* Attaching in steps, as the waits of a language binding differ: read a token; open a client with its secret (gt__client_open);
  * collect what the client before has left. *parcel is empty if that fails. */
-gt_err gt__token_read(const char *token, char address[GT_TOKEN_SIZE], char secret[GT_TOKEN_SIZE]);
+gt_err gt__handover_token(const char *token, char address[GT_TOKEN_SIZE], char secret[GT_TOKEN_SIZE]);
 gt_err gt__client_collect(gt_client *client, gt_parcel *parcel);
 
 #endif
