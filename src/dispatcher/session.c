@@ -14,6 +14,7 @@
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
 #include "dispatcher/live/evacuate.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/spread/spread.h"
@@ -88,6 +89,10 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
         return gt__spread_scope(session, record);
     case GT_OP_site:
         return learn_site(session, record);
+    case GT_OP_detach:
+        return gt__handover_piece(session, record);
+    case GT_OP_attach:
+        return gt__handover_collect(session, record);
     case GT_OP_share:
         return gt__share_weigh(session, record->ins.imm[0].f);
     case GT_OP_mark:
@@ -161,7 +166,7 @@ static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
 {
     size_t available;
     while (*left && !gt__output_waits(&session->output) && !gt__evacuation_awaited(session) &&
-           !gt__recover_keeps(session)) {
+           !gt__recover_keeps(session) && !gt__handover_begun(session)) {
         const gt_slot *slots = gt__link_peek(session->link, &available);
         *idle = !slots;
         if (!slots)
@@ -247,6 +252,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
     gt__runs_begin(session);
     gt_err err = serve(session, budget, progress);
+    if (err == GT_OK && __builtin_expect(session->handover != NULL, 0))
+        err = gt__handover_turn(session);
     gt__runs_end(session);
     return err;
 }
@@ -274,7 +281,7 @@ gt_err gt__modifier_refuse(gt_modifier *modifier, const gt_slot *record, const c
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static void send_welcome(gt_session *session)
+void gt__session_welcome(gt_session *session)
 {
     gt_slot record = {0};
     record.ins.op = GT_OP_welcome;
@@ -295,7 +302,7 @@ void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker)
     session->home = worker;
     if (moved)
         gt__share_move(session);
-    send_welcome(session);
+    gt__session_welcome(session);
 }
 
 /* Give a session without a worker one, if there is one, and tell the client. */
@@ -315,7 +322,7 @@ void gt__session_new_worker(gt_session *session)
     if (gt__recover_active(session) && !session->home)
         return; /* when all its workers are there */
     if (session->home && session->instructions) {
-        send_welcome(session);
+        gt__session_welcome(session);
         return;
     }
     if (session->home) /* it has no tensors there yet: choose again */
@@ -361,7 +368,7 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
     gt__relays_lose_worker(session, worker);
     gt__share_stop_waiting(session);
     if (session->home != worker) {
-        send_welcome(session); /* the number of workers changed */
+        gt__session_welcome(session); /* the number of workers changed */
         return;
     }
     snprintf(session->lost, sizeof session->lost, "%s", reason);
@@ -467,6 +474,7 @@ void gt__session_free(gt_session *session, const char *reason)
      * client could have asked for them. */
     gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
+    gt__handover_free(session);
     gt__peer_log(session->peer, GT_LOG_STATUS, "left: %s", reason);
     gt__synced_forget(session);
     gt__observe_client(session, reason, NULL);

@@ -21,10 +21,12 @@
  *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known. path{}: number and
  *              instructions of the hot path that it was; null: none. Of a path, line is its lines, and scope all its scopes
+ *              detached: it has no client for now (live/handover.h); `line` says for how long it is kept
  *              traffic{}, also of workers: sent and received bytes and records, over its link; sent: to it
  *   links[]    link, role, and the same: of all clients and workers that are and were there
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
+#include "dispatcher/live/handover.h"
 #include "dispatcher/stats.h"
 
 #include <stdio.h>
@@ -286,12 +288,17 @@ static void write_client(FILE *json, gt_session *session)
             "%s\", \"instructions\": %llu, \"queued\": %llu, \"waiting\": %llu, \"seconds\": %.6f, \"weight\": "
             "%g, \"tensors\": %u, "
             "\"bytes\": %llu, "
-            "\"link\": \"%s\", ",
+            "\"link\": \"%s\", \"detached\": %s, ",
             uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
             (unsigned long long)queued_of(session), (unsigned long long)session->seen.waiting,
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
-            (unsigned long long)bytes_of(session), gt__link_name(session->link));
-    write_place(json, session, &session->seen);
+            (unsigned long long)bytes_of(session), gt__link_name(session->link),
+            gt__session_is_detached(session) ? "true" : "false");
+    if (gt__session_is_detached(session))
+        fprintf(json, "\"line\": \"detached, for %.0f s more\", \"scope\": \"\", \"path\": null",
+                gt__handover_left_s(session));
+    else
+        write_place(json, session, &session->seen);
     fputs(", ", json);
     gt__link_traffic_write(session->peer, json);
     fputs(", \"modifiers\": ", json);

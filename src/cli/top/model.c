@@ -172,11 +172,11 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
         *client = (gt_top_client){.number = number,
                                   .instructions = top->samples ? 0 : instructions,
                                   .seconds = top->samples ? 0 : seconds};
-        copy_text(client->name, sizeof client->name, gt__json_text(from, "name"));
-        copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
-        copy_text(client->user, sizeof client->user, gt__json_text(from, "user"));
     }
     client->present = true;
+    copy_text(client->name, sizeof client->name, gt__json_text(from, "name")); /* these may change: gt.attach() */
+    copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
+    copy_text(client->user, sizeof client->user, gt__json_text(from, "user"));
     copy_text(client->worker, sizeof client->worker, gt__json_text(from, "worker"));
     copy_text(client->line, sizeof client->line, gt__json_text(from, "line"));
     copy_text(client->scope, sizeof client->scope, gt__json_text(from, "scope"));

@@ -187,7 +187,8 @@ static uint64_t record_bytes(const gt_instruction *ins)
 /* Records that only define names. */
 static bool is_note(gt_opcode op)
 {
-    return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config || op == GT_OP_share || op == GT_OP_name;
+    return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config || op == GT_OP_share || op == GT_OP_name ||
+           op == GT_OP_detach || op == GT_OP_attach;
 }
 
 /* The next records have another signal; or the program placed a mark. A line of the first kind has the scope as those of records

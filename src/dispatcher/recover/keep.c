@@ -125,7 +125,8 @@ static void give_up_largest(gt_dispatcher *dispatcher)
 /* Records that mean nothing to a replay. */
 static bool is_passing(gt_opcode op)
 {
-    return op == GT_OP_site || op == GT_OP_share || op == GT_OP_mark || op == GT_OP_name || op == GT_OP_goodbye;
+    return op == GT_OP_site || op == GT_OP_share || op == GT_OP_mark || op == GT_OP_name || op == GT_OP_goodbye ||
+           op == GT_OP_detach || op == GT_OP_attach;
 }
 
 static bool is_segment_upload(const gt_instruction *ins)
