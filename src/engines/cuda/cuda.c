@@ -27,6 +27,8 @@ static uint64_t take_segment(void *context, size_t bytes)
     gt__cuda_settle(cuda);
     gt__cuda_comms_wait(cuda);
     gt__cuda_mappings_close(cuda, false);
+    if ((address = gt__cuda_lent_take(cuda, bytes)))
+        return address;
     int result = cuda->driver->memory_alloc(&address, bytes);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         gt__cuda_queue_check(cuda);
@@ -39,7 +41,8 @@ static void give_segment(void *context, uint64_t address)
     gt_cuda *cuda = context;
     gt__cuda_settle(cuda);
     gt__cuda_comms_wait(cuda);
-    cuda->driver->memory_free(address);
+    if (!gt__cuda_lent_give(cuda, address))
+        cuda->driver->memory_free(address);
 }
 
 gt_err gt__cuda_take(gt_cuda *cuda, size_t bytes, uint64_t *address)

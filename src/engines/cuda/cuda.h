@@ -351,6 +351,10 @@ gt_err gt__cuda_borrow(gt_engine *engine, const gt_loan *loan, void **memory);
 void gt__cuda_give_back(gt_engine *engine, const gt_loan *loan);
 /* Let go of memory of processes that have ended; `all`: of all. */
 void gt__cuda_mappings_close(gt_cuda *cuda, bool all);
+/* A segment that other processes may have: one of so many bytes, or up to twice as many, that no engine uses; 0: none. And giving it back; false: it
+ * is no such segment. */
+uint64_t gt__cuda_lent_take(const gt_cuda *cuda, size_t bytes);
+bool gt__cuda_lent_give(const gt_cuda *cuda, uint64_t address);
 
 /* ---- nccl.c, collective.c --------------------------------------------------------------------------------------- */
 

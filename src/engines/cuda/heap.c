@@ -286,12 +286,13 @@ gt_err gt__cuda_heap_take(gt_cuda_heap *heap, size_t bytes, uint64_t *address)
     return GT_OK;
 }
 
-bool gt__cuda_heap_keep(gt_cuda_heap *heap, uint64_t address, uint64_t *segment)
+bool gt__cuda_heap_keep(gt_cuda_heap *heap, uint64_t address, uint64_t *segment, size_t *bytes)
 {
     for (gt_cuda_block *block = heap->segments; block; block = block->next_segment)
         if (address - block->address < block->segment_bytes) {
             block->kept = true;
             *segment = block->address;
+            *bytes = block->segment_bytes;
             return true;
         }
     return false;

@@ -49,9 +49,9 @@ void gt__cuda_heap_clear(gt_cuda_heap *heap);
 gt_err gt__cuda_heap_take(gt_cuda_heap *heap, size_t bytes, uint64_t *address);
 /* False: no block starts at this address. */
 bool gt__cuda_heap_give(gt_cuda_heap *heap, uint64_t address);
-/* The segment in which an address lies: its first byte. False: none. It is not given back before the heap is cleared: other processes
- * may have it. */
-bool gt__cuda_heap_keep(gt_cuda_heap *heap, uint64_t address, uint64_t *segment);
+/* The segment in which an address lies: its first byte, and how many it has. False: none. It is not given back before the heap is
+ * cleared: other processes may have it. */
+bool gt__cuda_heap_keep(gt_cuda_heap *heap, uint64_t address, uint64_t *segment, size_t *bytes);
 /* Gives segments that are wholly free back to the source. */
 void gt__cuda_heap_trim(gt_cuda_heap *heap);
 

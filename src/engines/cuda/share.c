@@ -2,8 +2,12 @@
  * share.c: memory that workers on one card lend to each other: by its address inside a process, where all use the card's primary
  * context, and by handles of the driver between processes. A handle is that of a whole segment of the heap, so a process
  * opens few of them and keeps them open: opening one takes longer than most copies.
+ *
+ * Memory that is freed and allocated again can have the same handle, and who has that open would go on reading the memory of before. So
+ * a segment that was ever lent outside stays allocated as long as its process lives: the next engine of the process uses it.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,7 +21,8 @@ typedef struct gt_cuda_mapping {
     struct gt_cuda_mapping *next;
     CUipcMemHandle handle;
     CUdeviceptr address;
-    pid_t process;
+    uint64_t owner; /* gt__process_identity, and */
+    pid_t process;  /* number of the process whose memory it is */
     unsigned loans; /* that are not given back yet */
 } mapping;
 
@@ -56,6 +61,74 @@ uint64_t gt__cuda_group(gt_engine *engine)
     return neighbours ? gt__cuda_hash(both, sizeof both) : 0;
 }
 
+/* ---- segments that were lent ---------------------------------------------------------------------------------------- */
+
+typedef struct lent {
+    struct lent *next;
+    CUdevice device;
+    uint64_t address;
+    size_t bytes;
+    bool used; /* by an engine */
+} lent;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list: engines have threads of their own */
+static lent *segments;
+
+static lent *find_lent(const gt_cuda *cuda, uint64_t address)
+{
+    lent *l = segments;
+    while (l && (l->device != cuda->device || l->address != address))
+        l = l->next;
+    return l;
+}
+
+/* Before a segment's handle is given away. The context stays as well: memory ends with it. */
+static gt_err note_lent(gt_cuda *cuda, uint64_t address, size_t bytes)
+{
+    CUcontext context;
+    gt_err err = GT_OK;
+    pthread_mutex_lock(&mutex);
+    if (!find_lent(cuda, address)) {
+        lent *l = malloc(sizeof *l);
+        if (!l)
+            err = gt__fail(GT_ERR_MEMORY, "out of memory");
+        else if (cuda->driver->context_retain(&context, cuda->device) != CUDA_SUCCESS) {
+            err = gt__fail(GT_ERR_INTERNAL, "cuda: the context cannot be kept");
+            free(l);
+        } else {
+            *l =
+                (lent){.next = segments, .device = cuda->device, .address = address, .bytes = bytes, .used = true};
+            segments = l;
+        }
+    }
+    pthread_mutex_unlock(&mutex);
+    return err;
+}
+
+uint64_t gt__cuda_lent_take(const gt_cuda *cuda, size_t bytes)
+{
+    lent *best = NULL;
+    pthread_mutex_lock(&mutex);
+    for (lent *l = segments; l; l = l->next)
+        if (!l->used && l->device == cuda->device && l->bytes >= bytes && l->bytes / 2 <= bytes &&
+            (!best || l->bytes < best->bytes))
+            best = l;
+    if (best)
+        best->used = true;
+    pthread_mutex_unlock(&mutex);
+    return best ? best->address : 0;
+}
+
+bool gt__cuda_lent_give(const gt_cuda *cuda, uint64_t address)
+{
+    pthread_mutex_lock(&mutex);
+    lent *l = find_lent(cuda, address);
+    if (l)
+        l->used = cuda->broken; /* then nobody can use it any more */
+    pthread_mutex_unlock(&mutex);
+    return l;
+}
+
 /* ---- lending ------------------------------------------------------------------------------------------------------ */
 
 gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan)
@@ -63,10 +136,12 @@ gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool o
     gt_cuda *cuda = gt__cuda(engine);
     contents c = {.process = gt__process_identity(), .process_id = getpid(), .address = (uintptr_t)memory};
     uint64_t segment;
+    size_t size;
     (void)bytes;                           /* a tensor lies in one segment */
     if (outside && cuda->shares_outside) { /* else the group is one process */
-        if (!gt__cuda_heap_keep(&cuda->heap, c.address, &segment))
+        if (!gt__cuda_heap_keep(&cuda->heap, c.address, &segment, &size))
             return gt__fail(GT_ERR_INTERNAL, "%p is not memory of this engine", memory);
+        GT_TRY(note_lent(cuda, segment, size));
         GT_CUDA_TRY(cuda, "a handle of memory", cuda->driver->handle_get(&c.handle, segment));
         c.offset = c.address - segment;
     }
@@ -76,7 +151,8 @@ gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool o
 
 /* ---- borrowing ---------------------------------------------------------------------------------------------------- */
 
-static mapping *find_mapping(const gt_cuda *cuda, const contents *c)
+/* By its handle; NULL: it is not open. */
+static mapping *find_handle(const gt_cuda *cuda, const contents *c)
 {
     mapping *m = cuda->mappings;
     while (m && memcmp(&m->handle, &c->handle, sizeof c->handle) != 0)
@@ -84,13 +160,23 @@ static mapping *find_mapping(const gt_cuda *cuda, const contents *c)
     return m;
 }
 
+static mapping *find_mapping(const gt_cuda *cuda, const contents *c)
+{
+    mapping *m = find_handle(cuda, c);
+    return m && m->owner == c->process ? m : NULL;
+}
+
 static gt_err open_mapping(gt_cuda *cuda, const contents *c, mapping **out)
 {
     mapping *m = malloc(sizeof *m);
     if (!m)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *m = (mapping){.handle = c->handle, .process = (pid_t)c->process_id};
+    *m = (mapping){.handle = c->handle, .owner = c->process, .process = (pid_t)c->process_id};
     gt__cuda_mappings_close(cuda, false);
+    if (find_handle(cuda, c)) { /* the driver would return the memory of before */
+        free(m);
+        return gt__fail(GT_ERR_INTERNAL, "cuda: memory of a worker that is gone is still open under this handle");
+    }
     int result = cuda->driver->handle_open(&m->address, c->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS) {
         free(m);
