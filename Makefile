@@ -6,13 +6,14 @@
 #   make test-engines   the suites that show an engine right, on the test engines far and late: every dtype
 #   make                build into build/: libgt.so, the gt command, the Python package
 #   make test-cuda      the same on this machine's NVIDIA GPU, and more; skipped where there is none
+#   make test-cluster   sharding, faults and recovery on hosts that are network namespaces (needs root), over each exchange
 #   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database;
 #                       a training run in which workers die 100 times; every CUDA kernel that the op table's tests need
 #   make docs           build the site of docs/ and the API reference in build/site
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
-#   make bench-cluster  data between two workers, by each exchange, beside ucx_perftest
+#   make bench-cluster  measure several workers and hosts: bandwidth beside ucx_perftest, scaling, delays, many clients, changes
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make fuzz           strange bytes for everything that reads what others wrote, FUZZ_SECONDS (60) each
@@ -26,7 +27,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-cuda test-long docs docs-operations bench bench-cluster bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
+.PHONY: build run test test-engines test-cuda test-cluster test-long docs docs-operations bench bench-cluster bench-cuda bench-sweep test-sanitize fuzz load soak lint format clean distclean setup setup-test setup-fuzz
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -50,6 +51,7 @@ test: setup
 	meson test -C build --no-rebuild --no-suite long --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
+	$(python) -m pytest -q -rs -m usual tests/cluster || status=1; \
 	$(call on_engines,$(few_dtypes),$(filter-out %ops_table.py %server.py,$(engine_suites))) \
 	echo "with hot paths:"; \
 	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
@@ -64,6 +66,9 @@ test-engines: setup-test build
 
 test-cuda: setup-test build
 	@$(python) tools/test-cuda
+
+test-cluster: setup-test build
+	@$(python) -m pytest -rs tests/cluster
 
 # Three processes, each with whole files, where pytest-xdist is installed: many tests wait for other processes. conftest.py has the
 # order of the files. test_top.py drives a terminal, which pytest-xdist disturbs.

@@ -1,172 +1,117 @@
-"""Data between two workers, processes of this host: `make bench-cluster`.
+"""Several workers, on this host and on hosts that are network namespaces of this machine: `make bench-cluster`.
 
-A tensor of 64 MiB goes from one worker to the other, over and over, by each exchange (GT_EXCHANGE), beside `ucx_perftest`'s
-bandwidth for such messages with the same transports, and beside memcpy. A small tensor goes there and back, each step waiting for
-the one before. Rounds alternate, and the median counts. Without libucx or ucx_perftest (ucx-utils), their rows are left out.
+Bandwidth between workers by each exchange, beside ucx_perftest's with the same transports and beside memcpy; data-parallel training;
+steps on a slow network; a dispatcher with many workers and clients; and what a running cluster goes through. Rows of a section
+alternate, and medians count. Without libucx, ucx_perftest (ucx-utils) or the right to make namespaces, their rows are left out, and
+a line says why.
 """
 import argparse
-import contextlib
+import dataclasses
 import json
 import os
 import pathlib
-import re
 import shutil
-import socket
-import statistics
-import subprocess
 import sys
-import tempfile
-import textwrap
-import time
 
-import numpy as np
+import cluster_hosts as hosts
+import cluster_pairs as pairs
+from processes import Failure
 
-from processes import Failure, Process
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PROGRAM = ROOT / "build" / "gt"
-LARGE = 64 << 20
-# What the exchange uses on one host (src/worker/peers/ucx/lane_ucx.c).
-UCX_ON_HOST = {"UCX_TLS": "sysv,cma,self", "UCX_SYSV_ERROR_HANDLING": "y", "UCX_CMA_MEMORY_INVALIDATE": "y",
-               "UCX_RNDV_SCHEME": "get_zcopy"}
-
-CLIENT = """
-    import json, sys, time
-    import gt
-    gt.connect(sys.argv[1])
-    while len(gt.debug.get_worker_stats()) < 2:
-        time.sleep(0.01)
-    for number in (0, 1):
-        gt.register_config(f'on{number}', gt.SignalConfig(shard=gt.ShardConfig(workers=[number], replicated=True)))
-    def on(number, tensors):
-        return [gt.signal.tensor(t, name=f'on{number}') for t in tensors]
-    def there(count):            # new tensors: what has a copy on the other worker would not go again
-        with gt.signal.context('on0'):
-            tensors = [gt.full((%d,), float(k)) for k in range(count)]
-        assert sum(t[0].item() for t in tensors) == sum(range(count))
-        start = time.perf_counter()
-        firsts = [t[:1] for t in on(1, tensors)]
-        assert [t.item() for t in firsts] == list(range(count))
-        return time.perf_counter() - start
-    def back(count):
-        x = gt.signal.tensor(gt.ones(256), name='on0')
-        gt.synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            x = gt.signal.tensor(gt.signal.tensor(x, name='on1') + 1, name='on0') + 1
-        assert x.numpy()[0] == 1 + 2 * count
-        return time.perf_counter() - start
-    for line in sys.stdin:
-        work, count = line.split()
-        print((there if work == 'there' else back)(int(count)) / int(count), flush=True)
-""" % (LARGE // 4)
+MOST_WORKERS = 8
 
 
-class Pair(Process):
-    """A server, two workers with one exchange, and a client that measures."""
+@dataclasses.dataclass
+class Row:
+    """A value, and what it is measured against."""
+    name: str
+    value: float
+    unit: str
+    limit: float = None
+    of: str = ""
 
-    def __init__(self, exchange):
-        self.stack = contextlib.ExitStack()
-        folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        port_file = pathlib.Path(folder) / "port"
-        environment = {**os.environ, "GT_EXCHANGE": exchange, "OPENBLAS_NUM_THREADS": "1"}
-        self.launch([PROGRAM, "server", "-p", 0, "--port-file", port_file], env=environment)
-        deadline = time.monotonic() + 20
-        while not port_file.exists() or not port_file.read_text().strip():
-            if time.monotonic() > deadline:
-                raise Failure("the server does not start")
-            time.sleep(0.01)
-        port = port_file.read_text().strip()
-        for _ in range(2):
-            self.launch([PROGRAM, "worker", "-p", port, "--threads", 1], env=environment)
-        self.start([sys.executable, "-c", textwrap.dedent(CLIENT), f"localhost:{port}"], stdin=subprocess.PIPE,
-                   stdout=subprocess.PIPE, text=True, env={**environment, "PYTHONPATH": str(ROOT / "build" / "python")})
-
-    def launch(self, command, **options):
-        process = Process()
-        process.start(command, **options)
-        self.stack.enter_context(process)
-
-    def __call__(self, work, count):
-        self.process.stdin.write(f"{work} {count}\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failure("the client ended")
-        return float(line)
-
-    def __exit__(self, *more):
-        super().__exit__(*more)
-        self.stack.close()
+    def text(self):
+        ratio = f"{self.value / self.limit:6.2f} of {self.of}" if self.limit else ""
+        return f"{self.name:74s} {self.value:10.2f} {self.unit:6s} {ratio}"
 
 
-def perftest(count):
-    """ucx_perftest's bytes a second for messages of LARGE bytes; None: it is not there, or says nothing."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, **UCX_ON_HOST, "UCX_WARN_UNUSED_ENV_VARS": "n"}
-    with Process() as server:
-        server.start(["ucx_perftest", "-e", "-p", port], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(50):
-            done = subprocess.run(["ucx_perftest", "127.0.0.1", "-e", "-p", str(port), "-t", "ucp_am_bw", "-s", str(LARGE),
-                                   "-n", str(count), "-w", "3"], env=environment, capture_output=True, text=True, timeout=120)
-            if done.returncode == 0:
-                break
-            time.sleep(0.1)
-    final = re.search(r"^Final:.*$", done.stdout, re.MULTILINE)
-    return float(final[0].split()[-3]) * (1 << 20) if final else None
+def bandwidth(quick):
+    rates, trips = pairs.point_to_point(2 if quick else 5, 10 if quick else 20)
+    against = {"mesh": "ucx_perftest", "ucx": "ucx_perftest", "ucx by tcp": "ucx_perftest by tcp"}
+    for name, rate in rates.items():
+        of = against.get(name)
+        yield Row(f"64 MiB, worker to worker: {name}" if of else f"64 MiB: {name}", rate / 1e9, "GB/s", rates.get(of, 0) / 1e9, of)
+    for name, seconds in trips.items():
+        yield Row(f"1 KiB, there and back: {name}", seconds * 1e6, "us")
 
 
-def memcpy():
-    source, target = np.ones(LARGE, np.uint8), np.empty(LARGE, np.uint8)
-    np.copyto(target, source)
-    start = time.perf_counter()
-    np.copyto(target, source)
-    return LARGE / (time.perf_counter() - start)
+def reductions(quick):
+    copy = pairs.memcpy()
+    for workers in (2, 4):
+        for name, rate in pairs.all_reduce(2 if quick else 5, 5, workers).items():
+            yield Row(f"all-reduce of 64 MiB, {workers} workers, each sends: {name}", rate / 1e9, "GB/s", copy / 1e9, "memcpy")
 
 
-def measure(rounds, count):
-    exchanges = ["mesh"] + (["ucx"] if (PROGRAM.parent / "gt-exchange-ucx.so").exists() else [])
-    seen = {name: [] for name in ("memcpy", "ucx_perftest", *exchanges)}
-    trips = {name: [] for name in exchanges}
-    with contextlib.ExitStack() as stack:
-        pairs = {name: stack.enter_context(Pair(name)) for name in exchanges}
-        for pair in pairs.values():
-            pair("there", 3)
-            pair("back", 20)
-        for _ in range(rounds):
-            seen["memcpy"].append(memcpy())
-            if shutil.which("ucx_perftest"):
-                rate = perftest(count)
-                seen["ucx_perftest"] += [rate] if rate else []
-            for name, pair in pairs.items():
-                seen[name].append(LARGE / pair("there", count))
-                trips[name].append(pair("back", 200))
-    return ({name: statistics.median(rates) for name, rates in seen.items() if rates},
-            {name: statistics.median(times) for name, times in trips.items()})
+def scaling(quick):
+    counts = [1, 2] if quick else [1, 2, 4, MOST_WORKERS]
+    cores = len(os.sched_getaffinity(0))
+    seconds = pairs.scaling(2 if quick else 4, counts)
+    for count in counts:
+        yield Row(f"data-parallel MLP 4x1024, batch 512, {count} workers", seconds[1] / seconds[count], "x", min(count, cores),
+                  f"{min(count, cores)} core{'s' * (min(count, cores) > 1)}")
+
+
+def delays(quick):
+    times = hosts.delayed_steps(1 if quick else 3)
+    for name, seconds in times.items():
+        yield Row(f"step of an MLP with 16 gradients, 2 hosts, {name}", seconds * 1e3, "ms", times["no delay"] * 1e3, "no delay")
+
+
+def crowds(quick):
+    count, clients = (6, 100) if quick else (36, 1000)
+    seen = hosts.crowd(count, clients, 5)
+    what = f"{2 * count} workers on {count} hosts, {clients} clients: "
+    yield Row(what + "all connected", seen["connected"], "s")
+    yield Row(what + "answers", seen["answers"], "/s")
+    yield Row(what + "answers by processor time of the server", seen["per_processor_second"], "/s")
+
+
+def changes(_):
+    names = {"drain": "gt drain", "re-shard": "gt reload, split along another axis", "rejoin": "worker killed, replaced, and its part computed again",
+             "restart": "server restarted, to a new program's result"}
+    for name, seconds in hosts.changes().items():
+        yield Row(f"64 MiB on 2 hosts: {names[name]}", seconds, "s")
+
+
+SECTIONS = {"bandwidth": bandwidth, "reductions": reductions, "scaling": scaling, "delays": delays, "crowds": crowds, "changes": changes}
+ON_HOSTS = {"delays", "crowds", "changes"}
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=7)
-    arguments.add_argument("--count", type=int, default=20, help="messages of 64 MiB in a round")
-    arguments.add_argument("--json", help="write the figures to this file, too")
+    arguments.add_argument("--quick", action="store_true", help="fewer rounds, hosts and clients")
+    arguments.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be repeated")
+    arguments.add_argument("--json", help="write the rows to this file, too")
     chosen = arguments.parse_args()
-    try:
-        rates, trips = measure(chosen.rounds, chosen.count)
-    except Failure as failure:
-        sys.exit(f"cluster.py: {failure}")
-    limit = rates.get("ucx_perftest")
-    print(f"{'64 MiB, worker to worker':26s} {'GB/s':>6s}  of ucx_perftest")
-    for name, rate in rates.items():
-        print(f"{name:26s} {rate / 1e9:6.2f}  {f'{rate / limit:.2f}' if limit else '-'}")
-    print(f"\n{'1 KiB, there and back':26s} {'us':>6s}")
-    for name, seconds in trips.items():
-        print(f"{name:26s} {seconds * 1e6:6.0f}")
+    missing = hosts.not_permitted()
+    rows, failed = [], False
+    print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f} before")
+    if not pairs.HAS_UCX or not shutil.which("ucx_perftest"):
+        print("without rows of UCX: libucx or ucx_perftest is not installed")
+    for name in chosen.only or SECTIONS:
+        if name in ON_HOSTS and missing:
+            print(f"without the section {name}: {missing}")
+            continue
+        try:
+            for row in SECTIONS[name](chosen.quick):
+                rows.append(row)
+                print(row.text(), flush=True)
+        except (Failure, AssertionError) as failure:
+            failed = True
+            print(f"{name}: {failure}", file=sys.stderr)
     if chosen.json:
-        pathlib.Path(chosen.json).write_text(json.dumps({"bytes_per_second": rates, "round_trip_seconds": trips}, indent=1))
+        pathlib.Path(chosen.json).write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -135,5 +135,5 @@ def training_memory(children, quick):
             with Child(library) as child:
                 peaks[library] = child("training_peak", work=work)
         results.append(Figure(f"peak memory of training, {name}, torch", peaks["torch"], "B"))
-        results.append(Figure(f"peak memory of training, {name}, GT", peaks["gt"], "B", bound=peaks["torch"]))
+        results.append(Figure(f"peak memory of training, {name}, GT", peaks["gt"], "B", bound=0.7 * peaks["torch"]))
     return results

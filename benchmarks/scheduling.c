@@ -29,8 +29,8 @@ static double now_ns(void)
 static void answer(gt_dispatch_worker *worker, uint64_t done)
 {
     while (worker->pendings.count) {
-        gt_pending asked = gt__pendings_take(&worker->pendings);
-        gt__share_marked(worker, asked.charges, asked.placed_ns, done * MEASURED_NS);
+        gt_pending asked = gt__pendings_take(&worker->pendings, 0);
+        gt__share_marked(worker, asked.charges, asked.placed_ns, done * MEASURED_NS, false);
     }
 }
 

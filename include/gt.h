@@ -106,6 +106,31 @@ GT_API const char *gt_client_description(const gt_client *client);
  * (`gt server --max-weight`, 1 by default: a client can only ask for less). */
 GT_API gt_err gt_client_set_weight(gt_client *client, double weight);
 
+/*
+ * Leave the session with the server, for another process or host: wait until everything emitted was executed, keep `tensors` and free
+ * all others, then close the client. `note` is for whoever attaches the session. *token is what that needs; it is good for one time,
+ * and for an hour (`gt server --detached-for`). On failure the client stays as it is, unless the connection is lost. A server inside this process cannot keep a
+ * session.
+ */
+enum { GT_TOKEN_SIZE = 192 };
+GT_API gt_err gt_client_detach(gt_client **client, gt_tensor *const *tensors, size_t count, const void *note,
+                               size_t note_bytes, char token[GT_TOKEN_SIZE]);
+
+/* What the client before has left: its tensors, in its order, and its note. Free it with gt_parcel_free, which releases the tensors that
+ * are still in it. */
+typedef struct gt_parcel {
+    gt_tensor **tensors;
+    size_t count;
+    void *note;
+    size_t note_bytes;
+} gt_parcel;
+GT_API void gt_parcel_free(gt_parcel *parcel);
+
+/* Take a detached session over: its tensors, config, random numbers, limits. `address` NULL: that of the client before. key_file and
+ * timeout_ms: as gt_client_connect_key has them. */
+GT_API gt_err gt_client_attach(const char *token, const char *address, const char *key_file, int timeout_ms,
+                               gt_parcel *parcel, gt_client **client);
+
 /* Wait until everything emitted so far has been executed. */
 GT_API gt_err gt_synchronize(gt_client *client);
 /* Make random numbers repeat from here. */

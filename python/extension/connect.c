@@ -193,7 +193,7 @@ int gt__py_client_turn(gt_client *client)
     gt__py_pin(client);
     int status = is_taken(client) ? await_turn(client) : 0;
     if (status == 0 && client->closed) {
-        PyErr_SetString(connection_error, "the client is closed");
+        PyErr_SetString(connection_error, gt__client_end(client));
         status = -1;
     }
     gt__py_unpin(client);
@@ -325,13 +325,15 @@ static PyObject *close_all(PyObject *module, PyObject *unused)
 
 /* ---- the current client ---------------------------------------------------------------------------------- */
 
-/* Connect, or without an address start an embedded server. Other threads run meanwhile. NULL: exception. */
-static gt_client *open_client(const char *address, const char *key_file, int timeout_ms, int workers)
+/* Connect, to the session that is detached under `token` unless that is NULL, or without an address start an embedded server. Other
+ * threads run meanwhile. NULL: exception. */
+static gt_client *open_client(const char *address, const char *key_file, int timeout_ms, const char *token,
+                              int workers)
 {
     for (;;) {
         gt_client *client;
         PyThreadState *state = PyEval_SaveThread();
-        gt_err err = address ? gt_client_connect_key(address, key_file, timeout_ms, &client)
+        gt_err err = address ? gt__client_open(address, key_file, timeout_ms, token, &client)
                              : gt_client_open_embedded(workers, &client);
         PyEval_RestoreThread(state);
         if (err == GT_OK)
@@ -383,7 +385,7 @@ static int await_opening(void)
 static int open_default(void)
 {
     default_opening = true;
-    gt_client *client = open_client(NULL, NULL, 0, default_workers);
+    gt_client *client = open_client(NULL, NULL, 0, NULL, default_workers);
     if (client && has_first_seed)
         gt_manual_seed(client, first_seed);
     ConnectionObject *connection = client ? connection_new(client) : NULL;
@@ -451,9 +453,9 @@ gt_client *gt__py_client(void)
 static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"address", "timeout", "key_file", "weight"};
-    PyObject *values[4];
-    if (gt__py_parse("open", args, nargs, kwnames, names, 4, 4, values) < 0)
+    static const char *const names[] = {"address", "timeout", "key_file", "weight", "token"};
+    PyObject *values[5];
+    if (gt__py_parse("open", args, nargs, kwnames, names, 5, 5, values) < 0)
         return NULL;
     if (!values[0] || !PyUnicode_Check(values[0]))
         return PyErr_Format(PyExc_TypeError, "connect() needs an address, 'host:port', not %s",
@@ -480,7 +482,10 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     PyObject *key_file = NULL; /* bytes */
     if (values[2] && values[2] != Py_None && !PyUnicode_FSConverter(values[2], &key_file))
         return NULL;
-    gt_client *client = open_client(address, key_file ? PyBytes_AS_STRING(key_file) : NULL, timeout_ms, 0);
+    const char *token = values[4] && values[4] != Py_None ? PyUnicode_AsUTF8(values[4]) : NULL;
+    gt_client *client = PyErr_Occurred() ? NULL
+                                         : open_client(address, key_file ? PyBytes_AS_STRING(key_file) : NULL,
+                                                       timeout_ms, token, 0);
     Py_XDECREF(key_file);
     if (!client)
         return NULL;
@@ -500,7 +505,7 @@ static PyObject *py_open_embedded(PyObject *module, PyObject *workers)
     int64_t count;
     if (gt__py_int64(workers, &count) < 0)
         return NULL;
-    gt_client *client = open_client(NULL, NULL, 0, count >= 0 && count <= INT_MAX ? (int)count : -1);
+    gt_client *client = open_client(NULL, NULL, 0, NULL, count >= 0 && count <= INT_MAX ? (int)count : -1);
     return client ? (PyObject *)connection_new(client) : NULL;
 }
 
@@ -699,7 +704,9 @@ static PyObject *py_site(PyObject *module, PyObject *number)
 }
 
 PyMethodDef gt__py_connect_functions[] = {
-    FAST("open", py_open, "open(address, timeout=None, weight=None): a Connection to the server at host:port."),
+    FAST("open", py_open,
+         "open(address, timeout=None, key_file=None, weight=None, token=None): a Connection to the server at "
+         "host:port; token: to the session that is detached under it."),
     {.ml_name = "open_embedded",
      .ml_meth = py_open_embedded,
      .ml_flags = METH_O,

@@ -304,8 +304,8 @@ extern PyMethodDef gt__py_index_write_methods[], gt__py_alias_methods[], gt__py_
     gt__py_layout_methods[], gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
     gt__py_bounds_methods[], gt__py_product_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
-extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_site_functions[],
-    gt__py_random_functions[];
+extern PyMethodDef gt__py_connect_functions[], gt__py_handover_functions[], gt__py_server_functions[],
+    gt__py_site_functions[], gt__py_random_functions[];
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];

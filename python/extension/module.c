@@ -58,6 +58,7 @@ static int module_exec(PyObject *module)
                                    gt__py_movement_functions,
                                    gt__py_interop_functions,
                                    gt__py_connect_functions,
+                                   gt__py_handover_functions,
                                    gt__py_server_functions,
                                    gt__py_engine_functions,
                                    gt__py_modifier_functions,

@@ -63,15 +63,9 @@ static bool is_ours(PyCodeObject *code)
     return package && strncmp(file, package, package_length) == 0;
 }
 
-/* The number of a site, which may be new; 0: there are too many. */
-static uint32_t intern(PyCodeObject *code, int line)
+/* The number of a new site; 0: there are too many. */
+static uint32_t add_site(Site site)
 {
-    uint32_t bucket = hash_of(code, line);
-    for (; buckets[bucket]; bucket = (bucket + 1) % (2 * SITES)) {
-        const Site *site = &sites[buckets[bucket] - 1];
-        if (site->code == code && site->line == line)
-            return buckets[bucket];
-    }
     if (site_count == SITES)
         return 0;
     if (site_count == site_capacity) {
@@ -82,8 +76,26 @@ static uint32_t intern(PyCodeObject *code, int line)
         sites = grown;
         site_capacity = capacity;
     }
-    sites[site_count++] = (Site){.code = (PyCodeObject *)Py_NewRef((PyObject *)code), .line = line};
-    return buckets[bucket] = site_count;
+    sites[site_count++] = site;
+    return site_count;
+}
+
+/* The number of a site, which may be new; 0: there are too many. */
+static uint32_t intern(PyCodeObject *code, int line)
+{
+    uint32_t bucket = hash_of(code, line);
+    for (; buckets[bucket]; bucket = (bucket + 1) % (2 * SITES)) {
+        const Site *site = &sites[buckets[bucket] - 1];
+        if (site->code == code && site->line == line)
+            return buckets[bucket];
+    }
+    Py_INCREF((PyObject *)code);
+    uint32_t number = add_site((Site){.code = code, .line = line});
+    if (number)
+        buckets[bucket] = number;
+    else
+        Py_DECREF((PyObject *)code);
+    return number;
 }
 
 static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void *at, int offset)
@@ -182,6 +194,8 @@ static size_t site_name(uint32_t number, char *text, size_t size)
     if (!number || number > site_count)
         return 0;
     const Site *site = &sites[number - 1];
+    if (!site->code) /* reserved */
+        return 0;
     const char *file = PyUnicode_AsUTF8(site->code->co_filename);
     if (!file)
         PyErr_Clear();
@@ -191,6 +205,15 @@ static size_t site_name(uint32_t number, char *text, size_t size)
            skip = bytes < size ? 0 : bytes - size + 1;
     memcpy(text, whole + skip, bytes - skip + 1); /* cut at the front */
     return bytes - skip;
+}
+
+/* See gt__sites_reserve. */
+static void reserve_sites(uint32_t count)
+{
+    while (site_count < count && add_site((Site){0}))
+        continue;
+    memset(buckets, 0, sizeof buckets);
+    memset(cache, 0, sizeof cache);
 }
 
 static bool is_inner(void)
@@ -218,7 +241,8 @@ static PyObject *py_site_package(PyObject *module, PyObject *directory)
     Py_INCREF(directory); /* never freed */
     package = text;
     package_length = strlen(text);
-    gt__site_hooks = (gt_site_hooks){.current = current_site, .name = site_name, .inner = is_inner};
+    gt__site_hooks =
+        (gt_site_hooks){.current = current_site, .name = site_name, .inner = is_inner, .reserve = reserve_sites};
     Py_RETURN_NONE;
 }
 

@@ -50,6 +50,8 @@ globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
 globals().update(_types.TYPES, **_formats.NAMES, **_names.VALUES)
 
+from gt.client.handover import attach, detach  # noqa: E402, F401
+
 from gt import sparse as _sparse  # noqa: E402
 
 globals().update(_sparse.FUNCTIONS)

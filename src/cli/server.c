@@ -19,6 +19,8 @@ typedef struct server_arguments {
     double max_weight, recover_wait, recover_stand_in, recover_every, max_op_seconds;
     uint64_t recover_memory, recover_disk;
     const char *recover_snapshots;
+    const char *attach_by;
+    double detached_for;
     bool insecure, quiet, recover;
     gt_limits limits;
 } server_arguments;
@@ -116,6 +118,12 @@ static int parse(int argc, char **argv, server_arguments *arguments)
                     "keep snapshots on disk, in files without a name in DIR, instead of in memory"),
         bytes_option("recover-disk", &arguments->recover_disk, 1 << 20,
                      "disk space for --recover-snapshots, of all programs together (default 64G)"),
+        number_option(
+            "detached-for", &arguments->detached_for, 0.001, 1e6, "S",
+            "seconds for which a program that left with gt.detach() is kept for gt.attach() (default %)"),
+        text_option(
+            "attach-by", &arguments->attach_by, "WHO",
+            "who may attach it: `user`, the user who detached it, or `any`, whoever has the token (default %)"),
         number_option("max-op-seconds", &arguments->max_op_seconds, 0.001, 1e9, "S",
                       "workers cancel an operation that runs longer than S seconds (also GT_MAX_OP_SECONDS)"),
         {.name = "http",
@@ -190,9 +198,16 @@ int gt__command_server(int argc, char **argv)
     arguments.recover_wait = GT_RECOVER_WAIT_S;
     arguments.recover_stand_in = GT_RECOVER_STAND_IN_S;
     arguments.recover_every = GT_RECOVER_EVERY_S;
+    arguments.detached_for = GT_DETACHED_S;
+    arguments.attach_by = "user";
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
+    bool attach_by_any = strcmp(arguments.attach_by, "any") == 0;
+    if (!attach_by_any && strcmp(arguments.attach_by, "user") != 0) {
+        fprintf(stderr, "gt server: --attach-by is user or any, not '%s'\n", arguments.attach_by);
+        return 2;
+    }
     gt__log_times();
     gt__descriptors_raise();
     gt_dispatcher *dispatcher;
@@ -210,6 +225,8 @@ int gt__command_server(int argc, char **argv)
     options.recover_bytes = arguments.recover_memory;
     options.recover_snapshots = arguments.recover_snapshots;
     options.recover_disk = arguments.recover_disk;
+    options.detached_s = arguments.detached_for;
+    options.attach_by_any = attach_by_any;
     options.max_op_seconds = arguments.max_op_seconds;
     options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {

@@ -116,14 +116,16 @@ static gt_err record(gt_watcher *watcher, const trace_arguments *arguments, FILE
     uint64_t deadline = gt__now_ns() + (uint64_t)(arguments->seconds * 1e9);
     uint64_t most = arguments->most ? arguments->most : UINT64_MAX, topic;
     gt_err err = GT_OK;
-    while (err != GT_ERR_CONNECTION && *lines < most && gt__now_ns() < deadline && !atomic_load(&stop_requested) &&
-           !ferror(file)) {
+    while ((err == GT_OK || err == GT_ERR_INTERRUPTED) && *lines < most && gt__now_ns() < deadline &&
+           !atomic_load(&stop_requested) && !ferror(file)) {
         err = gt__watcher_next(watcher, gt__remaining_ms(deadline), &topic);
         if (err == GT_OK && topic == GT_TOPIC_LINES)
             *lines += write_lines(file, watcher->text, most - *lines);
     }
+    if (err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED)
+        return GT_OK;
     /* A dispatcher that ends also ends the trace; it is an error only if nothing was recorded. */
-    return err == GT_ERR_CONNECTION && !*lines ? err : GT_OK;
+    return err == GT_ERR_CONNECTION && *lines ? GT_OK : err;
 }
 
 static gt_err trace(gt_watcher *watcher, const trace_arguments *arguments)

@@ -131,7 +131,11 @@ gt_err gt__watcher_next(gt_watcher *watcher, int timeout_ms, uint64_t *topic)
             gt_slot record[1 + GT_MAX_TAIL];
             unsigned length;
             record[0] = slots[0];
-            GT_TRY(gt__instruction_check(record, available, &length));
+            gt_err err = gt__instruction_check(record, available, &length);
+            if (err != GT_OK) { /* where the next one begins is not known */
+                gt__link_kill(watcher->link, "malformed record of the server: %s", gt_error_text());
+                return err;
+            }
             memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
             gt__link_consume(watcher->link, length);
             if (record->ins.op == GT_OP_goodbye)

@@ -75,6 +75,7 @@ void gt__client_maybe_destroy(gt_client *client)
     free(client->frees);
     free(client->names);
     free(client->key_file);
+    free(client->inherited);
     free(client);
 }
 
@@ -94,15 +95,15 @@ static gt_err await_answer(gt_client *client, uint64_t deadline, gt_welcome *wel
     return err;
 }
 
-/* Send the hello and wait until the server has `workers` workers. */
-static gt_err introduce(gt_client *client, int workers, int timeout_ms)
+/* Send the hello and wait until the server has `workers` workers. `token`: of a session that is attached; NULL: none. */
+static gt_err introduce(gt_client *client, const char *token, int workers, int timeout_ms)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(timeout_ms));
     gt_welcome welcome = {0};
     char name[sizeof(gt_slot)];
     gt__program_name(name, sizeof name);
-    GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, name, getenv("TRACEPARENT")));
-    while (welcome.workers < workers) {
+    GT_TRY(gt__hello_send_client(client->link, name, getenv("TRACEPARENT"), token));
+    while (!welcome.number || welcome.workers < workers) {
         gt_err err = await_answer(client, deadline, &welcome);
         if (err == GT_ERR_INTERRUPTED && !(gt__wait_hooks.interrupted && gt__wait_hooks.interrupted()))
             continue; /* a signal handler ran and did not ask to stop */
@@ -125,16 +126,19 @@ gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
     return gt_client_connect_key(address, NULL, timeout_ms, out);
 }
 
-gt_err gt_client_connect_key(const char *address, const char *key_file, int timeout_ms, gt_client **out)
+gt_err gt__client_open(const char *address, const char *key_file, int timeout_ms, const char *token,
+                       gt_client **out)
 {
-    GT_ARGUMENTS(out, address);
     gt_client *client;
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "%s", address);
     client->key_file = key_file ? strdup(key_file) : NULL;
+    if (token) /* until it knows which ones the clients before it had: workers may still answer those */
+        client->next_ticket = (uint64_t)1 << 62;
     gt_err err = gt__address_connect(address, key_file, timeout_ms, &client->link);
+    /* Who attaches a session waits for no worker: if none came in time, the session would be lost. */
     if (err == GT_OK)
-        err = introduce(client, 1, timeout_ms);
+        err = introduce(client, token, token ? 0 : 1, timeout_ms);
     if (err != GT_OK) {
         gt_client_close(&client);
         return err;
@@ -144,6 +148,12 @@ gt_err gt_client_connect_key(const char *address, const char *key_file, int time
              plain ? plain + 3 : address);
     *out = client;
     return GT_OK;
+}
+
+gt_err gt_client_connect_key(const char *address, const char *key_file, int timeout_ms, gt_client **out)
+{
+    GT_ARGUMENTS(out, address);
+    return gt__client_open(address, key_file, timeout_ms, NULL, out);
 }
 
 gt_err gt_client_set_weight(gt_client *client, double weight)
@@ -168,7 +178,7 @@ gt_err gt_client_open_embedded(int workers, gt_client **out)
     snprintf(client->address, sizeof client->address, "embedded");
     gt_err err = gt__embedded_start(workers, NULL, &client->embedded, &client->link);
     if (err == GT_OK)
-        err = introduce(client, workers, 0);
+        err = introduce(client, NULL, workers, 0);
     if (err != GT_OK) {
         gt_client_close(&client);
         return err;

@@ -18,6 +18,7 @@
 #include "link/link.h"
 
 typedef struct gt_embedded gt_embedded;
+struct gt_inherited;            /* handover.h */
 typedef struct gt_node gt_node; /* autograd.h */
 
 /* Counts the writes to memory that tensors share (storage.h). */
@@ -98,6 +99,7 @@ struct gt_client {
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
     bool closed;
+    bool detached; /* closed, or about to be: the session goes on without this client */
     bool
         reserved; /* no thread waits any more, but `waiting` stays set until the first of `turns` has taken its turn */
     gt_turn *turns;      /* threads that queue for the client */
@@ -109,7 +111,8 @@ struct gt_client {
     uint32_t sites_told;   /* sites whose names the server has */
     gt_name *names;        /* names.c */
     uint32_t name_count, names_told;
-    uint64_t updated; /* the result of the last instruction that passed a name on */
+    struct gt_inherited *inherited; /* names of the session's clients before this one; NULL: it is the first */
+    uint64_t updated;               /* the result of the last instruction that passed a name on */
     uint64_t seed;
     uint64_t stream; /* counts random tensors since the seed */
     gt_transfer *transfers;
@@ -159,9 +162,12 @@ extern gt_wait_hooks gt__wait_hooks;
 typedef struct gt_site_hooks {
     uint32_t (*current)(void); /* 0: unknown */
     size_t (*name)(uint32_t site, char *text, size_t size);
-    bool (*inner)(void); /* the binding itself issues the op, not user code */
+    bool (*inner)(void);             /* the binding itself issues the op, not user code */
+    void (*reserve)(uint32_t count); /* no number up to this, or that was given until now, is current any more */
 } gt_site_hooks;
 extern gt_site_hooks gt__site_hooks;
+/* The numbers up to `count` belong to earlier clients of a session (handover.h): all places get new numbers, behind those. */
+void gt__sites_reserve(uint32_t count);
 
 /* ---- arguments of public functions ------------------------------------------------------------------------- */
 
@@ -262,6 +268,8 @@ gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, 
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);
 gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out);
 
+/* A tensor that the session has under this id already. */
+gt_err gt__tensor_inherit(gt_client *client, uint64_t id, const gt_meta *meta, gt_tensor **out);
 /* Queue the id of a tensor to be freed. Sends the queue when it is long enough and the link has room. Never waits. */
 void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes);
 /* Publish everything emitted so far, pending frees included. */
@@ -269,6 +277,11 @@ void gt__client_flush(gt_client *client);
 /* An error if the client is closed, dead, or belongs to another process. */
 gt_err gt__client_check(gt_client *client);
 
+/* Why a client that is closed cannot be used. */
+const char *gt__client_end(const gt_client *client);
+/* Connect. `token`: to the session that is detached under it (handover.h); NULL: to a new one. */
+gt_err gt__client_open(const char *address, const char *key_file, int timeout_ms, const char *token,
+                       gt_client **out);
 /* Free a closed client if nothing refers to it. */
 void gt__client_maybe_destroy(gt_client *client);
 
@@ -309,6 +322,8 @@ typedef struct gt_lease gt_lease;
 gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **lease);
 void gt__lease_end(gt_lease *lease); /* the client may be closed; the caller holds the language's lock */
 
+/* Publish everything and wait for the answer to a ticket: bytes, malloc'ed, with a NUL behind them. `op`: the question. */
+gt_err gt__client_await(gt_client *client, gt_opcode op, uint64_t ticket, char **bytes, size_t *count);
 /* The dispatcher's statistics as JSON text, malloc'ed; it waits for the dispatcher to take this client's records so far. With
  * `workers`, and for each worker to execute them. */
 gt_err gt__client_stats(gt_client *client, bool workers, char **json);

@@ -25,13 +25,19 @@ enum {
 
 /* ---- room -------------------------------------------------------------------------------------------------- */
 
+const char *gt__client_end(const gt_client *client)
+{
+    return client->detached ? "the session of this tensor was detached: whoever attaches it has it"
+                            : "the client is closed";
+}
+
 gt_err gt__client_check(gt_client *client)
 {
     if (client->generation != gt__fork_generation)
         return gt__fail(GT_ERR_CONNECTION,
                         "the client belongs to the parent process; a forked child opens its own");
     if (client->closed || !client->link)
-        return gt__fail(GT_ERR_CONNECTION, "the client is closed");
+        return gt__fail(GT_ERR_CONNECTION, "%s", gt__client_end(client));
     if (client->link->dead)
         return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
     return GT_OK;
@@ -199,6 +205,17 @@ static gt_err tensor_twin(const gt_tensor *tensor, gt_tensor **out)
     if (__builtin_expect((twin->batch = tensor->batch) != 0, 0))
         gt__batch_count(1);
     *out = twin;
+    return GT_OK;
+}
+
+gt_err gt__tensor_inherit(gt_client *client, uint64_t id, const gt_meta *meta, gt_tensor **out)
+{
+    gt_tensor *tensor = tensor_new(client);
+    if (!tensor)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    tensor->id = id;
+    gt__meta_copy(&tensor->meta, meta);
+    *out = tensor;
     return GT_OK;
 }
 

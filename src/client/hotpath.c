@@ -288,6 +288,9 @@ static void see_run(const gt_client *client, const gt_template *template)
         return;
     if (gt__detector_follow_run(detector, template->serial, template->count))
         return;
+    if (hot->fruitless >= GT_HOT_FRUITLESS) /* paths in random order */
+        return;
+    hot->fruitless += template->count;
     bool told = detector->told;
     for (uint32_t k = 0; k < template->count; k++)
         told &= !gt__detector_see(detector, template->canonical[k], template->live[k] + more, 0,
@@ -471,14 +474,13 @@ static void miss(gt_client *client, uint32_t fitted)
         gt__hotpath_forget(hot, template);
 }
 
-/* The record after the first `fitted` ones of a template has another shape. True: the same came there before, as in the smaller
- * last batch of every epoch. */
+/* The record after the first `fitted` ones of a template is another, or reads other values. True: the same came there before, as in the
+ * smaller last batch of every epoch, or where a layer may be followed by itself. */
 static bool is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical)
 {
     gt_template *template = hot->holding;
     if (!fitted || !hot->automatic || hot->recording.region || fitted + 1 >= template->count ||
-        canonical.shape != template->canonical[fitted].shape ||
-        canonical.exact == template->canonical[fitted].exact)
+        canonical.shape != template->canonical[fitted].shape)
         return false;
     bool again = template->odd_at == fitted && template->odd_exact == canonical.exact;
     template->odd_at = fitted;
@@ -518,8 +520,16 @@ static void miss_by_waiting(gt_client *client, uint32_t fitted)
     miss(client, fitted);
 }
 
-/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now; or it begins well already,
- * as a short loop that was unrolled does wherever one of its turns begins. */
+/* A short loop that was unrolled, and whose turns are equal: wherever one of them begins, it begins well. */
+static bool turns_are_equal(const gt_template *template, uint32_t period)
+{
+    for (uint32_t k = period; k < template->count; k++)
+        if (template->canonical[k].exact != template->canonical[k - period].exact)
+            return false;
+    return true;
+}
+
+/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now, or it begins well already. */
 static bool learn_anew(gt_hotpath *hot, gt_template *template)
 {
     gt_detector *detector = &hot->detector;
@@ -533,7 +543,7 @@ static bool learn_anew(gt_hotpath *hot, gt_template *template)
         return true;
     }
     template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
-    if (offset % period == 0 || template->count % period)
+    if (template->count % period || (offset % period == 0 && turns_are_equal(template, period)))
         return false;
     uint64_t begin = detector->position + offset;
     hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + template->count};

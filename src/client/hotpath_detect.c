@@ -16,11 +16,11 @@ enum {
 
 /* ---- canonical form ------------------------------------------------------------------------------------------ */
 
-static uint32_t hash_tail(const gt_slot *record, uint64_t hash)
+static uint32_t hash_tail(const gt_slot *record, unsigned free_words, uint64_t hash)
 {
     const uint64_t *tail = record[1].u64;
     if (record->ins.op != GT_OP_cat) /* whose tail has ids */
-        for (unsigned k = 0; k < 8u * record->ins.tail; k++)
+        for (unsigned k = free_words >> GT_WORD_TAIL ? 8 : 0; k < 8u * record->ins.tail; k++)
             hash = gt__hash_mix(hash ^ hash >> 29, tail[k]);
     return (uint32_t)(hash >> 32);
 }
@@ -37,7 +37,7 @@ gt_canonical gt__canonical(const gt_slot *record)
         for (unsigned k = 0; k < gt__op_operands((gt_opcode)record->ins.op); k++)
             if (gt__literal(&record->ins, k) != GT_LITERAL_NONE && !(free_words >> (GT_WORD_OPERAND + k) & 1))
                 hash = gt__hash_mix(hash ^ hash >> 29, record->u64[GT_WORD_OPERAND + k]);
-    canonical.exact = record->ins.tail ? hash_tail(record, hash) : (uint32_t)(hash >> 32);
+    canonical.exact = record->ins.tail ? hash_tail(record, free_words, hash) : (uint32_t)(hash >> 32);
     return canonical;
 }
 

@@ -2,7 +2,7 @@
  * hotpath_detect.h: the detector of hot paths: which part of a stream repeats, and where to cut it.
  *
  * Each computing record has two hashes of its canonical form, which has no ids: `shape` of its op, dtypes, flags and place
- * in the program, `exact` of everything else that a path cannot have as a parameter. A period is found by looking up where the
+ * in the program, `exact` of everything else that a path cannot have as a parameter (where a slice begins is one). A period is found by looking up where the
  * last few shapes came before in this order, or else the last one alone: a record of a model's layers comes many times in each
  * step. It is kept as long as every record equals the one a period before. A
  * sequence is hot after GT_HOTPATH_THRESHOLD periods. Constant time for each record.

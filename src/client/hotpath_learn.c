@@ -229,10 +229,12 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
 {
     gt_hotpath *hot = client->hotpath;
     hot->ended = NULL;
+    hot->fruitless = 0;
     if (!hot->automatic)
         return;
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
         gt__hotpath_stop_learning(hot);
+    uint32_t body = gt__bodies_see(&hot->bodies, &hot->detector, canonical);
     bool found = gt__detector_see(&hot->detector, canonical, client->live, work, 0);
     gt__detector_reach(&hot->detector, &record->ins, gt__op_operands((gt_opcode)record->ins.op));
     if (hot->state == GT_HOT_LEARNING)
@@ -245,5 +247,12 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
             hot->state = GT_HOT_LEARNING;
         else
             gt__detector_idle(&hot->detector);
+    } else if (body) {
+        uint64_t begin = hot->detector.position - 1;
+        hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + body};
+        hot->segments = 1;
+        hot->segment_next = 0;
+        hot->state = GT_HOT_LEARNING;
+        learn(client, record, slots, work);
     }
 }

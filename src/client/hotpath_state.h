@@ -6,6 +6,7 @@
 #define GT_CLIENT_HOTPATH_STATE_H
 
 #include "client/hotpath.h"
+#include "client/hotpath_bodies.h"
 #include "client/hotpath_template.h"
 
 /* What came in the last call of a region. */
@@ -36,7 +37,8 @@ enum {
     GT_HOT_PATIENCE = 16,                /* misses in a row after which a template is dropped, */
     GT_HOT_WASTE = 2,                    /* if in them so many times its records were held back */
     GT_HOT_TEMPLATES = 128,
-    GT_HOT_ALIKE = 8, /* templates that begin with the same record */
+    GT_HOT_ALIKE = 8,           /* templates that begin with the same record */
+    GT_HOT_FRUITLESS = 1 << 17, /* records of paths alone, after which the detector no longer sees these */
 };
 
 typedef enum gt_hotpath_state {
@@ -62,6 +64,7 @@ struct gt_hotpath {
     gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t *live; /* by record that is learned: tensors alive before it */
     uint32_t staged, records;
+    uint32_t fruitless;         /* records of paths since the last one that was not part of one */
     int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
     uint32_t fresh;             /* slots of the record behind them, which may begin a path; 0: there is none */
     int64_t drain_work, fresh_work;
@@ -75,6 +78,7 @@ struct gt_hotpath {
     gt_segment_plan half[GT_HOT_SEGMENTS];    /* of those that cannot be one path: to be learned after them */
     gt_template *entry[GT_HOT_ENTRIES];       /* by the shape of their first record */
     gt_template *named[GT_PATHS];             /* by path number */
+    gt_bodies bodies;
 };
 
 /* Forget a template, and the path's number if it has one. */

@@ -153,8 +153,14 @@ static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t
             }
     for (unsigned bits = t->parameters[number]; bits; bits &= bits - 1) {
         unsigned word = (unsigned)__builtin_ctz(bits);
+        uint16_t cell = (uint16_t)(GT_CELL_WORDS + t->inputs + (*parameters)++);
+        if (word >= GT_WORD_TAIL) {
+            e.tail_cell = e.tail_stores ? e.tail_cell : cell;
+            e.tail_stores |= (uint8_t)(1u << (word - GT_WORD_TAIL));
+            continue;
+        }
         e.word[word] = 0;
-        e.cell[word - GT_CELL_FROM] = (uint16_t)(GT_CELL_WORDS + t->inputs + (*parameters)++);
+        e.cell[word - GT_CELL_FROM] = cell;
         e.stores |= (uint8_t)(1u << (word - GT_CELL_FROM));
     }
     e.plain = !e.tail && !e.stores && !e.binds && !e.cell[3] && !e.word[GT_WORD_OPERAND + 2] &&
@@ -298,16 +304,17 @@ static bool adapt(gt_template *t, uint64_t *cell, uint32_t number, const gt_slot
         return false;
     for (unsigned bits = gt__path_parameter_words(&expected->ins) & ~(unsigned)t->parameters[number]; bits;
          bits &= bits - 1)
-        if (expected->u64[__builtin_ctz(bits)] != record->u64[__builtin_ctz(bits)])
+        if (*gt__record_word(expected, (unsigned)__builtin_ctz(bits)) !=
+            *gt__record_word(record, (unsigned)__builtin_ctz(bits)))
             different |= bits & -bits;
-    t->parameters[number] |= (uint8_t)different;
+    t->parameters[number] |= (uint16_t)different;
     bool room = !different || expect_records(t);
     if (different && room && gt__expected_fits(&t->expected[number], cell, record)) {
         t->number = 0; /* another definition */
         return true;
     }
     t->full |= !room;
-    t->parameters[number] &= (uint8_t)~different;
+    t->parameters[number] &= (uint16_t)~different;
     if (different)
         expect_records(t);
     return false;
@@ -444,7 +451,7 @@ static void write_record(const gt_template *t, uint32_t number, const uint32_t *
     const gt_slot *record = t->records + t->at[number];
     gt_instruction frees;
     unsigned count = 0;
-    for (unsigned word = 0; word < 8; word++)
+    for (unsigned word = 0; word < GT_PARAMETER_WORDS; word++)
         if (t->parameters[number] >> word & 1)
             w->parameter[w->parameters++] = (gt_path_word){.slot = w->slots, .word = word};
     memcpy(w->records + w->slots, record, (1u + record->ins.tail) * sizeof *record);
@@ -464,7 +471,7 @@ gt_slot *gt__template_define(const gt_template *t, size_t *slots)
     uint32_t *last = calloc(values, sizeof *last), *heads = calloc(t->count, sizeof *heads),
              *next = calloc(values, sizeof *next);
     writing w = {.records = malloc(((size_t)t->slots + values + 1) * sizeof *w.records),
-                 .parameter = malloc(((size_t)t->count * 8 + 1) * sizeof *w.parameter)};
+                 .parameter = malloc(((size_t)t->count * GT_PARAMETER_WORDS + 1) * sizeof *w.parameter)};
     gt_slot *definition = NULL;
     if (last && heads && next && w.records && w.parameter) {
         find_last_uses(t, last, last + t->count);

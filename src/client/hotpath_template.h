@@ -43,7 +43,7 @@ typedef struct gt_template {
     uint32_t *offset;        /* by local: its id less that of the first */
     uint32_t *local;         /* by that difference: the local plus one; 0: not one of ours */
     uint32_t span;
-    uint8_t *parameters;    /* by record: bits of words that are parameters */
+    uint16_t *parameters;   /* by record: bits of words that are parameters */
     uint32_t deaths;        /* locals and inputs that are: */
     bool *dead;             /* by local: freed by the end of the sequence */
     bool *dying;            /* by input: the same */

@@ -32,6 +32,7 @@ static _Thread_local unsigned depth;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
 static scope **scopes;                                    /* by number minus one */
 static uint32_t scope_count, scope_capacity;
+static uint32_t scopes_reserved; /* the first so many are not entered any more */
 static gt_config config;
 static bool config_read;
 static _Atomic uint64_t config_version; /* config.version, for those without the mutex */
@@ -48,14 +49,8 @@ static gt_err check_name(const char *name)
 }
 
 /* With the mutex held. */
-static gt_err scope_number(const char *name, const char *backward, uint32_t parent, uint32_t *number)
+static gt_err scope_new(const char *name, const char *backward, uint32_t parent, uint32_t *number)
 {
-    for (uint32_t k = scope_count; k-- > 0;)
-        if (scopes[k]->parent == parent && strcmp(scopes[k]->name, name) == 0 &&
-            strcmp(scopes[k]->backward, backward) == 0) {
-            *number = k + 1;
-            return GT_OK;
-        }
     if (scope_count == MAX_SCOPES)
         return gt__fail(GT_ERR_VALUE, "more than %d different scopes", MAX_SCOPES);
     if (scope_count == scope_capacity) {
@@ -75,6 +70,18 @@ static gt_err scope_number(const char *name, const char *backward, uint32_t pare
     scopes[scope_count++] = new;
     *number = scope_count;
     return GT_OK;
+}
+
+/* With the mutex held. */
+static gt_err scope_number(const char *name, const char *backward, uint32_t parent, uint32_t *number)
+{
+    for (uint32_t k = scope_count; k-- > scopes_reserved;)
+        if (scopes[k]->parent == parent && strcmp(scopes[k]->name, name) == 0 &&
+            strcmp(scopes[k]->backward, backward) == 0) {
+            *number = k + 1;
+            return GT_OK;
+        }
+    return scope_new(name, backward, parent, number);
 }
 
 void gt__modes_count(int change)
@@ -102,6 +109,23 @@ bool gt__signal_inner(bool inner)
     bool before = state.inner;
     state.inner = inner;
     return before;
+}
+
+bool gt__signal_any_entered(void)
+{
+    return gt__signals_active != gt__modes_active;
+}
+
+gt_err gt__signal_reserve(uint32_t count)
+{
+    gt_err err = GT_OK;
+    uint32_t number;
+    pthread_mutex_lock(&mutex);
+    while (err == GT_OK && scope_count < count)
+        err = scope_new("", "", 0, &number);
+    scopes_reserved = scope_count;
+    pthread_mutex_unlock(&mutex);
+    return err;
 }
 
 /* The workers that a config names must be connected. */

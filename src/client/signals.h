@@ -38,6 +38,10 @@ bool gt__signal_inner(bool inner);
 gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward);
 /* Leave the innermost scope, which must have this name. */
 gt_err gt__signal_exit(const char *name);
+/* Whether a thread is in a scope. */
+bool gt__signal_any_entered(void);
+/* The numbers up to `count` belong to earlier clients of a session (handover.h): scopes get new numbers, behind those. */
+gt_err gt__signal_reserve(uint32_t count);
 /* A copy of the tensor placed as the signal says. */
 gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out);
 /* The name of a scope's signal, cut to fit; "" for none. For errors. */

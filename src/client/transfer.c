@@ -13,6 +13,7 @@
 #include "client/batch.h"
 #include "client/bounds.h"
 #include "client/client.h"
+#include "client/handover.h"
 #include "client/hotpath.h"
 #include "client/signals.h"
 #include "core/copy.h"
@@ -233,15 +234,16 @@ static gt_err receive(sink *to, const gt_slot *record)
 
 /* The origin of a failed instruction: ", issued at train.py:12 in signal 'layer1', instruction #0042 of the log"; may be
  * "". */
-static void origin_text(const gt_instruction *failed, char *text, size_t size)
+static void origin_text(const gt_client *client, const gt_instruction *failed, char *text, size_t size)
 {
     char place[512];
     size_t used = 0;
     text[0] = 0;
-    if (failed->site && gt__site_hooks.name && gt__site_hooks.name(failed->site, place, sizeof place))
+    gt__client_site_name(client, failed->site, place, sizeof place);
+    if (*place)
         used += (size_t)snprintf(text, size, ", issued at %s", place);
     char signal[GT_MAX_NAME + 1];
-    gt__signal_name(failed->scope, signal);
+    gt__client_scope_name(client, failed->scope, signal);
     if (signal[0] && used < size)
         used += (size_t)snprintf(text + used, size - used, "%s in signal '%s'", used ? "" : ",", signal);
     if (failed->operand[1] && used < size)
@@ -249,13 +251,13 @@ static void origin_text(const gt_instruction *failed, char *text, size_t size)
                  (unsigned long long)failed->operand[1]);
 }
 
-static gt_err failure(const gt_slot *record)
+static gt_err failure(const gt_client *client, const gt_slot *record)
 {
     size_t bytes = record->ins.imm[1].u;
     int64_t code = record->ins.imm[0].i;
     gt_err err = code > GT_OK && code <= GT_ERR_INTERNAL ? (gt_err)code : GT_ERR_INTERNAL;
     char origin[640];
-    origin_text(&record->ins, origin, sizeof origin);
+    origin_text(client, &record->ins, origin, sizeof origin);
     return gt__fail(err, "%.*s%s", (int)bytes, (const char *)(record + 1), origin);
 }
 
@@ -305,7 +307,7 @@ static gt_err handle_answer(gt_client *client, const gt_slot *record, uint64_t t
         return GT_OK;
     }
     *done = record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST;
-    return record->ins.op == GT_OP_failure ? failure(record) : receive(to, record);
+    return record->ins.op == GT_OP_failure ? failure(client, record) : receive(to, record);
 }
 
 /* deadline_ns: GT_ERR_TIMEOUT after that; 0: never. */
@@ -394,6 +396,14 @@ static gt_err ask_text(gt_client *client, gt_instruction question, char **out)
     sink text = {.grow = true};
     gt_err err = ask(client, question, &text, NULL);
     return take_text(err, &text, out);
+}
+
+gt_err gt__client_await(gt_client *client, gt_opcode op, uint64_t ticket, char **bytes, size_t *count)
+{
+    sink data = {.grow = true, .op = op};
+    gt_err err = await(client, ticket, &data);
+    *count = data.received;
+    return take_text(err, &data, bytes);
 }
 
 gt_err gt__client_stats(gt_client *client, bool workers, char **json)

@@ -31,6 +31,8 @@ typedef struct gt_expected {
     uint8_t stores;               /* bits of words that are parameters; and the first result */
     bool first, last;             /* of the path */
     bool tail;
+    uint8_t tail_stores; /* bits of words of the tail's first slot that are parameters, */
+    uint16_t tail_cell;  /* the first of them in this cell, the others in the next ones */
     bool plain; /* only head, result, two operands and place are of interest: see gt__expected_fits_plain */
     uint16_t slots;
     union { /* of a record with a tail */

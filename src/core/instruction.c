@@ -23,6 +23,7 @@ static int64_t control_tail(const gt_instruction *ins)
     case GT_OP_data:
     case GT_OP_reply:
     case GT_OP_failure:
+    case GT_OP_detach:
         return ins->imm[1].u <= GT_MAX_CHUNK ? (int64_t)gt__slots_for(ins->imm[1].u) : -1;
     case GT_OP_timing:
         return ins->imm[1].u >= 1 && ins->imm[1].u <= GT_MAX_TIMINGS
@@ -140,6 +141,8 @@ static void append_control(text_buffer *to, const gt_instruction *ins)
     case GT_OP_placement:
     case GT_OP_reply:
     case GT_OP_failure:
+    case GT_OP_detach:
+    case GT_OP_attach:
         append(to, " (ticket %llu)", (unsigned long long)ins->result);
         break;
     default:

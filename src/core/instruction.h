@@ -94,20 +94,21 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 11,
+    GT_PROTOCOL_VERSION = 12,
     GT_MAX_CHUNK = 32 * 1024,                              /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                      /* operands of one cat */
     GT_HELLO_TAIL = 4, /* slots: the names of a peer, where a worker listens, its right to join */
     GT_NAME_SLOTS = 2, /* slots: the name of a signal */
     GT_MAX_NAME = GT_NAME_SLOTS * (int)sizeof(gt_slot) - 1,
-    GT_MAX_PARTIES = 256,     /* workers that one tensor is spread over */
-    GT_GOODBYE_TAIL = 2,      /* slots: a reason */
-    GT_SITE_TAIL = 2,         /* slots: file:line */
-    GT_MAX_SITES = 1 << 16,   /* of a client that are named */
-    GT_MAX_TIMINGS = 256,     /* instructions one timing record tells of */
-    GT_MOST_WEIGHT = 1000000, /* of a client; the least is 1 / GT_MOST_WEIGHT */
-    GT_PATH_PIECE = 256,      /* slots of a path's definition that one record has */
+    GT_MAX_PARTIES = 256,      /* workers that one tensor is spread over */
+    GT_GOODBYE_TAIL = 2,       /* slots: a reason */
+    GT_SITE_TAIL = 2,          /* slots: file:line */
+    GT_MAX_SITES = 1 << 16,    /* of a client that are named */
+    GT_MAX_TIMINGS = 256,      /* instructions one timing record tells of */
+    GT_MOST_WEIGHT = 1000000,  /* of a client; the least is 1 / GT_MOST_WEIGHT */
+    GT_PATH_PIECE = 256,       /* slots of a path's definition that one record has */
+    GT_MOST_PARCEL = 16 << 20, /* bytes that a client leaves for the one that attaches its session */
 };
 
 /*
@@ -116,7 +117,7 @@ enum {
  *   hello    peer -> dispatcher  imm[0] version, imm[1] table hash, flags role (gt_role), result: the process id,
  *                                tail: a slot each with the peer's name, a worker's engine, where that worker
  *                                listens for others ("host:port"), and the server's secret for workers (link/keys.h),
- *                                64 digits; the others are NUL-ended text. operand[0]: the number a worker would like,
+ *                                64 digits, or of a client the token of the session that it attaches; the others are NUL-ended text. operand[0]: the number a worker would like,
  *                                plus one, and GT_HELLO_ bits (link/hello.h); operand[1]: which memory it draws on, the same number for the
  *                                same memory; operand[2]: whose memory its engine reads, scope and site: with whose it
  *                                holds collectives (group and league, engine.h)
@@ -165,6 +166,11 @@ enum {
  *                                this value. Only for the tape
  *   placement client -> disp.    operand[0] the tensor, result: a ticket; the reply's text says where it lives
  *   path, repeat                 hot paths: core/path.h
+ *   detach   client -> disp.     the session stays without this client. A piece of its parcel: result: a ticket, imm[0] offset,
+ *                                imm[1] bytes in the tail, operand[0] bytes of all pieces, operand[1] how many ids of tensors the
+ *                                parcel ends with: the others are freed. The reply to the last piece is the token, 64 digits; the
+ *                                server then ends the connection
+ *   attach   client -> disp.     result: a ticket; the reply is the parcel of the session that its hello has attached
  *
  * Between workers. A tag is a number that no other transfer has.
  *

@@ -26,6 +26,9 @@ unsigned gt__path_parameter_words(const gt_instruction *ins)
     case GT_FORM_RANDOM:
     case GT_FORM_SAMPLE:
         return imms;
+    case GT_FORM_SLICE:
+    case GT_FORM_ASSIGN:
+        return 0xffu << GT_WORD_TAIL;
     default:
         return 0;
     }
@@ -141,7 +144,7 @@ static gt_err read_records(reading *r)
     return GT_OK;
 }
 
-/* A parameter must be a word of a record's first slot that may be one. */
+/* A parameter must be a word of a record that may be one. */
 static gt_err read_parameters(gt_path *path, const uint64_t *word)
 {
     uint32_t at = 0;
@@ -149,7 +152,8 @@ static gt_err read_parameters(gt_path *path, const uint64_t *word)
         gt_path_word p = {.slot = (uint32_t)(word[k] >> 8), .word = (uint32_t)(word[k] & 0xff)};
         while (at < path->slots && at < p.slot)
             at += 1u + path->records[at].ins.tail;
-        if (at >= path->slots || at != p.slot || word[k] >> 40 || p.word > 7 ||
+        if (at >= path->slots || at != p.slot || word[k] >> 40 || p.word >= GT_PARAMETER_WORDS ||
+            p.word / 8 > path->records[at].ins.tail ||
             !(gt__path_parameter_words(&path->records[at].ins) >> p.word & 1))
             return bad("a parameter that cannot be one");
         path->parameter[k] = p;
@@ -269,7 +273,7 @@ gt_err gt__path_expand(const gt_path *path, const gt_slot *run, gt_err (*emit)(v
         for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
             *ids.id = id_in_run(path, run, *ids.id);
         for (; parameter < end && parameter->slot == at; parameter++)
-            record->u64[parameter->word] = gt__path_word(run, word++);
+            *gt__record_word(record, parameter->word) = gt__path_word(run, word++);
         GT_TRY(emit(context, record));
     }
     unsigned count = 0;

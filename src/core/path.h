@@ -3,7 +3,7 @@
  *
  * A definition is a list of computing records and frees in which tensors have numbers of the path's own: its results are
  * locals, counted in the order they are made, and all other tensors are inputs, counted in the order of their first use.
- * Words that differ from run to run without changing a shape (literals, seeds) are parameters. A local that the
+ * Words that differ from run to run without changing a shape (literals, seeds, where a slice begins) are parameters. A local that the
  * definition does not free lives on after the path: it is an output. An input that it frees or consumes dies with it.
  *
  * A run names the path, the ids of the inputs, the values of the parameters, and the id of the first local: the id
@@ -34,8 +34,21 @@ enum {
 
 _Static_assert((int)GT_PATH_ROOM <= (int)GT_MAX_TAIL + 1, "a run is one record");
 
-/* Words of a slot, 8 bytes each. */
-enum { GT_WORD_HEAD = 0, GT_WORD_RESULT = 1, GT_WORD_OPERAND = 2, GT_WORD_IMM = 5, GT_WORD_PLACE = 7 };
+/* Words of a record, 8 bytes each. Those from GT_WORD_TAIL on are of the first slot of its tail. */
+enum {
+    GT_WORD_HEAD = 0,
+    GT_WORD_RESULT = 1,
+    GT_WORD_OPERAND = 2,
+    GT_WORD_IMM = 5,
+    GT_WORD_PLACE = 7,
+    GT_WORD_TAIL = 8,
+    GT_PARAMETER_WORDS = 16 /* later words are no parameters */
+};
+
+static inline uint64_t *gt__record_word(const gt_slot *record, unsigned word)
+{
+    return (uint64_t *)&record[word / 8].u64[word % 8];
+}
 
 _Static_assert(offsetof(gt_instruction, op) == 0 && offsetof(gt_instruction, flags) == 3 &&
                    offsetof(gt_instruction, literals) == 4 && offsetof(gt_instruction, scope) == 56 &&
@@ -53,7 +66,7 @@ static inline uint64_t gt__word_place(uint32_t scope, uint32_t site)
     return scope | (uint64_t)site << 32;
 }
 
-/* Word `word` of the records' slot `slot` is a parameter. */
+/* Word `word` of the record at slot `slot` is a parameter. */
 typedef struct gt_path_word {
     uint32_t slot, word;
 } gt_path_word;
@@ -85,8 +98,14 @@ static inline const gt_instruction *gt__path_maker(const gt_path *path, uint64_t
     return &path->records[path->maker[local]].ins;
 }
 
-/* Bits of the words of a record that may be parameters: those that change no shape, dtype or place. */
+/* Bits of the words of a record that may be parameters: those that change no shape, dtype or place. Where a slice begins is
+ * checked in each run: it may leave its tensor. */
 unsigned gt__path_parameter_words(const gt_instruction *ins);
+/* It says where a slice or an assignment begins. */
+static inline bool gt__path_word_moves(const gt_path_word *parameter)
+{
+    return parameter->word >= GT_WORD_TAIL;
+}
 
 /* Slots of the definition made of these parts. */
 static inline size_t gt__path_definition_slots(uint32_t slots, uint32_t count, uint32_t parameters)

@@ -96,9 +96,9 @@ gt_err gt__answer_unknown(gt_session *session, const gt_instruction *question)
     return GT_OK;
 }
 
-static void answer_text(gt_session *session, uint64_t ticket, const char *text)
+void gt__answer_bytes(gt_session *session, uint64_t ticket, const void *data, size_t bytes)
 {
-    size_t bytes = strlen(text), offset = 0;
+    size_t offset = 0;
     do {
         gt_slot record[1 + GT_MAX_TAIL];
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
@@ -108,11 +108,16 @@ static void answer_text(gt_session *session, uint64_t ticket, const char *text)
         record->ins.imm[0].u = offset;
         record->ins.imm[1].u = piece;
         if (piece)
-            memcpy(record + 1, text + offset, piece);
+            memcpy(record + 1, (const char *)data + offset, piece);
         gt__slots_pad(record + 1, piece);
         gt__answer_send(session, record);
         offset += piece;
     } while (offset < bytes);
+}
+
+static void answer_text(gt_session *session, uint64_t ticket, const char *text)
+{
+    gt__answer_bytes(session, ticket, text, strlen(text));
 }
 
 void gt__answer_stats(gt_session *session, uint64_t ticket)

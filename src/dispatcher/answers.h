@@ -18,6 +18,8 @@ bool gt__answers_flush(gt_session *session);
 void gt__answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
 /* A question names a tensor that the session does not have: it was left out (quota.h), or there is none. */
 gt_err gt__answer_unknown(gt_session *session, const gt_instruction *question);
+/* Bytes, in as many records as they need. */
+void gt__answer_bytes(gt_session *session, uint64_t ticket, const void *data, size_t bytes);
 /* The dispatcher's statistics. */
 void gt__answer_stats(gt_session *session, uint64_t ticket);
 /* The placement of the tensor that the record asks about. */

@@ -17,6 +17,7 @@ typedef struct gt_dispatcher gt_dispatcher;
 
 enum { GT_RECOVER_WAIT_S = 10 };
 #define GT_RECOVER_STAND_IN_S 2.0
+#define GT_DETACHED_S 3600.0
 #define GT_RECOVER_EVERY_S 0.5
 #define GT_RECOVER_BYTES ((uint64_t)4 << 30)
 #define GT_RECOVER_DISK ((uint64_t)64 << 30)
@@ -43,6 +44,8 @@ typedef struct gt_dispatcher_options {
     uint64_t recover_bytes;        /* of memory for that; 0: GT_RECOVER_BYTES */
     const char *recover_snapshots; /* a directory: snapshots are there instead of in memory; NULL: none */
     uint64_t recover_disk;         /* bytes of it; 0: GT_RECOVER_DISK */
+    double detached_s;             /* a detached session is kept for so long (live/handover.h); 0: GT_DETACHED_S */
+    bool attach_by_any;            /* whoever has its token may attach it; otherwise only its user */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);

@@ -20,6 +20,7 @@
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/live/drain.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/reload.h"
@@ -156,6 +157,21 @@ gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
     return GT_OK;
 }
 
+void gt__peer_take_link(gt_peer *peer, gt_link *link)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
+    gt_link *before = peer->link;
+    if (before->fd >= 0)
+        epoll_ctl(peer->dispatcher->epoll, EPOLL_CTL_DEL, before->fd, NULL);
+    before->owner = NULL;
+    before->arrived = NULL;
+    peer->link = link;
+    link->owner = peer;
+    link->arrived = link_arrived;
+    if (link->fd >= 0 && epoll_ctl(peer->dispatcher->epoll, EPOLL_CTL_MOD, link->fd, &event) < 0)
+        gt__link_kill(link, "epoll: %s", strerror(errno));
+}
+
 void gt__peer_end(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
@@ -230,6 +246,10 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     }
     if (peer->stranger && peer->dispatcher->monitors_only)
         return gt__fail(GT_ERR_CONNECTION, "this is a program's own server: others may only monitor it");
+    if (hello->ins.flags == GT_ROLE_CLIENT && *hello[4].bytes) {
+        GT_TRY(gt__handover_take(peer, hello));
+        return gt__fail(GT_ERR_CONNECTION, "the peer of the session that it attached has its link now");
+    }
     if (hello->ins.flags == GT_ROLE_CLIENT) {
         GT_TRY(gt__quota_connect(peer));
         return gt__session_new(peer, hello);
@@ -460,6 +480,8 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     else if (__builtin_expect(dispatcher->reliefs, 0))
         gt__stand_ins_look(dispatcher);
     drop_silent(dispatcher);
+    if (__builtin_expect(dispatcher->detached, 0))
+        gt__handovers_look(dispatcher);
     return true;
 }
 
@@ -530,6 +552,7 @@ static void take_last_records(gt_dispatcher *dispatcher)
 /* The loop has ended. For a log the workers are heard out, after the clients' last records. */
 static void finish(gt_dispatcher *dispatcher)
 {
+    gt__handovers_name(dispatcher);
     if (dispatcher->watching)
         take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
@@ -669,6 +692,8 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     dispatcher->recovery.every_ns =
         1e9 * (options->recover_every_s > 0 ? options->recover_every_s : GT_RECOVER_EVERY_S);
     dispatcher->recovery.most = options->recover_bytes ? options->recover_bytes : GT_RECOVER_BYTES;
+    dispatcher->detached_ms = (int)(1000 * (options->detached_s > 0 ? options->detached_s : GT_DETACHED_S));
+    dispatcher->attach_by_any = options->attach_by_any;
     dispatcher->max_op_seconds =
         options->max_op_seconds > 0 ? options->max_op_seconds : gt__setting(GT_SETTING_MAX_OP_SECONDS);
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -113,6 +113,14 @@ static bool append(gt_session *session, const gt_slot *record)
     return true;
 }
 
+gt_err gt__output_ready(gt_session *session, const gt_instruction *ins, bool *ready)
+{
+    GT_TRY(is_ready(session, ins, ready));
+    if (!*ready)
+        wait_for_room(session);
+    return GT_OK;
+}
+
 gt_err gt__output_put(gt_session *session, const gt_slot *record)
 {
     bool ready = false;
@@ -161,11 +169,9 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
     while (*left && (entry = gt__slot_queue_first(waiting))) {
         const gt_slot *record = entry + 1;
         bool ready;
-        GT_TRY(is_ready(session, &record->ins, &ready));
-        if (!ready) {
-            wait_for_room(session);
+        GT_TRY(gt__output_ready(session, &record->ins, &ready));
+        if (!ready)
             return GT_OK;
-        }
         if (session->dispatcher->observing)
             gt__observe_resume(session, entry->ins.imm[0].u, entry->ins.imm[1].u);
         size_t slots = entry->ins.tail;

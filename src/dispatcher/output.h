@@ -26,6 +26,8 @@ static inline bool gt__output_waits(const gt_output *output)
     return !gt__slot_queue_empty(&output->waiting);
 }
 
+/* Whether a record can be placed now. If not, the session is served again when it can. */
+gt_err gt__output_ready(gt_session *session, const gt_instruction *ins, bool *ready);
 /* Place a record, or have it wait behind the others. */
 gt_err gt__output_put(gt_session *session, const gt_slot *record);
 /* The rest of the record that is being placed, as long as that: it goes before all others. */

@@ -280,15 +280,34 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run)
 
 /* ---- placing ------------------------------------------------------------------------------------------------ */
 
+/* The record of a path at slot `at`, or a copy in `room` that begins where it does in this run. *parameter: the first one to look
+ * at. */
+static const gt_slot *record_in_run(const gt_path *path, const gt_slot *run, uint32_t at, uint32_t *parameter,
+                                    gt_slot room[4])
+{
+    const gt_slot *record = path->records + at;
+    for (; *parameter < path->parameters && path->parameter[*parameter].slot <= at; ++*parameter) {
+        const gt_path_word *p = &path->parameter[*parameter];
+        if (p->slot < at || !gt__path_word_moves(p))
+            continue;
+        if (record != room)
+            memcpy(room, record, (1u + record->ins.tail) * sizeof *room);
+        record = room;
+        *gt__record_word(room, p->word) = gt__path_word(run, path->inputs + *parameter);
+    }
+    return record;
+}
+
 /* The shapes of the outputs, and what the records cost: each is checked as it would be on its own. */
-static gt_err infer(const gt_path *path, const gt_meta *inputs, gt_meta *outputs, double *ns)
+static gt_err infer(const gt_path *path, const gt_slot *run, const gt_meta *inputs, gt_meta *outputs, double *ns)
 {
     gt_meta *locals = malloc(path->count * sizeof *locals);
     gt_err err = locals ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
-    uint32_t made = 0;
+    uint32_t made = 0, parameter = 0;
     *ns = 0;
     for (uint32_t at = 0; at < path->slots && err == GT_OK; at += 1u + path->records[at].ins.tail) {
-        const gt_slot *record = path->records + at;
+        gt_slot room[4]; /* slices and assignments have a tail of three */
+        const gt_slot *record = record_in_run(path, run, at, &parameter, room);
         const gt_meta *metas[GT_MAX_CAT];
         gt_dtype compute;
         if (record->ins.op == GT_OP_free)
@@ -336,7 +355,7 @@ static const variant *find_variant(gt_session *session, known_path *known, const
     for (uint32_t k = 0; k < path->inputs; k++)
         metas[k] = gt__handles_find(&session->handles, gt__path_word(run, k))->meta;
     double ns;
-    if (infer(path, metas, metas + path->inputs, &ns) != GT_OK) {
+    if (infer(path, run, metas, metas + path->inputs, &ns) != GT_OK) {
         free(metas);
         return NULL;
     }

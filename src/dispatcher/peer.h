@@ -38,6 +38,8 @@ char *gt__peer_who(const gt_peer *peer, char *text, size_t size);
 /* A line about a peer (core/log.h): who it is, then the text. */
 void gt__peer_log(const gt_peer *peer, gt_log_topic topic, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Have another link from now on, which may be another peer's until now. The one of before is the caller's. */
+void gt__peer_take_link(gt_peer *peer, gt_link *link);
 /* Disconnect it and free it. `reason`: sent to it if its link still works. */
 void gt__peer_end(gt_peer *peer, const char *reason);
 

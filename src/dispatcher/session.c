@@ -14,6 +14,7 @@
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
 #include "dispatcher/live/evacuate.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/spread/spread.h"
@@ -88,6 +89,10 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
         return gt__spread_scope(session, record);
     case GT_OP_site:
         return learn_site(session, record);
+    case GT_OP_detach:
+        return gt__handover_piece(session, record);
+    case GT_OP_attach:
+        return gt__handover_collect(session, record);
     case GT_OP_share:
         return gt__share_weigh(session, record->ins.imm[0].f);
     case GT_OP_mark:
@@ -160,7 +165,8 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
 static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
 {
     size_t available;
-    while (*left && !gt__output_waits(&session->output) && !gt__evacuation_awaited(session)) {
+    while (*left && !gt__output_waits(&session->output) && !gt__evacuation_awaited(session) &&
+           !gt__recover_keeps(session) && !gt__handover_begun(session)) {
         const gt_slot *slots = gt__link_peek(session->link, &available);
         *idle = !slots;
         if (!slots)
@@ -222,6 +228,8 @@ static gt_err serve(gt_session *session, size_t budget, bool *progress)
             GT_TRY(gt__output_drain(session, &left));
             gt__recover_consider(session);
         }
+        if (__builtin_expect(gt__recover_keeps(session) && !gt__output_waits(&session->output), 0))
+            GT_TRY(gt__recover_keep(session, &left));
         GT_TRY(serve_input(session, &left, &idle));
     }
     if (idle && !session->settled) {
@@ -244,6 +252,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
     gt__runs_begin(session);
     gt_err err = serve(session, budget, progress);
+    if (err == GT_OK && __builtin_expect(session->handover != NULL, 0))
+        err = gt__handover_turn(session);
     gt__runs_end(session);
     return err;
 }
@@ -271,7 +281,7 @@ gt_err gt__modifier_refuse(gt_modifier *modifier, const gt_slot *record, const c
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static void send_welcome(gt_session *session)
+void gt__session_welcome(gt_session *session)
 {
     gt_slot record = {0};
     record.ins.op = GT_OP_welcome;
@@ -292,7 +302,7 @@ void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker)
     session->home = worker;
     if (moved)
         gt__share_move(session);
-    send_welcome(session);
+    gt__session_welcome(session);
 }
 
 /* Give a session without a worker one, if there is one, and tell the client. */
@@ -312,7 +322,7 @@ void gt__session_new_worker(gt_session *session)
     if (gt__recover_active(session) && !session->home)
         return; /* when all its workers are there */
     if (session->home && session->instructions) {
-        send_welcome(session);
+        gt__session_welcome(session);
         return;
     }
     if (session->home) /* it has no tensors there yet: choose again */
@@ -358,7 +368,7 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
     gt__relays_lose_worker(session, worker);
     gt__share_stop_waiting(session);
     if (session->home != worker) {
-        send_welcome(session); /* the number of workers changed */
+        gt__session_welcome(session); /* the number of workers changed */
         return;
     }
     snprintf(session->lost, sizeof session->lost, "%s", reason);
@@ -464,6 +474,7 @@ void gt__session_free(gt_session *session, const char *reason)
      * client could have asked for them. */
     gt__runs_begin(session);
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
+    gt__handover_free(session);
     gt__peer_log(session->peer, GT_LOG_STATUS, "left: %s", reason);
     gt__synced_forget(session);
     gt__observe_client(session, reason, NULL);
@@ -483,6 +494,7 @@ void gt__session_free(gt_session *session, const char *reason)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
     gt__recovery_free(session);
+    gt__share_depart(session);
     gt__share_forget(session);
     dispatcher->session_count--;
     gt__relays_free(session);

@@ -25,6 +25,7 @@ typedef struct gt_download gt_download;
 typedef struct gt_signals gt_signals;
 typedef struct gt_spreading gt_spreading;
 typedef struct gt_recovery gt_recovery;
+typedef struct gt_handover gt_handover;
 
 /* The bytes of a session's tensors, when they were last summed up: stats.c. */
 typedef struct gt_counted {
@@ -53,6 +54,7 @@ struct gt_session {
     uint32_t plain_scope;     /* the last scope of which it is known that it places nothing; 0: none */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_recovery *recovery;    /* NULL: it is lost with its worker (recover/recover.h) */
+    gt_handover *handover;    /* NULL: no client leaves it to another (live/handover.h) */
     gt_handles handles;
     gt_fillings fillings;
     gt_successors successors;
@@ -95,6 +97,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
 
 /* "train.py:12": a place in the client's code; NULL: unknown. */
 const char *gt__session_site(const gt_session *session, uint32_t site);
+/* Tell the client what it has to know of the session and the workers. */
+void gt__session_welcome(gt_session *session);
 /* A worker has joined. */
 void gt__session_new_worker(gt_session *session);
 /* `worker` is gone: its tensors are lost. */

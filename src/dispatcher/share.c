@@ -408,8 +408,10 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     double ratio = estimate > 0 ? measured / estimate : 1;
     for (uint32_t k = 0; k < charges; k++) {
         const gt_charge *charge = charge_at(share, k);
-        if (!charge->session)
+        if (!charge->session) {
+            share->left_ns += (double)charge->ns * (fmin(ratio, most) - 1) * charge->inverse;
             continue;
+        }
         /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
         gt_account *account = &charge->session->account;
         double estimated = (double)charge->ns * charge->part, change = fmin(ratio, most) - 1;

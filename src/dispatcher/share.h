@@ -8,6 +8,9 @@
  * Sessions that wait are served in the order of the time that they have used, divided by their weight: start-time fair
  * queueing. A session that was idle starts at the time of those that are served now, so that idle time cannot be saved up.
  *
+ * A new session begins where those that left have ended: clients that connect, compute a little and leave, one after the other, get as
+ * much as one that stays.
+ *
  * What a record costs is estimated from its form and the sizes of its operands. Behind each part of a window the
  * worker gets a `mark`, and answers with how long it has worked: that corrects the accounts of the sessions whose records
  * came before the mark, and the estimates of the forms. Small records are counted in batches and cost nothing each. Where the
@@ -114,6 +117,7 @@ typedef struct gt_share {
     uint64_t unmarked_ns;        /* of those behind the last mark */
     bool asked;                  /* a mark is wanted although it is not due */
     double clock_ns;             /* used_ns of the session that was served last, when it was */
+    double left_ns;              /* used_ns of the sessions that left, one after the other: new ones begin there */
     uint64_t busy_ns;            /* that the worker had worked at the last mark's answer */
     gt_waiting waiting;          /* sessions that need this worker only */
     const gt_session *serving;   /* the one of them that is being served */
@@ -139,7 +143,9 @@ void gt__share_leave(gt_dispatch_worker *worker);
 gt_err gt__share_weigh(gt_session *session, double weight);
 /* The session has another home worker, whose clock tells another time. */
 void gt__share_move(gt_session *session);
-/* The session is gone. */
+/* The session ends: what it has used counts for the next new one. Before gt__share_forget. */
+void gt__share_depart(const gt_session *session);
+/* Nothing of the session is waited for or measured any more. */
 void gt__share_forget(gt_session *session);
 
 /* Floating-point operations of a product; 0: it is none. */

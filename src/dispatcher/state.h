@@ -56,6 +56,9 @@ struct gt_dispatcher {
     uint64_t next_session, next_segment;
     uint64_t turn; /* the number of the session whose records are written; 0: of none (runs.h) */
     unsigned session_count;
+    unsigned detached;                              /* of these: without a client (live/handover.h) */
+    int detached_ms;                                /* that one is kept */
+    bool attach_by_any;                             /* also by another user than the one who detached it */
     uint64_t past_instructions;                     /* of sessions that have left */
     gt_link_traffic past_traffic[GT_TRANSPORTS][2]; /* of peers that have left, by transport and role */
     gt_slot record[1 + GT_MAX_TAIL];                /* the one being handled, copied out of its link */

@@ -21,10 +21,12 @@
  *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known. path{}: number and
  *              instructions of the hot path that it was; null: none. Of a path, line is its lines, and scope all its scopes
+ *              detached: it has no client for now (live/handover.h); `line` says for how long it is kept
  *              traffic{}, also of workers: sent and received bytes and records, over its link; sent: to it
  *   links[]    link, role, and the same: of all clients and workers that are and were there
  *   errors[]   the last failures that clients were told of (observe/failures.c)
  */
+#include "dispatcher/live/handover.h"
 #include "dispatcher/stats.h"
 
 #include <stdio.h>
@@ -40,11 +42,32 @@
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
+/* Bytes of the character of valid UTF-8 that begins here; 0: there is none. *code is its number. */
+static unsigned decode_character(const unsigned char *at, unsigned *code)
+{
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned length = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
+    *code = length == 1 ? *at : *at & (0x7fu >> length);
+    for (unsigned k = 1; k < length; k++) {
+        if (at[k] >> 6 != 2)
+            return 0;
+        *code = *code << 6 | (at[k] & 0x3fu);
+    }
+    bool valid = length && *code >= least[length] && *code <= 0x10ffff && *code >> 11 != 0x1b; /* no surrogate */
+    return valid ? length : 0;
+}
+
 void gt__stats_name(FILE *json, const char *name)
 {
-    for (; *name; name++)
-        if ((unsigned char)*name >= ' ' && *name != '"' && *name != '\\' && (unsigned char)*name < 127)
-            fputc(*name, json);
+    for (unsigned length, code; *name; name += length) {
+        length = decode_character((const unsigned char *)name, &code);
+        if (length && (code < ' ' || (code >= 127 && code < 160)))
+            continue; /* control characters: terminals obey them */
+        if (length && (code == '"' || code == '\\'))
+            fputc('\\', json);
+        fwrite(length ? name : "\xef\xbf\xbd", 1, length ? length : 3, json);
+        length = length ? length : 1;
+    }
 }
 
 static double seconds(uint64_t ns)
@@ -265,12 +288,17 @@ static void write_client(FILE *json, gt_session *session)
             "%s\", \"instructions\": %llu, \"queued\": %llu, \"waiting\": %llu, \"seconds\": %.6f, \"weight\": "
             "%g, \"tensors\": %u, "
             "\"bytes\": %llu, "
-            "\"link\": \"%s\", ",
+            "\"link\": \"%s\", \"detached\": %s, ",
             uses_others(session) ? "+" : "", (unsigned long long)session->instructions,
             (unsigned long long)queued_of(session), (unsigned long long)session->seen.waiting,
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
-            (unsigned long long)bytes_of(session), gt__link_name(session->link));
-    write_place(json, session, &session->seen);
+            (unsigned long long)bytes_of(session), gt__link_name(session->link),
+            gt__session_is_detached(session) ? "true" : "false");
+    if (gt__session_is_detached(session))
+        fprintf(json, "\"line\": \"detached, for %.0f s more\", \"scope\": \"\", \"path\": null",
+                gt__handover_left_s(session));
+    else
+        write_place(json, session, &session->seen);
     fputs(", ", json);
     gt__link_traffic_write(session->peer, json);
     fputs(", \"modifiers\": ", json);

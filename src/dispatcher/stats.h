@@ -13,7 +13,8 @@ typedef struct gt_peer gt_peer;
 bool gt__stats_of_all(const gt_peer *viewer);
 /* Whether `viewer` may see what this peer, a client, does. */
 bool gt__stats_may_see(const gt_peer *viewer, const gt_peer *peer);
-/* Names and other texts come from peers: write only what is safe inside a JSON string. */
+/* Names and other texts come from peers: write them for the inside of a JSON string, as UTF-8. Control characters are dropped, and
+ * what is not UTF-8 becomes U+FFFD. */
 void gt__stats_name(FILE *json, const char *name);
 /* What `viewer` may see. malloc'ed; NULL: out of memory. */
 char *gt__dispatcher_stats(const gt_dispatcher *dispatcher, const gt_peer *viewer);

@@ -17,6 +17,9 @@ enum {
     LEAST_PATIENCE_NS = 100000000, /* with a worker that does not answer, while others are kept */
     MOST_PASSED = 32,              /* sessions of the line that one behind them may overtake */
     MOST_CREDIT_NS = 100000000,    /* that they keep over one that overtook them */
+    MOST_LENT_NS =
+        4000000, /* that they keep at a worker whose own sessions were served in their turn: a few windows */
+    MOST_DEBT_NS = 1000000000, /* that sessions which left leave to new ones */
 };
 
 /* ---- lists -------------------------------------------------------------------------------------------------- */
@@ -369,6 +372,12 @@ bool gt__share_open(const gt_session *session)
     return true;
 }
 
+/* Where sessions begin that have used nothing yet. */
+static double beginning_ns(const gt_share *share)
+{
+    return fmax(share->clock_ns, fmin(share->left_ns, share->clock_ns + MOST_DEBT_NS));
+}
+
 void gt__share_wait(gt_session *session)
 {
     gt_account *account = &session->account;
@@ -379,7 +388,8 @@ void gt__share_wait(gt_session *session)
         join_line(session);
         return;
     }
-    account->used_ns = fmax(account->used_ns, worker->share.clock_ns);
+    double least_ns = account->total_ns > 0 ? worker->share.clock_ns : beginning_ns(&worker->share);
+    account->used_ns = fmax(account->used_ns, least_ns);
     enlist(&worker->share.waiting, session);
     gt__share_decide(worker);
 }
@@ -418,8 +428,8 @@ gt_session *gt__share_next(gt_dispatch_worker *worker)
     }
     take(session);
     share->clock_ns = fmax(share->clock_ns, session->account.used_ns);
-    /* If it was the turn of the spread sessions, and they could not use it, that is not saved up for them. */
-    share->line_ns = fmax(share->line_ns, session->account.used_ns);
+    /* If it was the turn of the spread sessions, and they could not use it, little of that is saved up for them. */
+    share->line_ns = fmax(share->line_ns, session->account.used_ns - MOST_LENT_NS);
     return session;
 }
 
@@ -510,6 +520,17 @@ void gt__share_move(gt_session *session)
 {
     if (!session->account.spread)
         session->account.used_ns = session->home->share.clock_ns;
+}
+
+void gt__share_depart(const gt_session *session)
+{
+    const gt_account *account = &session->account;
+    if (!session->home || account->spread)
+        return;
+    gt_share *share = &session->home->share;
+    double ahead_ns = fmin(account->used_ns - share->clock_ns, account->total_ns * account->inverse);
+    if (ahead_ns > 0)
+        share->left_ns = beginning_ns(share) + ahead_ns;
 }
 
 void gt__share_forget(gt_session *session)

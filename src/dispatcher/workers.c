@@ -137,6 +137,15 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     return GT_OK;
 }
 
+/* The worker ends, and may have said why. */
+static gt_err goodbye(const gt_slot *record)
+{
+    char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)] = "";
+    if (record->ins.tail >= GT_GOODBYE_TAIL)
+        memcpy(reason, record + 1, sizeof reason - 1);
+    return gt__fail(GT_ERR_CONNECTION, "%s%s", *reason ? "it ended: " : "it shut down", reason);
+}
+
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress)
 {
     gt_slot record[1 + GT_MAX_TAIL];
@@ -146,9 +155,9 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
         unsigned length;
         record[0] = slots[0];
         GT_TRY(gt__instruction_check(record, available, &length));
-        if (record->ins.op == GT_OP_goodbye)
-            return gt__fail(GT_ERR_CONNECTION, "it shut down");
         memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
+        if (record->ins.op == GT_OP_goodbye)
+            return goodbye(record);
         gt__link_consume(worker->link, length);
         worker->link->records_received++;
         GT_TRY(pass_answer(worker, record));

@@ -22,7 +22,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 13 };
+enum { GT_ENGINE_VERSION = 14 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -192,6 +192,9 @@ struct gt_engine_ops {
      * queued. */
     bool (*completed)(gt_engine *engine, bool wait, gt_completion *completion);
 
+    /* Optional. Why no call can succeed any more: the device is lost. Then the worker ends, so that others get its work. NULL: it
+     * works. */
+    const char *(*broken)(gt_engine *engine);
     /* Optional. No more work comes for now: start work that was held back to be batched. */
     void (*flush)(gt_engine *engine);
     /* Optional, together: run a plan as one program. compile may group steps and drop inner buffers (plan.h), and returns
@@ -204,6 +207,8 @@ struct gt_engine_ops {
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
+    bool
+        fixed_addresses; /* programs run faster if addresses stay: slices that begin elsewhere in each run are copied */
     /* Optional, with `collective`: who holds collectives together: engines whose numbers have the same upper half, and no two of them the
      * same lower half, the seat, unless that is 0. 0: with none; the text says why. */
     uint64_t (*league)(gt_engine *engine);

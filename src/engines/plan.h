@@ -13,7 +13,9 @@
  * are elementwise, come no later than the step that makes the other one, and read element k for element k; or if an
  * assignment or scatter, alone in its group, consumes it.
  *
- * The literals and immediates of a record may change from run to run; engines read them from the record in each run.
+ * The literals and immediates of a record may change from run to run; engines read them from the record in each run. So may
+ * where a slice or an assignment begins (`moves`). Such a slice of an input is a view in a buffer of its own, whose address is
+ * another in each run; of other values, and for engines that need fixed addresses, it is a copy.
  */
 #ifndef GT_ENGINES_PLAN_H
 #define GT_ENGINES_PLAN_H
@@ -44,9 +46,9 @@ typedef enum gt_plan_role {
 
 typedef struct gt_plan_buffer {
     gt_plan_role role;
-    size_t bytes;      /* OUTPUT, INNER, NONE */
-    uint32_t number;   /* INPUT, OUTPUT: which of them; the first, if inputs share it */
-    uint32_t sharers;  /* INPUT: how many inputs lie in it */
+    size_t bytes;     /* OUTPUT, INNER, NONE */
+    uint32_t number;  /* INPUT, OUTPUT: which of them; the first, if inputs share it, or have a slice that moves */
+    uint32_t sharers; /* INPUT: how many inputs lie in it; 0: it is that of a slice that moves */
     uint32_t last_use; /* a step, or GT_PLAN_LIVES */
     uint32_t memory;   /* OUTPUT, INNER: which of the plan's memories it lies in */
     size_t offset;     /* in it; OUTPUT: 0 */
@@ -76,6 +78,7 @@ typedef struct gt_plan_step {
     const uint32_t *operand; /* values, or GT_PLAN_LITERAL */
     uint32_t result;         /* a value */
     uint32_t group;          /* the number of the first step that it runs as one with; at first its own number */
+    bool moves;              /* a slice or an assignment that may begin elsewhere in each run */
 } gt_plan_step;
 
 struct gt_plan {
@@ -91,6 +94,7 @@ struct gt_plan {
     gt_plan_memory *memories;
     uint32_t memory_count;
     uint32_t *operand_room;
+    uint32_t *moving, moving_count; /* steps that move, in order */
     bool marked; /* the program asked for it (gt.compile, `compile: true`): compiling may take long */
 };
 
@@ -102,6 +106,27 @@ static inline gt_view gt__plan_view(const gt_plan *plan, uint32_t value, void *c
     gt_view view = plan->values[value].view;
     view.data = (char *)buffer[plan->values[value].buffer] + plan->values[value].offset;
     return view;
+}
+
+/* Make a slice of the operand's view. tail: of the record; result: what the slice looks like. */
+static inline void gt__plan_cut(const gt_slot *tail, const gt_meta *result, gt_view *view)
+{
+    int64_t first = 0;
+    for (unsigned axis = 0; axis < view->meta.rank; axis++) {
+        first += tail[0].i64[axis] * view->stride[axis];
+        view->stride[axis] *=
+            result->shape[axis] > 1 ? tail[1].i64[axis] : 1; /* else it may be too large to multiply */
+    }
+    if (result->numel) /* an empty slice may begin past the end */
+        view->data = (char *)view->data + first * (int64_t)gt__dtype_size((gt_dtype)result->dtype);
+    view->meta = *result;
+    view->contiguous = false;
+}
+
+/* A slice that is copied: its call is that of a copy, of an operand that was cut. */
+static inline bool gt__plan_copies(const gt_plan_step *step)
+{
+    return step->op == GT_OP_slice && step->kind == GT_STEP_RUN;
 }
 
 /* The call of a step. in and views: room for its operands. */
@@ -125,6 +150,10 @@ static inline gt_call gt__plan_call(const gt_plan *plan, const gt_plan_step *ste
         }
         call.literals |= (uint8_t)(1 << k);
         call.value[k] = gt__literal_operand(ins, k, &in[k]);
+    }
+    if (gt__plan_copies(step)) {
+        call.op = GT_OP_copy;
+        gt__plan_cut(call.tail, &out->meta, &in[0]);
     }
     return call;
 }

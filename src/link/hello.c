@@ -174,6 +174,8 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
         memcpy(hello[4].bytes, secrets.worker, GT_SECRET_SIZE - 1);
         explicit_bzero(&secrets, sizeof secrets);
     }
+    if (self->token)
+        memcpy(hello[4].bytes, self->token, strnlen(self->token, GT_SECRET_SIZE - 1));
     gt__link_commit(link, 1 + GT_HELLO_TAIL);
     gt__link_flush(link);
     return GT_OK;
@@ -182,6 +184,12 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *more)
 {
     return send_hello(link, role, &(gt_worker_hello){.name = name, .engine = more, .number = -1});
+}
+
+gt_err gt__hello_send_client(gt_link *link, const char *name, const char *more, const char *token)
+{
+    return send_hello(link, GT_ROLE_CLIENT,
+                      &(gt_worker_hello){.name = name, .engine = more, .token = token, .number = -1});
 }
 
 gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello)

@@ -37,6 +37,7 @@ typedef struct gt_worker_hello {
     bool stand_in;        /* it stands in for the worker of that number */
     const char *exchange; /* one of gt__exchange_names */
     const char *listens;  /* where other workers reach it, "host:port"; NULL: they cannot */
+    const char *token;    /* of a client that attaches a session; NULL: of a worker, or a new session */
     int number;           /* the worker number it asks for; -1: any */
     uint64_t memory;      /* which memory it draws on */
     uint64_t group;       /* with whose engines its own shares memory (engine.h) */
@@ -55,6 +56,8 @@ gt_err gt__address_connect_with(const char *address, const gt_keys *keys, int ti
 /* Introduce ourselves. `name` and `more` are cut at 63 bytes; NULL is "". more: of a worker its engine, of a client its
  * TRACEPARENT (the dispatcher's trace_ids.h). */
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *more);
+/* The same for a client. `token`: of the detached session that it wants; NULL: it begins one. */
+gt_err gt__hello_send_client(gt_link *link, const char *name, const char *more, const char *token);
 /* The same for a worker, which also shows the secret of a server on this host (keys.h), by which it may join. */
 gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello);
 /* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal

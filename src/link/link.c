@@ -8,6 +8,7 @@
 #include "link/link.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -35,8 +36,8 @@ int gt__remaining_ms(uint64_t deadline_ns)
 {
     if (!deadline_ns)
         return -1;
-    uint64_t now = gt__now_ns();
-    return now >= deadline_ns ? 0 : (int)((deadline_ns - now + 999999u) / 1000000u);
+    uint64_t now = gt__now_ns(), left_ms = now >= deadline_ns ? 0 : (deadline_ns - now - 1) / 1000000u + 1;
+    return left_ms < INT_MAX ? (int)left_ms : INT_MAX;
 }
 
 static void stop_writing(gt_link *link, const char *format, va_list args)

@@ -20,11 +20,12 @@ gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots)
     }
 }
 
+/* NULL: the dispatcher is gone; or the engine is broken, and our end is the answer: with --recover, others compute it. */
 static gt_instruction *reserve_text(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
 {
     size_t bytes = strlen(text);
     unsigned tail = gt__slots_for(bytes);
-    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
+    gt_slot *answer = gt__worker_broken(worker) ? NULL : gt__worker_reserve_answer(worker, 1 + tail);
     if (!answer)
         return NULL;
     answer->ins = (gt_instruction){.op = GT_OP_failure, .tail = (uint16_t)tail, .result = ticket};

@@ -19,7 +19,7 @@ static gt_slot *essence(const gt_path *path)
         return NULL;
     memcpy(records, path->records, path->slots * sizeof *records);
     for (uint32_t k = 0; k < path->parameters; k++)
-        records[path->parameter[k].slot].u64[path->parameter[k].word] = 0;
+        *gt__record_word(records + path->parameter[k].slot, path->parameter[k].word) = 0;
     for (uint32_t at = 0; at < path->slots; at += 1u + records[at].ins.tail)
         records[at].u64[GT_WORD_PLACE] = 0;
     return records;

@@ -86,15 +86,15 @@ void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
-/* Plan the path for inputs that look as these do. An error: they cannot be planned for, one of them may have failed. */
-static gt_err plan(gt_worker *worker, const gt_path_plans *plans, const uint64_t *inputs, gt_sequence **sequence)
+/* Plan the path for inputs that look as those of a run do. An error: they cannot be planned for, one of them may have failed. */
+static gt_err plan(gt_worker *worker, const gt_path_plans *plans, const uint64_t *words, gt_sequence **sequence)
 {
     const gt_path *path = plans->path;
     gt_plan_input *given = malloc((path->inputs + 1) * sizeof *given);
     gt_plan *made = NULL;
     gt_err err = given ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     for (uint32_t k = 0; k < path->inputs && err == GT_OK; k++) {
-        gt_entry *entry = gt__store_find(worker->store, inputs[k]);
+        gt_entry *entry = gt__store_find(worker->store, words[k]);
         if (entry)
             gt__store_settle(worker->store, entry);
         if (!entry || !gt__entry_is_tensor(entry))
@@ -104,7 +104,15 @@ static gt_err plan(gt_worker *worker, const gt_path_plans *plans, const uint64_t
                 .id = GT_PATH_INPUT + k, .view = &entry->view, .memory = plans->moves ? NULL : entry->buffer};
     }
     if (err == GT_OK)
-        err = gt__plan_new(path->records, path->slots, given, path->inputs, &made);
+        err = gt__plan_make(&(gt_plan_source){.records = path->records,
+                                              .slots = path->slots,
+                                              .inputs = given,
+                                              .input_count = path->inputs,
+                                              .parameter = path->parameter,
+                                              .value = words + path->inputs + path->outputs,
+                                              .parameters = path->parameters,
+                                              .fixed_addresses = worker->engine->ops->fixed_addresses},
+                            &made);
     free(given);
     if (err == GT_OK && (made->input_count != path->inputs || made->output_count != path->outputs)) {
         gt__plan_free(&made);
@@ -280,7 +288,9 @@ static gt_err run_planned(gt_worker *worker, worker_path *known, uint64_t key, c
     return err;
 }
 
-static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
+/* GT_ERR_UNSUPPORTED: it cannot be planned, or the plan cannot be kept. GT_ERR_MEMORY: there is none for all that the plan needs at a
+ * time. Nothing was done then. */
+static gt_err run_as_planned(gt_worker *worker, worker_path *known, const uint64_t *words)
 {
     gt_path_plans *plans = known->plans;
     gt_err err = GT_ERR_VALUE;
@@ -294,8 +304,16 @@ static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *w
         return err;
     gt_sequence *sequence = NULL;
     if (plan(worker, plans, words, &sequence) != GT_OK || !gt__path_plans_add(worker, plans, sequence, key))
-        return run_singly(worker, plans->path, words);
+        return GT_ERR_UNSUPPORTED;
     return run_variant(worker, known, sequence, words);
+}
+
+/* One by one the records may need less memory than the plan, whose values lie in one block; and if there is too little, the record that
+ * lacks it fails, and not all of them. */
+static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
+{
+    gt_err err = run_as_planned(worker, known, words);
+    return err == GT_ERR_UNSUPPORTED || err == GT_ERR_MEMORY ? run_singly(worker, known->plans->path, words) : err;
 }
 
 /* The path could not be run at all: all its outputs fail. */

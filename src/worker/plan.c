@@ -51,9 +51,9 @@ gt_err gt__step_plan(const gt_instruction *ins, const gt_slot *tail, const gt_vi
 /* A plan being made: what is known of ids, values and buffers beyond what the plan keeps. */
 typedef struct planning {
     gt_plan *plan;
-    const gt_plan_input *inputs;
-    unsigned input_count;
-    uint32_t *index; /* id to value: open addressing, NO_VALUE is empty */
+    const gt_plan_source *source;
+    uint32_t parameter; /* of the source: the first one of the record at hand */
+    uint32_t *index;    /* id to value: open addressing, NO_VALUE is empty */
     uint32_t mask;
     const gt_plan_input **given; /* by value: the input that it is, or NULL */
     bool *freed;                 /* by value: the sequence ended it */
@@ -126,9 +126,9 @@ static gt_err value_read(planning *p, const gt_instruction *ins, uint64_t id, ui
     *value = *place_of(p, id);
     if (*value != NO_VALUE && !p->freed[*value])
         return GT_OK;
-    for (unsigned k = 0; k < p->input_count && *value == NO_VALUE; k++)
-        if (p->inputs[k].id == id) {
-            *value = input_add(p, &p->inputs[k]);
+    for (unsigned k = 0; k < p->source->input_count && *value == NO_VALUE; k++)
+        if (p->source->inputs[k].id == id) {
+            *value = input_add(p, &p->source->inputs[k]);
             return GT_OK;
         }
     return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which the sequence does not have",
@@ -149,6 +149,46 @@ static void value_free(planning *p, uint64_t id)
 
 /* Views are planned at a dummy address; the difference to it is the view's offset. */
 #define ORIGIN ((uintptr_t)1 << 46)
+
+/* Whether the record, the next one, begins elsewhere in each run. */
+static bool find_moves(planning *p, const gt_slot *record)
+{
+    uint32_t slot = (uint32_t)(record - p->plan->records);
+    bool moves = false;
+    for (; p->parameter < p->source->parameters && p->source->parameter[p->parameter].slot <= slot; p->parameter++)
+        moves |= p->source->parameter[p->parameter].slot == slot &&
+                 gt__path_word_moves(&p->source->parameter[p->parameter]);
+    if (moves)
+        p->plan->moving[p->plan->moving_count++] = p->plan->step_count;
+    return moves;
+}
+
+/* A slice that moves, planned as a view: a view in a buffer of its own, if that is possible, or else a copy. */
+static void plan_moving(const planning *p, gt_plan_role role, gt_step *step)
+{
+    if (role == GT_PLAN_INPUT && !p->source->fixed_addresses)
+        return;
+    step->kind = GT_STEP_RUN;
+    gt__view_set_contiguous(step->out);
+}
+
+/* The buffer of a step's result, and where the result lies in it. */
+static uint32_t result_buffer(planning *p, const gt_step *step, const uint32_t *operand, bool moves,
+                              int64_t *offset)
+{
+    const gt_plan *plan = p->plan;
+    *offset = 0;
+    if (step->kind == GT_STEP_RUN)
+        return buffer_add(p, GT_PLAN_INNER, gt__meta_bytes(&step->out->meta));
+    uint32_t first = plan->values[operand[0]].buffer;
+    if (step->kind == GT_STEP_VIEW && moves) {
+        uint32_t buffer = buffer_add(p, GT_PLAN_INPUT, 0);
+        plan->buffers[buffer].number = plan->buffers[first].number;
+        return buffer;
+    }
+    *offset = (int64_t)((uintptr_t)step->out->data - ORIGIN);
+    return first;
+}
 
 static gt_err step_add(planning *p, const gt_slot *record)
 {
@@ -185,14 +225,15 @@ static gt_err step_add(planning *p, const gt_slot *record)
         return gt__fail(GT_ERR_UNSUPPORTED, "an upload cannot be planned");
     if (*place_of(p, ins->result) != NO_VALUE)
         return gt__fail(GT_ERR_PROTOCOL, "tensor %llu is made twice", (unsigned long long)ins->result);
-    bool shares = step.kind != GT_STEP_RUN;
-    uint32_t buffer =
-        shares ? plan->values[operand[0]].buffer : buffer_add(p, GT_PLAN_INNER, gt__meta_bytes(&out.meta));
-    uint32_t result = value_add(p, ins->result, buffer);
+    bool moves = find_moves(p, record);
+    int64_t offset;
+    if (moves && step.kind == GT_STEP_VIEW)
+        plan_moving(p, plan->buffers[plan->values[operand[0]].buffer].role, &step);
+    uint32_t buffer = result_buffer(p, &step, operand, moves, &offset), result = value_add(p, ins->result, buffer);
     gt_plan_value *value = &plan->values[result];
     value->view = out;
     value->view.data = NULL;
-    value->offset = shares ? (int64_t)((uintptr_t)out.data - ORIGIN) : 0;
+    value->offset = offset;
     value->last_use = number;
     if (consumes)
         value_free(p, ins->operand[0]);
@@ -203,7 +244,8 @@ static gt_err step_add(planning *p, const gt_slot *record)
                                                      .operands = operands.count,
                                                      .operand = operand,
                                                      .result = result,
-                                                     .group = number};
+                                                     .group = number,
+                                                     .moves = moves};
     p->operand_next += operands.count;
     return GT_OK;
 }
@@ -247,6 +289,9 @@ static void find_outputs(planning *p)
         uint32_t last = lives ? GT_PLAN_LIVES : plan->values[k].last_use;
         buffer->last_use = last > buffer->last_use ? last : buffer->last_use;
     }
+    for (uint32_t k = 0; k < plan->moving_count; k++) /* it lies in the memory of another buffer */
+        if (plan->steps[plan->moving[k]].kind == GT_STEP_VIEW)
+            plan->buffers[plan->values[plan->steps[plan->moving[k]].operand[0]].buffer].last_use = GT_PLAN_LIVES;
 }
 
 /* ---- sequences: life ------------------------------------------------------------------------------------------ */
@@ -264,6 +309,7 @@ void gt__plan_free(gt_plan **where)
     free(plan->outputs);
     free(plan->memories);
     free(plan->operand_room);
+    free(plan->moving);
     free(plan);
     *where = NULL;
 }
@@ -282,26 +328,30 @@ static gt_err count_records(const gt_slot *records, size_t slots, size_t *steps,
     return GT_OK;
 }
 
-static gt_err planning_run(planning *p, size_t slots)
+static gt_err planning_run(planning *p)
 {
     gt_plan *plan = p->plan;
-    for (size_t at = 0; at < slots; at += 1u + plan->records[at].ins.tail)
+    const gt_plan_source *source = p->source;
+    if (source->slots)
+        memcpy(plan->records, source->records, source->slots * sizeof *source->records);
+    for (uint32_t k = 0; k < source->parameters; k++)
+        *gt__record_word(plan->records + source->parameter[k].slot, source->parameter[k].word) = source->value[k];
+    for (size_t at = 0; at < source->slots; at += 1u + plan->records[at].ins.tail)
         GT_TRY(record_add(p, plan->records + at));
     find_outputs(p);
     return GT_OK;
 }
 
-gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *inputs, unsigned input_count,
-                    gt_plan **out)
+gt_err gt__plan_make(const gt_plan_source *source, gt_plan **out)
 {
-    size_t steps, operands;
+    size_t steps, operands, slots = source->slots;
     *out = NULL;
-    GT_TRY(count_records(records, slots, &steps, &operands));
-    size_t values = steps + input_count + 1, places = 16;
+    GT_TRY(count_records(source->records, slots, &steps, &operands));
+    size_t values = steps + source->input_count + 1, places = 16;
     while (places < 2 * values)
         places *= 2;
     gt_plan *plan = calloc(1, sizeof *plan);
-    planning p = {.plan = plan, .inputs = inputs, .input_count = input_count, .mask = (uint32_t)places - 1};
+    planning p = {.plan = plan, .source = source, .mask = (uint32_t)places - 1};
     p.index = malloc(places * sizeof *p.index);
     p.given = calloc(values, sizeof(*p.given));
     p.freed = calloc(values, sizeof *p.freed);
@@ -316,15 +366,14 @@ gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *i
         plan->inputs = calloc(values, sizeof *plan->inputs);
         plan->outputs = calloc(values, sizeof *plan->outputs);
         plan->operand_room = calloc(operands + 1, sizeof *plan->operand_room);
+        plan->moving = calloc(steps + 1, sizeof *plan->moving);
         bool all = plan->records && plan->steps && plan->values && plan->buffers && plan->inputs &&
-                   plan->outputs && plan->operand_room;
+                   plan->outputs && plan->operand_room && plan->moving;
         err = all ? GT_OK : GT_ERR_MEMORY;
     }
-    if (err == GT_OK) {
-        if (slots)
-            memcpy(plan->records, records, slots * sizeof *records);
-        err = planning_run(&p, slots);
-    } else
+    if (err == GT_OK)
+        err = planning_run(&p);
+    else
         gt__error_set("out of memory");
     free(p.index);
     free(p.given);

@@ -7,6 +7,7 @@
 #ifndef GT_WORKER_PLAN_H
 #define GT_WORKER_PLAN_H
 
+#include "core/path.h"
 #include "engines/plan.h"
 
 typedef struct gt_step {
@@ -31,13 +32,31 @@ typedef struct gt_plan_input {
     const void *memory;
 } gt_plan_input;
 
+/* What a plan is made of; all of it is borrowed. */
+typedef struct gt_plan_source {
+    const gt_slot *records; /* computing records and frees, one after the other */
+    size_t slots;
+    const gt_plan_input *inputs;
+    unsigned input_count;
+    const gt_path_word *parameter; /* words that may differ from run to run, in the order of the records */
+    const uint64_t *value;         /* their values in the run that it is made for */
+    uint32_t parameters;
+    bool fixed_addresses; /* the engine's */
+} gt_plan_source;
+
 /*
- * Plan a sequence: computing records and frees, one after the other in `slots` slots. Ids that are read and not made
- * there must be among the inputs. Buffers have no memory until gt__plan_place. GT_ERR_UNSUPPORTED: the sequence holds a
- * record that cannot be planned (an upload, a question); GT_ERR_VALUE and the like: a record that would fail.
+ * Plan a sequence. Ids that are read and not made there must be among the inputs. Buffers have no memory until
+ * gt__plan_place. GT_ERR_UNSUPPORTED: the sequence holds a record that cannot be planned (an upload, a question);
+ * GT_ERR_VALUE and the like: a record that would fail.
  */
-gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *inputs, unsigned input_count,
-                    gt_plan **plan);
+gt_err gt__plan_make(const gt_plan_source *source, gt_plan **plan);
+/* The same for records in which only literals and immediates differ from run to run. */
+static inline gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *inputs,
+                                  unsigned input_count, gt_plan **plan)
+{
+    return gt__plan_make(
+        &(gt_plan_source){.records = records, .slots = slots, .inputs = inputs, .input_count = input_count}, plan);
+}
 /* Give the outputs and inner buffers their places in the plan's memories, once, after the engine has grouped the steps. */
 gt_err gt__plan_place(gt_plan *plan);
 void gt__plan_free(gt_plan **plan);

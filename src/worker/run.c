@@ -130,7 +130,7 @@ static bool count_bytes(gt_sequence *s)
 
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value)
 {
-    sequence->plan->records[slot].u64[word] = value;
+    *gt__record_word(sequence->plan->records + slot, word) = value;
 }
 
 static void unbind(gt_worker *worker, gt_sequence *s);
@@ -268,6 +268,43 @@ static gt_err bind_inputs(gt_worker *worker, gt_sequence *s, const uint64_t *inp
     return GT_OK;
 }
 
+/* Where a slice that moves lies in this run, as a view of its operand's memory. */
+static void bind_slice(gt_sequence *s, const gt_plan_step *step)
+{
+    const gt_plan *plan = s->plan;
+    const gt_plan_value *result = &plan->values[step->result];
+    gt_buffer *memory = s->buffers[plan->values[step->operand[0]].buffer];
+    if (!memory)
+        return; /* the operand failed */
+    gt_view view = gt__plan_view(plan, step->operand[0], s->address);
+    gt__plan_cut(step->record + 1, &result->view.meta, &view);
+    memory->references++;
+    s->buffers[result->buffer] = memory;
+    s->address[result->buffer] = view.data;
+}
+
+/* Slices and assignments that begin elsewhere in each run. Those that leave their tensor fail. */
+static void bind_moving(gt_worker *worker, gt_sequence *s)
+{
+    const gt_plan *plan = s->plan;
+    for (uint32_t k = 0; k < plan->moving_count; k++) {
+        const gt_plan_step *step = &plan->steps[plan->moving[k]];
+        const gt_instruction *ins = &step->record->ins;
+        const gt_meta *meta[GT_MAX_OPERANDS];
+        gt_meta inferred;
+        gt_dtype compute;
+        for (unsigned operand = 0; operand < step->operands; operand++)
+            meta[operand] =
+                step->operand[operand] == GT_PLAN_LITERAL ? NULL : &plan->values[step->operand[operand]].view.meta;
+        gt_err err = gt__op_infer(ins, step->record + 1, meta, &inferred, &compute);
+        if (err != GT_OK) {
+            gt_origin origin = gt__worker_origin(worker, ins);
+            s->fates[step->result].poison = gt__worker_failure(worker, &origin, err, gt_error_text());
+        } else if (step->kind == GT_STEP_VIEW)
+            bind_slice(s, step);
+    }
+}
+
 /* That of inputs which die and whose memory no other tensor has, or a new one. Such a buffer has the references of their entries
  * and of this run, and the inputs lie at its beginning: they may be a part of what it held. */
 static gt_err bind_memory(gt_worker *worker, gt_sequence *s, const gt_plan_memory *memory, gt_buffer **out)
@@ -336,6 +373,8 @@ static void run_step(gt_worker *worker, gt_sequence *s, const gt_plan_step *step
     fate *result = &s->fates[step->result];
     gt_flight *flights[GT_MAX_CAT];
     unsigned count = 0;
+    if (result->poison) /* bind_moving */
+        return;
     for (unsigned k = 0; k < step->operands; k++) {
         const fate *f = step->operand[k] == GT_PLAN_LITERAL ? NULL : &s->fates[step->operand[k]];
         if (f && f->poison) {
@@ -363,10 +402,13 @@ static void run_step(gt_worker *worker, gt_sequence *s, const gt_plan_step *step
 
 static bool inputs_are_there(const gt_sequence *s)
 {
-    for (uint32_t k = 0; k < s->plan->input_count; k++)
-        if (s->fates[s->plan->inputs[k]].poison)
-            return false;
-    return true;
+    const gt_plan *plan = s->plan;
+    bool there = true;
+    for (uint32_t k = 0; k < plan->input_count; k++)
+        there &= !s->fates[plan->inputs[k]].poison;
+    for (uint32_t k = 0; k < plan->moving_count; k++)
+        there &= !s->fates[plan->steps[plan->moving[k]].result].poison;
+    return there;
 }
 
 /* The first `steps` steps and their groups may have written over an input. */
@@ -575,6 +617,8 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *input
             return gt__fail(GT_ERR_INTERNAL, "slot %llu is out of range", (unsigned long long)outputs[k]);
     }
     err = bind_inputs(worker, s, inputs);
+    if (err == GT_OK)
+        bind_moving(worker, s);
     if (err == GT_OK && !s->has_run)
         start_running(worker, s);
     if (err == GT_OK)

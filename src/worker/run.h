@@ -38,7 +38,7 @@ bool gt__sequence_paused(const gt_sequence *sequence);
 void gt__sequence_rest(gt_worker *worker, gt_sequence *sequence);
 /* Of the run that was last paused: the slots of its inputs, then of its outputs. */
 const uint64_t *gt__sequence_slots(const gt_sequence *sequence);
-/* Change a word of the plan's records: a literal or an immediate. */
+/* Change a word of the record at a slot: a literal, an immediate, or where it begins. */
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value);
 /* Its plan, and how long the engine took to compile it; 0: it did not. */
 const gt_plan *gt__sequence_plan(const gt_sequence *sequence, uint64_t *compile_ns);

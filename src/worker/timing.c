@@ -144,11 +144,13 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
 {
     gt_timing *timing = &worker->timing;
     const gt_late *late = &worker->late;
+    uint64_t number = gt__deferred_number(&worker->deferred, timing->records);
     if (timing->entry_count == GT_MAX_TIMINGS) /* the first is not complete yet */
         gt__late_wait(worker, timing->entry_token[0]);
     if (timing->entry_count == GT_MAX_TIMINGS)
         gt__timing_flush(worker);
     bool waits = late->record_is_late || (late->answers && is_answered(ins->op));
+    timing->entry_number[timing->entry_count] = number;
     timing->entry_token[timing->entry_count] = waits ? late->last : 0;
     const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
     timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ticks,
@@ -156,8 +158,7 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
                                                                .failed = poison != NULL,
                                                                .told = is_answered(ins->op),
                                                                .op = ins->op};
-    timing->entry_last = timing->records;
-    if (poison && !poison->origin.worker && poison->origin.number == timing->records)
+    if (poison && !poison->origin.worker && poison->origin.number == number)
         tell_failure(worker, poison);
     else if (timing->entry_count == GT_MAX_TIMINGS)
         gt__timing_flush(worker);
@@ -208,10 +209,14 @@ void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_
 /* The entry of a record; NULL if it was sent or was not recorded. */
 static gt_timing_entry *find_entry(gt_timing *timing, uint64_t number)
 {
-    uint64_t first = timing->entry_last - timing->entry_count + 1;
-    return timing->entry_count && number >= first && number <= timing->entry_last
-               ? &timing->entries[number - first]
-               : NULL;
+    const uint64_t *numbers = timing->entry_number;
+    uint64_t distance = timing->entry_count ? number - numbers[0] : 0;
+    if (distance < timing->entry_count && numbers[distance] == number) /* as long as none was put aside */
+        return &timing->entries[distance];
+    for (unsigned k = 0; k < timing->entry_count; k++)
+        if (numbers[k] == number)
+            return &timing->entries[k];
+    return NULL;
 }
 
 void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool follows)
@@ -274,13 +279,13 @@ void gt__timing_watch(gt_worker *worker, bool watched)
     timing->until = next_distance(timing, GT_TIMING_SAMPLE);
 }
 
-/* The first `count` entries, in a record of 1 + tail slots. */
+/* The first `count` entries, whose numbers follow each other, in a record of 1 + tail slots. */
 static void send_entries(gt_worker *worker, gt_slot *record, unsigned count, unsigned tail)
 {
     gt_timing *timing = &worker->timing;
     record->ins = (gt_instruction){.op = GT_OP_timing, .tail = (uint16_t)tail};
     record->ins.imm[1].u = count;
-    record->ins.result = timing->entry_last - timing->entry_count + 1;
+    record->ins.result = timing->entry_number[0];
     gt__tick_clock_set(&timing->clock);
     for (unsigned k = 0; k < count; k++) {
         gt_timing_entry *entry = &timing->entries[k];
@@ -294,12 +299,13 @@ static void send_entries(gt_worker *worker, gt_slot *record, unsigned count, uns
     gt__link_commit(worker->link, 1 + tail);
 }
 
-/* Entries at the beginning whose work is complete. */
+/* Entries at the beginning whose work is complete, of records that follow each other. */
 static unsigned complete_entries(const gt_worker *worker)
 {
     const gt_timing *timing = &worker->timing;
     unsigned count = 0;
-    while (count < timing->entry_count && timing->entry_token[count] <= worker->late.done)
+    while (count < timing->entry_count && timing->entry_token[count] <= worker->late.done &&
+           timing->entry_number[count] == timing->entry_number[0] + count)
         count++;
     return count;
 }
@@ -307,13 +313,22 @@ static unsigned complete_entries(const gt_worker *worker)
 void gt__timing_flush(gt_worker *worker)
 {
     gt_timing *timing = &worker->timing;
-    unsigned count = complete_entries(worker), tail = gt__slots_for(count * sizeof timing->entries[0]);
-    gt_slot *record = count ? gt__worker_reserve_answer(worker, 1 + tail) : NULL;
-    if (record)
-        send_entries(worker, record, count, tail);
-    timing->entry_count -= count; /* also if sending failed: the dispatcher is gone then */
-    memmove(timing->entries, timing->entries + count, timing->entry_count * sizeof timing->entries[0]);
-    memmove(timing->entry_token, timing->entry_token + count, timing->entry_count * sizeof timing->entry_token[0]);
+    for (unsigned count; (count = complete_entries(worker));) {
+        unsigned tail = gt__slots_for(count * sizeof timing->entries[0]);
+        gt_slot *record = gt__worker_reserve_answer(worker, 1 + tail);
+        if (record)
+            send_entries(worker, record, count, tail);
+        unsigned left = timing->entry_count -= count; /* also if sending failed: the dispatcher is gone then */
+        memmove(timing->entries, timing->entries + count, left * sizeof timing->entries[0]);
+        memmove(timing->entry_number, timing->entry_number + count, left * sizeof timing->entry_number[0]);
+        memmove(timing->entry_token, timing->entry_token + count, left * sizeof timing->entry_token[0]);
+    }
+}
+
+void gt__timing_begin(gt_timing *timing)
+{
+    if (!timing->last_ticks)
+        timing->last_ticks = gt__ticks();
 }
 
 void gt__timing_peer_wait(gt_worker *worker, unsigned op, uint64_t since_ns)

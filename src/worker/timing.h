@@ -52,9 +52,9 @@ typedef struct gt_timing {
         uint8_t left, distance; /* large instructions to the next timed one, and from the last */
         bool is_short;          /* the last timed one was */
     } large[GT_OP_COUNT];       /* of asynchronous engines */
-    uint64_t entry_last;        /* number of the last entry's record */
     unsigned entry_count;
     gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
+    uint64_t entry_number[GT_MAX_TIMINGS];   /* of the entry's record, in the stream */
     gt_token entry_token[GT_MAX_TIMINGS];    /* of work that completes the entry */
     uint64_t told_ns;                        /* the end of the last reported span */
     gt_line_ages line_ages;
@@ -92,6 +92,8 @@ void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
 void gt__timing_engine_wait(gt_worker *worker);
 /* An operation has its memory and begins: state how much the worker uses now. */
 void gt__timing_memory(gt_worker *worker);
+/* While the dispatcher watches: the next record to be executed begins now, if the worker did not execute any just before. */
+void gt__timing_begin(gt_timing *timing);
 /* The worker waits for another one, to go on with a record of this op, since this moment. Between _wait_begin and _wait_end. */
 void gt__timing_peer_wait(gt_worker *worker, unsigned op, uint64_t since_ns);
 /* A record that was counted, or will be, took so many ticks more. */

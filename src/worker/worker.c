@@ -211,12 +211,20 @@ static void await_records(gt_worker *worker, uint64_t *quiet_ns)
         gt__trim_idle(worker, *quiet_ns);
 }
 
+const char *gt__worker_broken(const gt_worker *worker)
+{
+    return worker->engine->ops->broken ? worker->engine->ops->broken(worker->engine) : NULL;
+}
+
 static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
 {
     bool more = true;
     uint64_t quiet_ns = 0;
     while (more && !stopping(options)) {
         size_t available;
+        const char *broken = gt__worker_broken(worker);
+        if (broken)
+            return gt__fail(GT_ERR_INTERNAL, "%s", broken);
         if (__builtin_expect(gt__late_busy(&worker->late), 0))
             gt__late_poll(worker);
         const gt_slot *slots = gt__link_peek(worker->link, &available);

@@ -94,7 +94,10 @@ int gt__worker_patience_ms(const gt_worker *worker);
 /* The origin of a failure of the current record. */
 static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_instruction *ins)
 {
-    return (gt_origin){.number = worker->timing.records, .scope = ins->scope, .site = ins->site, .op = ins->op};
+    return (gt_origin){.number = gt__deferred_number(&worker->deferred, worker->timing.records),
+                       .scope = ins->scope,
+                       .site = ins->site,
+                       .op = ins->op};
 }
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
@@ -134,6 +137,8 @@ typedef struct gt_whole {
     gt_flight *flight; /* NULL if complete */
 } gt_whole;
 gt_err gt__worker_whole(gt_worker *worker, const gt_entry *entry, gt_whole *whole);
+/* Why its engine can compute nothing any more; NULL: it can. */
+const char *gt__worker_broken(const gt_worker *worker);
 void gt__whole_release(gt_worker *worker, gt_whole *whole);
 /* Wait until it is complete. Returns the failure of the work that makes it. */
 gt_err gt__whole_wait(gt_worker *worker, const gt_whole *whole);

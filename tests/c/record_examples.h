@@ -402,6 +402,11 @@ static inline void example_control(example *e)
         ins->imm[0].u = 9;
         ins->tail = 2;
         break;
+    case GT_OP_detach:
+        ins->imm[1].u = 70;
+        ins->operand[0] = 70;
+        ins->tail = 2;
+        break;
     case GT_OP_goodbye:
         ins->tail = GT_GOODBYE_TAIL;
         break;

@@ -72,12 +72,16 @@ static inline void server_add_worker(server *s, bool connecting)
     CHECK_EQ(pthread_create(&w->thread, NULL, server_worker_thread, w), 0);
 }
 
+static inline void server_new_from(server *s, const gt_dispatcher_options *options)
+{
+    memset(s, 0, sizeof *s);
+    if (!CHECK_EQ(gt__dispatcher_new(options, &s->dispatcher), GT_OK))
+        abort();
+}
+
 static inline void server_new_with(server *s, bool listening, const char *modifiers)
 {
-    gt_dispatcher_options options = {.listen = listening, .modifiers = modifiers};
-    memset(s, 0, sizeof *s);
-    if (!CHECK_EQ(gt__dispatcher_new(&options, &s->dispatcher), GT_OK))
-        abort();
+    server_new_from(s, &(gt_dispatcher_options){.listen = listening, .modifiers = modifiers});
 }
 
 static inline void server_new(server *s, bool listening)

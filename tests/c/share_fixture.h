@@ -36,9 +36,9 @@ static inline bool wait_taken(shared_server *s, int client, int64_t least)
     return true;
 }
 
-static inline void join(shared_server *s)
+/* All but the server are new. */
+static inline void join_new(shared_server *s)
 {
-    server_new(&s->server, false);
     s->worker = server_link(&s->server);
     s->heavy = server_link(&s->server);
     s->light = server_link(&s->server);
@@ -48,6 +48,12 @@ static inline void join(shared_server *s)
     join_client(s->heavy);
     join_client(s->light);
     join_client(s->watcher);
+}
+
+static inline void join(shared_server *s)
+{
+    server_new(&s->server, false);
+    join_new(s);
 }
 
 static inline void end(shared_server *s)

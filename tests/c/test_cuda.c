@@ -657,6 +657,70 @@ static void test_programs_with_numbers(const void *argument)
     engine->ops->close(engine);
 }
 
+/* t = a[start:start + 8]; out = t + 1: the start changes from run to run, and is put into the recorded graph. */
+static void test_programs_with_slices(const void *argument)
+{
+    (void)argument;
+    enum { RUNS = 12, PART = 8 };
+    static const gt_plan_role roles[] = {GT_PLAN_INPUT, GT_PLAN_INNER, GT_PLAN_OUTPUT};
+    gt_slot records[5] = {{.ins = {.op = GT_OP_slice, .tail = 3}}, {.i64 = {0}}, {.i64 = {1}}, {.i64 = {PART}}};
+    uint32_t operands[2][2] = {{0}, {1, GT_PLAN_LITERAL}}, moving = 0;
+    gt_plan_step steps[2] = {
+        {.op = GT_OP_slice,
+         .record = &records[0],
+         .operands = 1,
+         .operand = operands[0],
+         .result = 1,
+         .moves = true},
+        {.op = GT_OP_add, .record = &records[4], .operands = 2, .operand = operands[1], .result = 2, .group = 1}};
+    gt_plan_value values[3] = {{.buffer = 0}, {.buffer = 1}, {.buffer = 2}};
+    gt_plan_buffer buffers[3];
+    float numbers[SIZE], results[RUNS][PART] = {0};
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    CHECK(engine->ops->fixed_addresses);
+    records[4].ins = (gt_instruction){.op = GT_OP_add, .literals = GT_LITERAL_FLOAT << 2};
+    records[4].ins.literal[1].f = 1;
+    for (uint32_t k = 0; k < 3; k++) {
+        values[k].view = vector_view(NULL, GT_FLOAT32, k ? PART : SIZE);
+        buffers[k] = (gt_plan_buffer){.role = roles[k], .bytes = BYTES};
+    }
+    for (uint32_t k = 0; k < 2; k++)
+        steps[k].compute = GT_FLOAT32;
+    gt_plan plan = {.steps = steps,
+                    .step_count = 2,
+                    .values = values,
+                    .value_count = 3,
+                    .buffers = buffers,
+                    .buffer_count = 3,
+                    .moving = &moving,
+                    .moving_count = 1};
+    gt_program *program = NULL;
+    if (!CHECK_EQ(engine->ops->compile(engine, &plan, &program), GT_OK))
+        return;
+    void *addresses[] = {take_memory(engine, BYTES), take_memory(engine, BYTES), take_memory(engine, BYTES)};
+    for (int k = 0; k < SIZE; k++)
+        numbers[k] = (float)k;
+    put(engine, addresses[0], numbers, sizeof numbers);
+    for (int run = 0; run < RUNS; run++) { /* all are queued before anything is asked for */
+        unsigned step;
+        gt_token token = 0;
+        records[1].i64[0] = run * 4 % (SIZE - PART);
+        CHECK_EQ(engine->ops->run_program(engine, program, addresses, run == 5, &step, &token), GT_OK);
+        CHECK_EQ(engine->ops->read(engine, addresses[2], results[run], sizeof results[run], false, &token), GT_OK);
+    }
+    for (gt_completion c; engine->ops->completed(engine, true, &c);)
+        CHECK_EQ(c.err, GT_OK);
+    for (int run = 0; run < RUNS; run++)
+        for (int k = 0; k < PART; k++)
+            CHECK(results[run][k] == (float)(run * 4 % (SIZE - PART) + k + 1));
+    engine->ops->free_program(engine, program);
+    for (int k = 0; k < 3; k++)
+        engine->ops->release(engine, addresses[k], BYTES);
+    engine->ops->close(engine);
+}
+
 /* Products for which there was no memory once run on the card later. */
 static void test_products_after_memory_ran_out(const void *argument)
 {
@@ -862,6 +926,7 @@ int main(int argc, char **argv)
     check_run("programs", test_programs, NULL);
     check_run("programs at many places", test_programs_at_many_places, NULL);
     check_run("programs with numbers", test_programs_with_numbers, NULL);
+    check_run("programs with slices", test_programs_with_slices, NULL);
     if (getenv("FAKE_CUDA_MEMORY")) {
         check_run("products after memory ran out", test_products_after_memory_ran_out, NULL);
         check_run("fork", test_fork, NULL);

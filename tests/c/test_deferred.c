@@ -3,250 +3,13 @@
  * sessions go on, and in the end all have the values of a program that was executed in order. The workers' streams are written here
  * and executed in one thread, in any order: a worker that waited would wait for ever.
  */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "core/path.h"
+#include "deferred_stage.h"
 #include "link/hello.h"
 #include "random_numbers.h"
-#include "worker/answer.h"
-#include "worker_fixture.h"
-
-enum {
-    WORKERS = 3,
-    SESSIONS = 3,
-    SLOTS = 4096,
-    TENSORS = 256,
-    ANSWERS = 4096,
-    SMALL = 3,
-    LARGE = 3000,
-    ROUNDS = 10000
-};
-
-/* One worker, its stream, and what it answered. */
-typedef struct player {
-    gt_worker worker;
-    gt_link *link; /* the dispatcher's end */
-    gt_slot *stream;
-    size_t count, at; /* slots written and taken */
-    uint64_t owner;   /* that the stream has told */
-    uint64_t *free;   /* slot numbers, the last is used next */
-    unsigned free_count;
-    uint64_t last_slot;
-} player;
-
-typedef struct stage {
-    gt_board *board;
-    player players[WORKERS];
-    uint64_t next_tag, next_question;
-    int64_t expected[ANSWERS]; /* by question */
-    int64_t heard[ANSWERS];    /* -1: not yet */
-    uint64_t session_of[ANSWERS], last_heard[SESSIONS + 1];
-} stage;
-
-static const gt_worker_options no_options;
-
-static bool stage_open(stage *s, const char *engine)
-{
-    memset(s, 0, sizeof *s);
-    s->board = gt__board_new();
-    s->next_tag = 1;
-    for (int32_t k = 0; k < WORKERS; k++) {
-        player *p = &s->players[k];
-        gt_worker *worker = &p->worker;
-        if (!worker_open(worker, engine))
-            return false;
-        worker->options = &no_options;
-        CHECK_EQ(gt__link_memory_pair(&worker->link, &p->link), GT_OK);
-        CHECK_EQ(gt__exchange_local(s->board, NULL, &worker->exchange), GT_OK);
-        CHECK_EQ(worker->exchange->ops->join(worker->exchange, k, 1u + (unsigned)k, 1), GT_OK);
-        CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
-        gt__timing_init(worker);
-        p->stream = calloc(64 * SLOTS, sizeof *p->stream);
-        p->free = calloc(SLOTS, sizeof *p->free);
-        p->owner = UINT64_MAX;
-    }
-    return true;
-}
-
-static void stage_close(stage *s)
-{
-    for (unsigned k = 0; k < WORKERS; k++) {
-        gt_worker *worker = &s->players[k].worker;
-        gt__late_drain(worker);
-        gt__deferred_free(worker);
-        worker->collective->ops->close(worker->collective);
-    }
-    for (unsigned k = 0; k < WORKERS; k++)
-        s->players[k].worker.exchange->ops->leave(s->players[k].worker.exchange);
-    for (unsigned k = 0; k < WORKERS; k++) {
-        player *p = &s->players[k];
-        gt__peers_reclaim(&p->worker);
-        p->worker.exchange->ops->close(p->worker.exchange);
-        gt__link_close(p->worker.link);
-        worker_close(&p->worker);
-        gt__link_close(p->link);
-        free(p->stream);
-        free(p->free);
-    }
-    gt__board_free(s->board);
-}
-
-/* ---- writing streams ------------------------------------------------------------------------------------------ */
-
-static void write_record(player *p, uint64_t owner, const gt_slot *record)
-{
-    unsigned length = 1u + record->ins.tail;
-    if (owner && owner != p->owner) {
-        gt_slot *share = &p->stream[p->count++];
-        share->ins = (gt_instruction){.op = GT_OP_share};
-        share->ins.imm[0].u = p->owner = owner;
-        share->ins.imm[1].u = GT_SHARE_OWNER;
-    }
-    memcpy(p->stream + p->count, record, length * sizeof *record);
-    p->count += length;
-}
-
-static void write_ins(player *p, uint64_t owner, gt_instruction ins)
-{
-    write_record(p, owner, &(gt_slot){.ins = ins});
-}
-
-static uint64_t new_slot(player *p)
-{
-    return p->free_count ? p->free[--p->free_count] : ++p->last_slot;
-}
-
-static void write_full(player *p, uint64_t owner, uint64_t slot, int64_t size, int64_t value)
-{
-    gt_slot record[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = slot}}};
-    record->ins.imm[0].i = value;
-    record[1].i64[0] = size;
-    write_record(p, owner, record);
-}
-
-/* The sum of one tensor of each worker. */
-static void write_sum(stage *s, uint64_t owner, int64_t size, const uint64_t *in, const uint64_t *out)
-{
-    enum { PARTNERS = (WORKERS + 1) / 2 };
-    for (unsigned k = 0; k < WORKERS; k++) {
-        gt_slot record[2 + PARTNERS] = {
-            {.ins = {.op = GT_OP_all_reduce, .dtype = GT_INT64, .rank = 1, .tail = 1 + PARTNERS}}};
-        record->ins.result = out[k];
-        record->ins.operand[0] = in[k];
-        record->ins.operand[1] = k;
-        record->ins.imm[0].u = s->next_tag;
-        record->ins.imm[1].u = WORKERS;
-        record[1].i64[0] = size;
-        for (int64_t other = 0; other < WORKERS; other++)
-            ((gt_partner *)(void *)(record + 2))[other] = (gt_partner){.worker = other};
-        write_record(&s->players[k], owner, record);
-    }
-    s->next_tag++;
-}
-
-static void write_move(stage *s, uint64_t owner, unsigned from, uint64_t in, unsigned to, uint64_t out,
-                       int64_t size)
-{
-    gt_instruction send = {.op = GT_OP_send, .operand = {in}};
-    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = out}}};
-    send.imm[0].i = to;
-    recv->ins.imm[0].i = from;
-    send.imm[1].u = recv->ins.imm[1].u = s->next_tag++;
-    recv[1].i64[0] = size;
-    write_ins(&s->players[from], owner, send);
-    write_record(&s->players[to], owner, recv);
-}
-
-/* Its answer must be this value, in every element. */
-static void write_fetch(stage *s, uint64_t owner, unsigned worker, uint64_t slot, int64_t value)
-{
-    uint64_t question = ++s->next_question;
-    if (!CHECK(question < ANSWERS))
-        return;
-    s->expected[question] = value;
-    s->heard[question] = -1;
-    s->session_of[question] = owner;
-    write_ins(&s->players[worker], owner,
-              (gt_instruction){.op = GT_OP_fetch, .result = question, .operand = {slot}});
-}
-
-/* ---- executing them ------------------------------------------------------------------------------------------- */
-
-static void hear(stage *s, player *p)
-{
-    const gt_slot *answer;
-    size_t available;
-    gt__link_flush(p->worker.link);
-    while ((answer = gt__link_peek(p->link, &available))) {
-        uint64_t question = answer->ins.result;
-        if (answer->ins.op == GT_OP_reply && question && question < ANSWERS) {
-            const int64_t *values = answer[1].i64;
-            size_t count = answer->ins.imm[1].u / sizeof *values;
-            CHECK(count && values[0] == values[count - 1]);
-            s->heard[question] = count ? values[0] : -2;
-            if (!(answer->ins.flags & GT_FLAG_LAST))
-                CHECK(false); /* the tensors are short enough for one piece */
-        } else
-            CHECK_EQ(answer->ins.op, GT_OP_share);
-        gt__link_consume(p->link, 1u + answer->ins.tail);
-    }
-}
-
-/* As run_window in worker.c. */
-static void take_one(stage *s, player *p)
-{
-    const gt_slot *record = p->stream + p->at;
-    gt_worker *worker = &p->worker;
-    unsigned length;
-    CHECK_EQ(gt__instruction_check(record, p->count - p->at, &length), GT_OK);
-    gt__late_poll(worker);
-    if (!(worker->deferred.count || gt__deferred_may_wait(record->ins.op)) || !gt__deferred_takes(worker, record))
-        gt__worker_run_record(worker, record);
-    p->at += length;
-    hear(s, p);
-}
-
-static bool is_done(const stage *s)
-{
-    for (unsigned k = 0; k < WORKERS; k++)
-        if (s->players[k].at < s->players[k].count || s->players[k].worker.deferred.count)
-            return false;
-    return true;
-}
-
-/* As run_stream in worker.c, if the stream is empty. */
-static void idle(player *p)
-{
-    if (p->worker.deferred.count)
-        gt__deferred_idle(&p->worker);
-    else
-        gt__late_drain(&p->worker);
-}
-
-static void finish(stage *s)
-{
-    for (int rounds = 0; !is_done(s) && CHECK(rounds < ROUNDS); rounds++)
-        for (unsigned k = 0; k < WORKERS; k++) {
-            player *p = &s->players[k];
-            while (p->at < p->count)
-                take_one(s, p);
-            idle(p);
-        }
-    for (unsigned k = 0; k < WORKERS; k++) {
-        gt__late_drain(&s->players[k].worker);
-        hear(s, &s->players[k]);
-    }
-}
-
-static int64_t value_in(player *p, uint64_t slot)
-{
-    size_t bytes = 0;
-    int64_t *values = read_tensor(&p->worker, slot, &bytes), value = -3;
-    if (CHECK(values && bytes) && CHECK(values[0] == values[bytes / sizeof *values - 1]))
-        value = values[0];
-    free(values);
-    return value;
-}
 
 /* ---- cases ---------------------------------------------------------------------------------------------------- */
 
@@ -307,6 +70,40 @@ static void test_times(const void *argument)
     finish(&s);
     CHECK(timing->aside_ns > 0);
     CHECK(first->worker.deferred.asides && first->worker.deferred.asides->ran_ns == timing->aside_ns);
+    stage_close(&s);
+}
+
+/* The dispatcher watches: others go on all the same, and the timing of each record comes once, with its number. */
+static void test_watched(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++) {
+        gt__timing_watch(&s.players[k].worker, true);
+        write_full(&s.players[k], 1, 1, LARGE, k + 1);
+    }
+    write_sum(&s, 1, LARGE, in, out);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+    write_full(first, 2, 5, SMALL, 77);
+    write_fetch(&s, 2, 0, 5, 77);
+    write_fetch(&s, 1, 0, 3, -6);
+    while (first->at < first->count)
+        take_one(&s, first);
+    CHECK_EQ(s.heard[1], 77);
+    CHECK_EQ(s.heard[2], -1);
+    finish(&s);
+    CHECK_EQ(s.heard[2], -6);
+    for (int k = 0; k < WORKERS; k++) {
+        player *p = &s.players[k];
+        gt__timing_flush(&p->worker);
+        hear(&s, p);
+        CHECK(p->worker.timing.records > 0);
+        for (uint64_t number = 1; number <= p->worker.timing.records; number++)
+            CHECK_EQ(p->told[number], 1);
+    }
     stage_close(&s);
 }
 
@@ -469,6 +266,153 @@ static void test_unwanted(const void *argument)
         CHECK_EQ(value_in(&s.players[k], 2), 6); /* others take part in it */
     const gt_entry *result = gt__store_find(first->worker.store, 3);
     CHECK(result->state == GT_ENTRY_POISON && result->poison->err == GT_ERR_CANCELLED);
+    stage_close(&s);
+}
+
+/* The first worker has this much room for the records of session 1, one of which waits. */
+static void leave_no_room(player *p)
+{
+    gt_slot_queue *items = &p->worker.deferred.asides->items;
+    items->most = gt__slot_queue_slots(items);
+    p->worker.deferred.turn_ns = UINT64_MAX; /* records put aside run when they must, not in between */
+}
+
+/* Two sums of the same parties: the second waits at all workers but the first one for the result of the first. */
+static void write_dependent_sums(stage *s)
+{
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    static const uint64_t next_in[WORKERS] = {3, 4, 4}, next_out[WORKERS] = {5, 5, 5};
+    for (int k = 0; k < WORKERS; k++) {
+        write_full(&s->players[k], 1, 1, LARGE, k + 1);
+        write_full(&s->players[k], 1, 3, LARGE, 10);
+    }
+    write_sum(s, 1, LARGE, in, out);
+    for (int k = 1; k < WORKERS; k++)
+        write_ins(&s->players[k], 1, (gt_instruction){.op = GT_OP_neg, .result = 4, .operand = {2}});
+    write_sum(s, 1, LARGE, next_in, next_out);
+}
+
+typedef struct other_worker {
+    stage *s;
+    player *p;
+} other_worker;
+
+static void *run_other(void *argument)
+{
+    const other_worker *other = argument;
+    while (other->p->at < other->p->count)
+        take_one(other->s, other->p);
+    while (other->p->worker.deferred.count)
+        idle(other->p);
+    return NULL;
+}
+
+/* There is no room for a sum. The others come to it when they have what they need for the sum before, which is put aside. */
+static void test_no_room(const void *argument)
+{
+    static stage s;
+    pthread_t threads[WORKERS];
+    other_worker others[WORKERS];
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    write_dependent_sums(&s);
+    while (!first->worker.deferred.count)
+        take_one(&s, first);
+    leave_no_room(first);
+    for (int k = 1; k < WORKERS; k++) {
+        others[k] = (other_worker){.s = &s, .p = &s.players[k]};
+        pthread_create(&threads[k], NULL, run_other, &others[k]);
+    }
+    while (first->at < first->count)
+        take_one(&s, first);
+    while (first->worker.deferred.count)
+        idle(first);
+    for (int k = 1; k < WORKERS; k++)
+        pthread_join(threads[k], NULL);
+    for (int k = 0; k < WORKERS; k++) {
+        CHECK_EQ(value_in(&s.players[k], 2), 6);
+        CHECK_EQ(value_in(&s.players[k], 5), 10 - 6 - 6);
+    }
+    stage_close(&s);
+}
+
+/* The dispatcher leaves meanwhile: the others do not come any more. */
+static void test_no_room_at_the_end(const void *argument)
+{
+    static stage s;
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    write_dependent_sums(&s);
+    while (!first->worker.deferred.count)
+        take_one(&s, first);
+    leave_no_room(first);
+    gt__link_kill(first->worker.link, "a test");
+    while (first->at < first->count)
+        take_one(&s, first);
+    CHECK_EQ(first->worker.deferred.count, 1);
+    stage_close(&s);
+}
+
+/* A record waits for room, and is put aside with its own number: a worker that was replaced before it has not left since. */
+static void test_number_after_waiting_for_room(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    const gt_deferred *deferred = &first->worker.deferred;
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 3}}};
+    recv->ins.imm[0].i = 1;
+    recv->ins.imm[1].u = UINT64_MAX;
+    recv[1].i64[0] = SMALL;
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_sum(&s, 1, SMALL, in, out);
+    while (first->at < first->count)
+        take_one(&s, first);
+    leave_no_room(first);
+    for (int k = 1; k < WORKERS; k++)
+        while (s.players[k].at < s.players[k].count)
+            take_one(&s, &s.players[k]);
+    for (int k = 0; k < 3; k++) /* records that have numbers in between */
+        write_full(first, 1, 4, SMALL, k);
+    write_record(first, 1, recv);
+    while (first->at < first->count)
+        take_one(&s, first);
+    if (CHECK_EQ(deferred->count, 1))
+        CHECK_EQ(gt__aside_first(deferred->asides).number, first->worker.timing.records + deferred->ahead);
+    stage_close(&s);
+}
+
+/* The dispatcher holds a session back until it is told that there is room again. */
+static void test_room_is_told(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_sum(&s, 1, SMALL, in, out);
+    finish(&s);
+    gt_aside *aside = first->worker.deferred.asides;
+    if (CHECK(aside && !aside->count)) {
+        aside->full = true; /* it was told so, and could not be told more when the last record had run */
+        gt__deferred_tell(&first->worker);
+        gt__link_flush(first->worker.link);
+        bool told = false;
+        size_t available;
+        for (const gt_slot *answer; (answer = gt__link_peek(first->link, &available));) {
+            told |= answer->ins.op == GT_OP_share && answer->ins.imm[1].u == GT_SHARE_ROOM;
+            gt__link_consume(first->link, 1u + answer->ins.tail);
+        }
+        CHECK(told);
+        CHECK(!first->worker.deferred.asides);
+    }
     stage_close(&s);
 }
 
@@ -704,11 +648,16 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("others go on", test_others_go_on, "cpu");
     check_run("times", test_times, "cpu");
+    check_run("the dispatcher watches", test_watched, "cpu");
     check_run("few round trips", test_round_trips, "cpu");
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
     check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
     check_run("a client has left", test_unwanted, "cpu");
+    check_run("no room for a sum", test_no_room, "cpu");
+    check_run("no room for a sum, and the dispatcher leaves", test_no_room_at_the_end, "cpu");
+    check_run("the number of a record that waited for room", test_number_after_waiting_for_room, "cpu");
+    check_run("the dispatcher is told of room", test_room_is_told, "cpu");
     check_run("the worker ends", test_end, NULL);
     check_run("the worker ends, and a path was forgotten", test_end, "forgotten");
     check_run("random programs", test_random, "cpu");

@@ -1,6 +1,6 @@
 /*
  * test_exchange.c: workers among each other without a dispatcher: meshes that meet in an order that streams may bring
- * about, and collectives in which a party cannot take part: nobody waits for ever.
+ * about, and collectives in which a party runs out of memory: nobody waits for ever. test_conformance.c has all others.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -337,8 +337,7 @@ static gt_meta shape_of(int64_t rows, int64_t columns)
 }
 
 /* Party k gives k + 1 in every element. */
-static void party_prepare(party *p, gt_opcode op, uint64_t tag, unsigned self, int64_t rows,
-                          const gt_poison *poison)
+static void party_prepare(party *p, gt_opcode op, uint64_t tag, unsigned self, int64_t rows)
 {
     bool parts_before = op == GT_OP_all_gather || op == GT_OP_all_to_all;
     bool parts_after = op == GT_OP_reduce_scatter || op == GT_OP_all_to_all;
@@ -355,10 +354,7 @@ static void party_prepare(party *p, gt_opcode op, uint64_t tag, unsigned self, i
                                    .party = p->partners,
                                    .axis = 0,
                                    .axis_after = 1,
-                                   .whole = &p->whole,
-                                   .poison = poison};
-    if (poison)
-        return;
+                                   .whole = &p->whole};
     CHECK_EQ(gt__store_allocate(p->store, &p->out, &p->call.out_buffer), GT_OK);
     p->call.out = &p->out;
     if (op == GT_OP_broadcast && self)
@@ -436,38 +432,12 @@ static const gt_opcode collectives[] = {GT_OP_broadcast, GT_OP_all_reduce, GT_OP
                                         GT_OP_all_to_all};
 enum { COLLECTIVES = sizeof collectives / sizeof collectives[0] };
 
-/* A party's operand is poison: whoever needs it has that failure. */
-static void refuse(group *g, gt_opcode op, int64_t rows, unsigned failing)
-{
-    gt_poison *poison = gt__poison_new(GT_ERR_INDEX, "no such row");
-    g->tag++;
-    for (unsigned k = 0; k < PARTIES; k++)
-        party_prepare(&g->party[k], op, g->tag, k, rows, k == failing ? poison : NULL);
-    group_run(g);
-    for (unsigned k = 0; k < PARTIES; k++)
-        CHECK(g->party[k].err == GT_ERR_INDEX ||
-              (op == GT_OP_broadcast && failing && k != failing && g->party[k].err == GT_OK));
-    gt__poison_release(poison);
-}
-
-static void test_refusals(const void *argument)
-{
-    group g;
-    group_new(&g, *(const bool *)argument);
-    for (size_t k = 0; k < COLLECTIVES; k++)
-        for (unsigned failing = 0; failing < PARTIES; failing++) {
-            refuse(&g, collectives[k], FEW_ROWS, failing);
-            refuse(&g, collectives[k], MANY_ROWS, failing);
-        }
-    group_free(&g);
-}
-
 /* Memory runs out in the middle, for an allocation or from there on. True: it did. */
 static bool run_short(group *g, gt_opcode op, int64_t rows, unsigned failing, unsigned after, bool lasts)
 {
     g->tag++;
     for (unsigned k = 0; k < PARTIES; k++)
-        party_prepare(&g->party[k], op, g->tag, k, rows, NULL);
+        party_prepare(&g->party[k], op, g->tag, k, rows);
     party *p = &g->party[failing];
     p->runs_short = true;
     p->after = after;
@@ -497,38 +467,6 @@ static void test_shortages(const void *argument)
     group_free(&g);
 }
 
-/* A party is gone after it has given some of the others their parts: those go on to a step that the rest never
- * reach. */
-static void test_death_in_the_middle(const void *argument)
-{
-    (void)argument;
-    group g;
-    group_new(&g, true);
-    g.tag = 1;
-    for (unsigned k = 0; k < PARTIES; k++)
-        party_prepare(&g.party[k], GT_OP_all_reduce, g.tag, k, MANY_ROWS, NULL);
-    party *dying = &g.party[0];
-    dying->err = GT_ERR_CONNECTION; /* it has no result */
-    size_t bytes = gt__meta_bytes(&dying->whole) / PARTIES;
-    CHECK_EQ(gt__exchange_post(dying->exchange, 2, 5, 0, "hello", 5, NULL), GT_OK);
-    expect_message(g.party[2].exchange, "hello");
-    CHECK_EQ(gt__exchange_post(dying->exchange, 1, g.tag, 0, dying->in.data, bytes, &g), GT_OK);
-    for (unsigned k = 1; k < PARTIES; k++)
-        CHECK_EQ(pthread_create(&g.party[k].thread, NULL, party_main, &g.party[k]), 0);
-    while (!dying->exchange->ops->reclaim(dying->exchange))
-        sched_yield();
-    dying->exchange->ops->close(dying->exchange);
-    for (unsigned k = 1; k < PARTIES; k++) {
-        await_party(&g.party[k]);
-        CHECK_EQ(g.party[k].err, GT_ERR_CONNECTION);
-    }
-    atomic_store(&stop, false);
-    dying->exchange = mesh_new();
-    for (unsigned k = 0; k < PARTIES; k++)
-        party_finish(&g.party[k]);
-    group_free(&g);
-}
-
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -547,10 +485,7 @@ int main(int argc, char **argv)
     check_run("lent memory at the end, by links", test_lent_at_the_end, &(bool){true});
     for (int links = 0; links < 2; links++) {
         bool by_links = links;
-        check_run(links ? "a party that cannot take part, by links" : "a party that cannot take part",
-                  test_refusals, &by_links);
         check_run(links ? "memory that runs out, by links" : "memory that runs out", test_shortages, &by_links);
     }
-    check_run("a party that dies in the middle", test_death_in_the_middle, NULL);
     return check_end();
 }

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -586,6 +587,20 @@ static void test_faster_link(const void *subject)
     ends_close(&e);
 }
 
+/* A deadline that is farther away than an int has milliseconds. */
+static void test_far_deadlines(const void *argument)
+{
+    const uint64_t day_ns = 86400ull * 1000000000;
+    (void)argument;
+    CHECK_EQ(gt__remaining_ms(0), -1);
+    CHECK_EQ(gt__remaining_ms(1), 0);
+    CHECK_EQ(gt__remaining_ms(gt__now_ns() + 30 * day_ns), INT_MAX);
+    CHECK_EQ(gt__remaining_ms(gt__now_ns() + 60 * day_ns), INT_MAX);
+    CHECK_EQ(gt__remaining_ms(UINT64_MAX), INT_MAX);
+    int left = gt__remaining_ms(gt__now_ns() + day_ns);
+    CHECK(left > 0 && left <= 86400 * 1000);
+}
+
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
@@ -610,5 +625,6 @@ int main(int argc, char **argv)
     };
     check_begin(argc, argv);
     run_link_tests(tests, sizeof tests / sizeof *tests);
+    check_run("deadlines that are far away", test_far_deadlines, NULL);
     return check_end();
 }

@@ -282,6 +282,42 @@ static void test_idle_time_is_never_negative(const void *argument)
     CHECK_EQ(gt__idle_ns(gt__idle_pack(30, false, 1000), 1012), 30);
 }
 
+/* A worker says that it has executed more than it was sent: nothing is left, rather than nearly endless work. */
+static void test_report_beyond_what_was_sent(const void *argument)
+{
+    (void)argument;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    static char json[1 << 16];
+    const gt_report report = {.records = UINT64_MAX};
+    const unsigned tail = gt__slots_for(sizeof report);
+    server s;
+    server_new(&s, false);
+    gt_link *client = server_link(&s), *worker = server_link(&s);
+    server_start(&s);
+    join_worker(worker, "boastful");
+    join_client(client);
+    send_ins(client, (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = 7});
+    gt__link_flush(client);
+    do
+        CHECK(receive(worker, record));
+    while (record->ins.op != GT_OP_stats && !worker->dead);
+    gt_slot *answer = gt__link_reserve(worker, 1 + tail);
+    if (CHECK(answer != NULL)) {
+        memset(answer, 0, (1 + tail) * sizeof *answer);
+        answer->ins = (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .tail = (uint16_t)tail};
+        answer->ins.result = record->ins.result;
+        answer->ins.imm[1].u = sizeof report;
+        memcpy(answer + 1, &report, sizeof report);
+        gt__link_commit(worker, 1 + tail);
+        gt__link_flush(worker);
+    }
+    CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
+    CHECK(strstr(json, "boastful") && strstr(json, "\"queue\": 0,"));
+    gt__link_close(worker);
+    gt__link_close(client);
+    server_stop(&s);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -297,5 +333,6 @@ int main(int argc, char **argv)
     check_run("what a monitor may not", test_what_a_monitor_may_not, NULL);
     check_run("idle time", test_idle_time_is_never_negative, NULL);
     check_run("an embedded server", test_an_embedded_server, NULL);
+    check_run("a report of more than was sent", test_report_beyond_what_was_sent, NULL);
     return check_end();
 }

@@ -268,9 +268,29 @@ static void test_without_an_error(const void *argument)
     gt_manual_seed(NULL, 1);
     gt_client_close(NULL);
     gt_client_close(&none);
+    gt_parcel_free(NULL);
     gt_here(NULL, "here.c", 1);
     gt_here(&site, NULL, 1);
     CHECK_EQ(site, 0);
+    CHECK(client_works(client));
+    gt_client_close(&client);
+}
+
+static void test_handover(const void *argument)
+{
+    (void)argument;
+    char token[GT_TOKEN_SIZE];
+    gt_parcel parcel;
+    gt_client *none = NULL, *client = NULL;
+    OK(gt_client_open_embedded(1, &client));
+    CHECK_EQ(gt_client_detach(NULL, NULL, 0, NULL, 0, token), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_detach(&none, NULL, 0, NULL, 0, token), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_detach(&client, NULL, 0, NULL, 0, NULL), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_detach(&client, NULL, 1, NULL, 0, token), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_detach(&client, NULL, 0, NULL, 1, token), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_attach(NULL, NULL, NULL, 0, &parcel, &none), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_attach("token", NULL, NULL, 0, NULL, &none), GT_ERR_VALUE);
+    CHECK_EQ(gt_client_attach("token", NULL, NULL, 0, &parcel, NULL), GT_ERR_VALUE);
     CHECK(client_works(client));
     gt_client_close(&client);
 }
@@ -308,5 +328,6 @@ int main(int argc, char **argv)
     check_run("lists with gaps", test_lists, NULL);
     check_run("functions without an error", test_without_an_error, NULL);
     check_run("outputs of failures", test_outputs_of_failures, NULL);
+    check_run("handover", test_handover, NULL);
     return check_end();
 }

@@ -340,6 +340,8 @@ static void test_parameters(const void *argument)
     CHECK_EQ(gt__path_parameter_words(&ins), 0);
     ins.op = GT_OP_where;
     CHECK_EQ(gt__path_parameter_words(&ins), 0);
+    ins.op = GT_OP_slice;
+    CHECK_EQ(gt__path_parameter_words(&ins), 0xff00); /* where it begins: this is checked in each run */
 }
 
 /* What is accepted can be expanded. */
@@ -592,6 +594,53 @@ static void test_failed_input(const void *argument)
     server_stop(&s);
 }
 
+/* in0 of six elements; two of them from a place on that is a parameter; its sum with itself. What leaves the tensor fails, as it
+ * would alone, and nothing else does. */
+static void test_slices_that_move(const void *argument)
+{
+    (void)argument;
+    static const uint64_t starts[] = {0, 4, 1, 5, 2, UINT64_MAX, 3, (uint64_t)1 << 62, 4};
+    server s;
+    char text[1024];
+    float sums[2];
+    example_path e = {.parameter = {{.slot = 1, .word = GT_WORD_TAIL}}, .parameters = 1};
+    append(&e, GT_OP_neg, IN(0), 0, 0);
+    gt_slot *slice = append(&e, GT_OP_slice, IN(0), 0, 3);
+    slice[2].i64[0] = 1;
+    slice[3].i64[0] = 2;
+    append(&e, GT_OP_add, 2, 2, 0);
+    append(&e, GT_OP_free, 2, 0, 0);
+    server_new_with(&s, false, "statistics");
+    server_add_worker(&s, false);
+    gt_link *link = server_link(&s);
+    server_start(&s);
+    CHECK(join_client(link));
+    send_definition(link, 3, &e);
+    gt_slot range[2] = {{.ins = {.op = GT_OP_arange,
+                                 .dtype = GT_FLOAT32,
+                                 .rank = 1,
+                                 .tail = 1,
+                                 .result = 1,
+                                 .imm = {{.f = 0}, {.f = 1}}}},
+                        {.i64 = {6}}};
+    send_slots(link, range, 2);
+    for (uint64_t k = 0; k < sizeof starts / sizeof *starts; k++) {
+        uint64_t id = 100 + 20 * k;
+        send_run(link, 3, id, (uint64_t[]){1, starts[k]}, 2);
+        bool inside = starts[k] <= 4;
+        CHECK_EQ(fetch_text(link, id + 6, id, text, sizeof text), inside ? GT_OK : GT_ERR_INDEX);
+        memcpy(sums, text, sizeof sums);
+        CHECK(inside ? sums[0] == 2 * (float)starts[k] && sums[1] == 2 * (float)starts[k] + 2
+                     : strstr(text, "leaves dimension 0 of size 6") != NULL);
+        CHECK_EQ(fetch_text(link, id, id + 1, text, sizeof text), GT_OK);
+        send_ins(link, (gt_instruction){.op = GT_OP_free, .result = id, .operand = {id + 6}});
+    }
+    send_free(link, 1);
+    CHECK(tensors_become(link, 0));
+    gt__link_close(link);
+    server_stop(&s);
+}
+
 /* Definitions and runs of random words: the session may end, the server goes on. */
 static void test_noise(const void *argument)
 {
@@ -717,6 +766,7 @@ int main(int argc, char **argv)
     check_run("server", test_server, "statistics");
     check_run("server that expands", test_server, "identity,statistics"); /* a modifier that wants each record */
     check_run("failed input", test_failed_input, NULL);
+    check_run("slices that move", test_slices_that_move, NULL);
     check_run("workers", test_workers, NULL);
     check_run("server noise", test_noise, NULL);
     return check_end();

@@ -153,6 +153,97 @@ static bool same_tensor(gt_worker *worker, uint64_t a, uint64_t b)
     return same;
 }
 
+/* ---- slices that move -------------------------------------------------------------------------------------- */
+
+/* Half of the rows, beginning with one that is a parameter. Returns the record's slot. */
+static uint32_t add_moving(sequence *s, gt_opcode op, uint64_t result, uint64_t a, uint64_t src)
+{
+    gt_slot *record = append(s, 3);
+    record->ins = (gt_instruction){.op = (uint16_t)op, .tail = 3, .result = result, .operand = {a, src}};
+    record[2] = (gt_slot){.i64 = {1, 1}};
+    record[3] = (gt_slot){.i64 = {SIDE / 2, SIDE}};
+    return (uint32_t)(record - s->records);
+}
+
+/* Parts of inputs, of results and of parts, which are read, kept, written to, and outlive what they are parts of. */
+static uint32_t moving_parts(sequence *s, gt_path_word *parameter)
+{
+    uint32_t count = 0;
+    parameter[count++].slot = add_moving(s, GT_OP_slice, 10, 1, 0);
+    add_number(s, GT_OP_mul, 11, 10, 3);
+    add_op(s, GT_OP_add, 12, 11, 10);
+    add_free(s, 11);
+    add_op(s, GT_OP_add, 13, 2, 3);
+    add_number(s, GT_OP_mul, 14, 13, 0.5);
+    parameter[count++].slot = add_moving(s, GT_OP_slice, 15, 14, 0);
+    add_op(s, GT_OP_sub, 16, 15, 10);
+    add_free(s, 15);
+    add_free(s, 14);
+    parameter[count++].slot = add_moving(s, GT_OP_assign, 17, 13, 16);
+    s->records[s->slots - 4].ins.flags = GT_FLAG_CONSUMES;
+    add_transpose(s, 18, 2);
+    parameter[count++].slot = add_moving(s, GT_OP_slice, 19, 18, 0);
+    add_free(s, 18);
+    add_op(s, GT_OP_neg, 20, 19, 0);
+    add_free(s, 2);
+    for (uint32_t k = 0; k < count; k++)
+        parameter[k].word = GT_WORD_TAIL;
+    return count;
+}
+
+/* Run after run the parts begin elsewhere, at last beyond the end, which is the failure of that part. */
+static void test_moving(const void *engine)
+{
+    static const uint64_t results[] = {10, 12, 16, 17, 19, 20};
+    for (int fixed = 0; fixed < 2; fixed++) {
+        gt_worker worker;
+        sequence s = {.slots = 0};
+        gt_path_word parameter[8];
+        uint64_t value[8] = {0}, slots[INPUTS] = {1, 2, 3}, outputs[6];
+        uint32_t count = moving_parts(&s, parameter);
+        gt_plan_input inputs[INPUTS];
+        gt_plan *plan;
+        gt_sequence *planned = NULL;
+        if (!worker_open(&worker, engine))
+            return;
+        make_inputs(&worker, 1);
+        for (uint64_t k = 0; k < INPUTS; k++)
+            inputs[k] = (gt_plan_input){.id = k + 1, .view = &gt__store_find(worker.store, k + 1)->view};
+        gt_plan_source source = {.records = s.records, .slots = s.slots, .inputs = inputs, .input_count = INPUTS};
+        source.parameter = parameter;
+        source.parameters = count;
+        source.value = value;
+        source.fixed_addresses = fixed;
+        if (!CHECK_EQ(gt__plan_make(&source, &plan), GT_OK) ||
+            !CHECK_EQ(gt__sequence_new(&worker, plan, &planned), GT_OK))
+            return;
+        CHECK(plan->output_count == 6 && plan->moving_count == count);
+        for (int round = 0; round < 20; round++) {
+            make_inputs(&worker, round);
+            for (uint32_t k = 0; k < count; k++) {
+                uint64_t start = round < 15 || k != (uint32_t)round % count ? ((uint64_t)round * (k + 1)) % 4 : 4;
+                gt__sequence_set_word(planned, parameter[k].slot, parameter[k].word, start);
+                *gt__record_word(s.records + parameter[k].slot, parameter[k].word) = start;
+            }
+            for (unsigned k = 0; k < 6; k++)
+                outputs[k] = 100 + results[k];
+            CHECK_EQ(gt__sequence_run(&worker, planned, slots, outputs), GT_OK);
+            gt__late_drain(&worker);
+            make_inputs(&worker, round); /* 2 has died */
+            run_directly(&worker, &s);
+            gt__late_drain(&worker);
+            for (unsigned k = 0; k < 6; k++) {
+                gt__store_settle(worker.store, gt__store_find(worker.store, outputs[k]));
+                gt__store_settle(worker.store, gt__store_find(worker.store, results[k]));
+                if (!CHECK(same_tensor(&worker, results[k], outputs[k])))
+                    fprintf(stderr, "  tensor %d in round %d, %d\n", (int)results[k], round, fixed);
+            }
+        }
+        gt__sequence_free(&worker, &planned);
+        worker_close(&worker);
+    }
+}
+
 /* ---- tests ---------------------------------------------------------------------------------------------------- */
 
 static void layer(sequence *s)
@@ -571,7 +662,7 @@ int main(int argc, char **argv)
             void (*test)(const void *engine);
         } tests[] = {{"repeated", test_repeated}, {"failure", test_failure}, {"surprises", test_surprises},
                      {"takes", test_takes},       {"block", test_block},     {"shared", test_shared},
-                     {"random", test_random}};
+                     {"random", test_random},     {"moving", test_moving}};
         for (size_t t = 0; t < sizeof tests / sizeof tests[0]; t++) {
             char name[64];
             snprintf(name, sizeof name, "%s, %s", tests[t].name, engines[k]);

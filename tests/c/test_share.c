@@ -338,6 +338,46 @@ static void test_marks_answered_together(const void *argument)
     gt__link_close(s.worker);
 }
 
+/* Clients that come one after the other, each with one operation: together they get no more than one client that stays. */
+static void test_clients_of_one_operation(const void *argument)
+{
+    enum { TURNS = 12, SHOTS = TURNS };
+    (void)argument;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    static shared_server s;
+    gt_link *shots[SHOTS];
+    uint64_t busy_ns = 0;
+    int served = 0;
+    server_new(&s.server, false);
+    for (int k = 0; k < SHOTS; k++) /* they join when the test says so */
+        shots[k] = server_link(&s.server);
+    join_new(&s);
+    send_backlog(s.heavy);
+    CHECK(receive_until(s.worker, GT_OP_mark));
+    for (int turn = 0, next = 0; turn < TURNS; turn++) { /* one of them waits, as the client that stays does */
+        if (next == served) {
+            join_client(shots[next]);
+            send_full(shots[next], 1, LARGE, 2.0);
+            gt__link_flush(shots[next]);
+            wait_taken(&s, 4 + next++, 1);
+        }
+        answer_worked(s.worker, &busy_ns, PASS_NS);
+        do
+            CHECK(receive_any(s.worker, record));
+        while (record->ins.op != GT_OP_full);
+        bool stays = record->ins.imm[0].f == 1.0;
+        CHECK(receive_until(s.worker, GT_OP_mark));
+        if (stays)
+            continue;
+        gt__link_close(shots[served]); /* it has got what it wanted */
+        wait_taken(&s, 4 + served++, -1);
+    }
+    CHECK(served >= TURNS / 2 - 1 && served <= TURNS / 2 + 1);
+    for (int k = served; k < SHOTS; k++)
+        gt__link_close(shots[k]);
+    end(&s);
+}
+
 int main(void)
 {
     check_run("a light client first", test_light_first, NULL);
@@ -351,5 +391,6 @@ int main(void)
     check_run("another worker is lost", test_another_worker_is_lost, NULL);
     check_run("a fast card", test_fast_card, NULL);
     check_run("marks answered together", test_marks_answered_together, NULL);
+    check_run("clients of one operation", test_clients_of_one_operation, NULL);
     return check_end();
 }

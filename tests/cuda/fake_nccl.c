@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/half.h"
 #include "engines/cuda/api.h"
 #include "fake_driver.h"
 
@@ -164,21 +165,6 @@ static void *memory_at(const void *pointer, size_t bytes)
     return bytes ? fake_address((uintptr_t)pointer, bytes) : NULL;
 }
 
-static float from_bfloat16(uint16_t bits)
-{
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
-}
-
-static uint16_t to_bfloat16(float value) /* to the nearest, ties to even; no NaN */
-{
-    uint32_t word;
-    memcpy(&word, &value, sizeof word);
-    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
-
 #define ADD(T) ((T *)to)[i] = (T)(((T *)to)[i] + ((const T *)from)[i])
 static void add(void *to, const void *from, size_t count, int type)
 {
@@ -201,8 +187,12 @@ static void add(void *to, const void *from, size_t count, int type)
             ADD(double);
             break;
         case ncclBfloat16:
-            ((uint16_t *)to)[i] =
-                to_bfloat16(from_bfloat16(((uint16_t *)to)[i]) + from_bfloat16(((const uint16_t *)from)[i]));
+            ((uint16_t *)to)[i] = gt__float_to_bfloat16(gt__bfloat16_to_float(((uint16_t *)to)[i]) +
+                                                        gt__bfloat16_to_float(((const uint16_t *)from)[i]));
+            break;
+        case ncclFloat16:
+            ((uint16_t *)to)[i] = gt__float_to_half(gt__half_to_float(((uint16_t *)to)[i]) +
+                                                    gt__half_to_float(((const uint16_t *)from)[i]));
             break;
         default:
             fprintf(stderr, "fake_nccl: no sums of type %d\n", type);

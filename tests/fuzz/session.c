@@ -24,7 +24,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     char address[64];
     setenv("GT_WORKER_MEMORY", "32M", 1);
     setenv("GT_CONNECT_TIMEOUT", "600", 1); /* of the workers and the other client, on a busy machine */
-    server_new_with(&the_server, true, NULL);
+    /* Sessions that inputs detach must not fill the workers' memory. */
+    server_new_from(&the_server, &(gt_dispatcher_options){.listen = true, .detached_s = 0.05});
     server_start(&the_server);
     server_add_worker(&the_server, true);
     server_add_worker(&the_server, true);

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import GT_BINARY
+from support import GT_BINARY, until
 
 FAKE = pathlib.Path(GT_BINARY).parent / "tests" / "cuda"
 
@@ -140,20 +140,55 @@ def test_nccl_is_not_used_unasked(programs):
     assert text.endswith("3 True True\n{'local'}\n"), text
 
 
-def test_a_broken_card_fails_every_tensor_with_the_reason(programs):
+def test_a_card_that_breaks_in_a_program_is_named(programs):
     text = programs.run(
         """
         import gt
-        for _ in range(3):
-            try:
-                for k in range(100):
-                    x = (gt.ones(50) + k).sum().item()
-            except RuntimeError as error:
-                print("Fake GPU failed" in str(error) and "this worker cannot compute any more" in str(error))
+        try:
+            for k in range(100):
+                x = (gt.ones(50) + k).sum().item()
+        except RuntimeError as error:
+            print("Fake GPU failed" in str(error))
+        try:
+            gt.ones(3).sum().item()
+        except RuntimeError as error:
+            print("worker" in str(error))
         """,
         **fake(FAKE_CUDA_BREAK=60),
     )
-    assert text == "True\n" * 3
+    assert text == "True\n" * 2
+
+
+BESIDE_A_BROKEN_CARD = """
+    import sys
+    import gt
+    gt.connect(sys.argv[1])
+    x = gt.ones(50)
+    for k in range(40):
+        x = x + 1
+    print(x.sum().item())
+"""
+
+
+@pytest.mark.parametrize("recover", [False, True], ids=["lost", "recovered"])
+def test_a_worker_with_a_broken_card_leaves(programs, recover):
+    """Its clients are told why, or go on elsewhere; those that come later use another worker."""
+    server = programs.server(*["--recover", "--recover-wait", 1][:3 * recover])
+    broken = programs.worker(server.port, "--backend", "cuda", "--name", "broken", **fake(FAKE_CUDA_BREAK=60, GT_CUDA_RESIDENT=0))
+    address = f"localhost:{server.port}"
+    count = "import sys, gt\ngt.connect(sys.argv[1])\nprint(len(gt.debug.get_worker_stats()))"
+    until(lambda: programs.run(count, address) == "1\n", "the worker with the card")
+    programs.worker(server.port, "--backend", "cpu", "--name", "fine")
+    until(lambda: programs.run(count, address) == "2\n" or not broken.alive, "the other worker")
+    said = []
+    for _ in range(4):
+        program = programs.python(BESIDE_A_BROKEN_CARD, address)
+        program.wait()
+        said.append(program.text())
+    assert broken.wait() == 1 and "Fake GPU failed" in broken.text()
+    right = [text == "2050.0\n" for text in said]
+    assert right.count(True) == 4 if recover else right.count(True) >= 3 and all(
+        ok or "worker broken" in text and "Fake GPU failed" in text for ok, text in zip(right, said)), said
 
 
 def test_memory_that_runs_out_is_an_error_of_its_owner(programs):

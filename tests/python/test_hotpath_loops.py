@@ -1,5 +1,7 @@
 """Loops that are hard to find, at the default settings: equal layers, two loops in turn, a smaller last batch, long steps."""
 
+import pytest
+
 from test_hotpath import check
 
 DEFAULT = {"GT_AUTO_COMPILE": "1", "GT_HOTPATH_THRESHOLD": "10", "GT_HOTPATH_MIN_SEQ": "5"}
@@ -144,3 +146,61 @@ keep(h)
 def test_an_evaluation_now_and_then_is_a_path_beside_that_of_the_step():
     """The twenty steps between two evaluations are not made one: the worker would wait for the last."""
     check(EVALUATION, exact=False, **DEFAULT)
+
+
+AT_RANDOM = COUNT + """
+import random
+order = random.Random(7)
+x, y = gt.randn(8, 8), gt.randn(8, 8)
+h = x
+def body(h, which):
+    if which == 0:
+        return ((h * 0.5 + x).tanh() - y * 0.25).relu() + x * 0.1
+    if which == 1:
+        return ((h - y).sigmoid() * x + y).abs().sqrt()
+    if which == 2:
+        return (h + x).tanh() + y * h - x
+    return (h.exp().log1p() - h.sin() * 0.5).clamp(-2, 2) + y
+for k in range(900):
+    if k == 700:
+        before = counts()
+    h = body(h, order.randrange(BODIES))
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.9 * last["total_instructions"] and last["misses"] <= 2, last
+keep(h)
+"""
+
+
+@pytest.mark.parametrize("bodies", [2, 3, 4])
+def test_bodies_in_random_order_are_a_path_each(bodies):
+    check(AT_RANDOM.replace("BODIES", str(bodies)), **DEFAULT)
+
+
+TRAINED_AT_RANDOM = COUNT + """
+import random
+order = random.Random(3)
+x, y = gt.randn(16, 6), gt.arange(16) % 3
+def trainer(activation, optimizer, **options):
+    model = nn.Sequential(nn.Linear(6, 8), activation, nn.Linear(8, 3))
+    return model, optimizer(model.parameters(), lr=0.01, **options)
+models = trainer(nn.ReLU(), gt.optim.SGD), trainer(nn.Tanh(), gt.optim.AdamW), trainer(nn.GELU(), gt.optim.SGD, momentum=0.9)
+for k in range(400):
+    if k == 300:
+        before = counts()
+    model, optimizer = models[order.randrange(3)]
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.8 * last["total_instructions"] and last["misses"] <= 10, last
+for model, _ in models:
+    keep(*model.parameters())
+"""
+
+
+def test_models_that_are_trained_in_random_order():
+    """The first layer is the same for all of them, so where a step begins cannot be seen; and a model may follow itself or not."""
+    check(TRAINED_AT_RANDOM, exact=False, **DEFAULT)

@@ -67,3 +67,45 @@ def test_saved_activations_and_their_views_are_given_away():
     numpy.testing.assert_allclose(cold[0], hot[0], rtol=2e-4)
     for a, b in zip(cold[1], hot[1], strict=True):
         numpy.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+
+LIMITED = """
+import json, gt
+gt.gpu_workers(1)
+x, results = gt.eye(512), []
+try:
+    for k in range(20):
+        a = x @ x
+        b = a @ x
+        c = b @ a
+        d = gt.cat([a, b, c])
+        e = d.cumsum(0)
+        del d
+        f = e[:512] @ a
+        g = (f + b).relu() @ c
+        del a, b, c, e, f
+        total = g.sum()
+        del g
+        if k % 10 == 9:
+            whole = gt.zeros(LEFT, 512, 512)  # most of what the limit allows
+            results.append(whole.sum().item())
+            del whole
+        results.append(total.item())
+except MemoryError as error:
+    results.append(str(error))
+hotpath = next(iter(gt.debug.get_worker_stats(wait=True).values()))["hotpath"]
+print(json.dumps([results, hotpath]))
+"""
+
+
+def test_a_limit_of_memory_is_the_same_with_and_without_paths():
+    """A path lets go of its memory when it has run, and where there is not enough for its block its instructions run one by one."""
+    for megabytes in (10, 11, 12):  # too little, enough one by one, enough
+        program, limit = LIMITED.replace("LEFT", "8"), {"GT_WORKER_MEMORY": f"{megabytes}M"}
+        cold, _ = run(program, GT_AUTO_COMPILE="0", **limit)
+        hot, hotpath = run(program, **HOT, **limit)
+        assert hot == cold, megabytes
+        assert isinstance(cold[-1], str) == (megabytes == 10), cold
+        assert megabytes == 10 or hotpath["runs"] > 8, hotpath
+        assert (hotpath["fallbacks"] > 0) == (megabytes == 11), (megabytes, hotpath)

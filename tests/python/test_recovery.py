@@ -147,6 +147,32 @@ say(np.abs((turned @ base).numpy() - base.numpy().T @ base.numpy()).max() < 1e-4
     both(programs, source, options=SOON)
 
 
+def test_many_tensors(programs):
+    """A snapshot of them takes many turns of the dispatcher, and of the worker; the program makes and frees tensors all the while."""
+    source = """
+kept = [gt.full((3,), float(k)) for k in range(4_000)]
+for turn in range(2000):
+    before = gt.debug.dispatcher_stats()["snapshots"] if turn % 20 == 0 else 0
+    for step in range(100):
+        at = (turn * 7919 + step * 104729) % len(kept)
+        kept[at] = kept[at] + 1
+    kept[at].sum().item()
+    if before >= 2:
+        break
+else:
+    raise AssertionError("no snapshots")
+changed = np.zeros(len(kept))
+for past in range(turn + 1):
+    for step in range(100):
+        changed[(past * 7919 + step * 104729) % len(kept)] += 1
+kill(0)
+values = gt.stack(kept).numpy()
+say(bool((values == (np.arange(len(kept)) + changed)[:, None]).all()))
+"""
+    said, _ = both(programs, source, options=SOON)
+    assert said == ["True"]
+
+
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_answers_under_way_are_completed(programs, transport):
     """Long answers come in parts: the client has some of them when the worker dies."""

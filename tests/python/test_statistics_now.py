@@ -92,6 +92,26 @@ def test_a_worker_that_has_nothing_to_do(programs):
     assert client["queued"] == 0
 
 
+def test_names_are_shown_as_they_are(programs):
+    """All letters, quotes and backslashes; without what a terminal would obey, and bytes that are no letters become U+FFFD."""
+    server = programs.server()
+    programs.worker(server.port, "--name", 'Zürich "日本" \\ 🙂\x1b[31m\x85\udca2\udcdc')
+    said = programs.python("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        gt.ones(3).numpy()
+        with gt.signal.context('größe "1"'):
+            kept = gt.ones(5)
+            kept.numpy()
+        print(ascii((list(gt.debug.get_worker_stats()), [client["name"] for client in gt.debug.dispatcher_stats()["clients"]])))
+    """, f"localhost:{server.port}", name='naïve "x"')
+    assert said.wait() == 0, said.text()
+    workers, [program] = eval(said.output.read_text())
+    assert workers == ['Zürich "日本" \\ 🙂[31m\ufffd\ufffd']
+    assert program.split(":")[0].endswith('-naïve "x".py')
+
+
 DISPATCHER = f"""
     import pathlib, sys, time
     import gt

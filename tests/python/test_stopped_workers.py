@@ -1,6 +1,7 @@
 """A worker stops without a word (SIGSTOP stands for a network that is cut): its peers wait for it in collectives and moves, and serve
 other clients meanwhile. When it goes on, the program that waited ends as if nothing had happened; when it dies, that program is told."""
 
+import collections
 import signal
 
 import pytest
@@ -165,6 +166,32 @@ def test_other_clients_are_served_while_a_worker_is_stopped(programs, transport)
     stop.end_other()
     count, losses = stop.losses()
     assert losses == stop.undisturbed(count)
+
+
+def test_other_clients_are_served_while_the_instructions_are_logged(programs):
+    """The log shows what waited when it has run: a line for each instruction that was sent, and no line twice."""
+    log = programs.directory / "instructions.log"
+    stop = Stop(programs, options=("--log", log))
+    stop.begin()
+    stop.answered()
+    assert stop.training.alive, stop.training.text()
+    stop.stopped.signal(signal.SIGCONT)
+    stop.steps(30)
+    stop.end_other()
+    count, losses = stop.losses()
+    assert losses == stop.undisturbed(count)
+    until(lambda: is_complete(log.read_text()), "the lines of all that the workers did")
+
+
+def is_complete(log):
+    """Whether each worker's instructions that others wait for, or that need these, have as many lines at their end as at their start."""
+    lines = collections.Counter()
+    for line in log.splitlines():
+        _, _, event, worker, command, *_ = (part.strip() for part in line.split("|"))
+        if command in ("WorkerAllReduce", "WorkerAllGather", "WorkerReduceScatter", "WorkerMove", "WorkerBinaryOp"):
+            lines[worker, command, event] += 1
+    assert any(command == "WorkerAllReduce" for _, command, _ in lines), lines
+    return all(lines[worker, command, "WORKER_SEND"] == lines[worker, command, "WORKER_RECV"] for worker, command, _ in list(lines))
 
 
 def test_a_stopped_worker_that_dies_is_named(programs):

@@ -7,6 +7,7 @@
  */
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +22,7 @@ enum {
     MOST_CLIENTS = 16,     /* that are looked at */
     WANTED_MS = 5000,      /* after the last request for one */
     PAUSE_MS = 1000,       /* between two questions */
+    ANSWER_MS = 5000,      /* after that it is asked again: it had no memory for the answer */
     ONCE_MS = 3600 * 1000, /* the dispatcher's own interval: it answers at once, and is asked again before that */
 };
 
@@ -87,8 +89,12 @@ static void pause_or_stop(gt_inspector *inspector)
     pthread_mutex_unlock(&inspector->lock);
 }
 
-static void keep(gt_inspector *inspector, uint64_t number, const char *text)
+/* A text begins with the number of its client: an answer may come after the next question. */
+static void keep(gt_inspector *inspector, const char *text)
 {
+    unsigned long long number = 0;
+    if (sscanf(text, "{\"number\": %llu", &number) != 1)
+        return;
     gt_shared_text *fresh = gt__shared_text_new(text, strlen(text));
     pthread_mutex_lock(&inspector->lock);
     looked_at *client = find(inspector, number);
@@ -111,10 +117,11 @@ static void *inspect(void *argument)
     while (err == GT_OK && (number = next_client(inspector))) {
         err = gt__watcher_ask(&watcher, GT_TOPIC_CLIENT, ONCE_MS, number);
         do
-            err = err == GT_OK || err == GT_ERR_INTERRUPTED ? gt__watcher_next(&watcher, -1, &topic) : err;
+            err = err == GT_OK || err == GT_ERR_INTERRUPTED ? gt__watcher_next(&watcher, ANSWER_MS, &topic) : err;
         while (err == GT_ERR_INTERRUPTED);
         if (err == GT_OK && topic == GT_TOPIC_CLIENT)
-            keep(inspector, number, watcher.text);
+            keep(inspector, watcher.text);
+        err = err == GT_ERR_TIMEOUT ? GT_OK : err;
         pause_or_stop(inspector);
     }
     gt__watcher_close(&watcher);

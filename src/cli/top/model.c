@@ -30,10 +30,13 @@ static double increase(double now, double before)
     return now > before ? now - before : 0;
 }
 
-/* Truncated to the buffer, without control characters, which a terminal would interpret. */
+/* Truncated to the buffer, between two characters of UTF-8, without control characters, which a terminal would interpret. */
 static void copy_text(char *to, size_t size, const char *text)
 {
-    snprintf(to, size, "%s", text);
+    size_t length = strlen(text);
+    for (length = length < size ? length : size - 1; length && ((unsigned char)text[length] & 0xc0) == 0x80;)
+        length--;
+    snprintf(to, size, "%.*s", (int)length, text);
     for (; *to; to++)
         if ((unsigned char)*to < ' ' || *to == 127)
             *to = '?';
@@ -169,11 +172,11 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
         *client = (gt_top_client){.number = number,
                                   .instructions = top->samples ? 0 : instructions,
                                   .seconds = top->samples ? 0 : seconds};
-        copy_text(client->name, sizeof client->name, gt__json_text(from, "name"));
-        copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
-        copy_text(client->user, sizeof client->user, gt__json_text(from, "user"));
     }
     client->present = true;
+    copy_text(client->name, sizeof client->name, gt__json_text(from, "name")); /* these may change: gt.attach() */
+    copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
+    copy_text(client->user, sizeof client->user, gt__json_text(from, "user"));
     copy_text(client->worker, sizeof client->worker, gt__json_text(from, "worker"));
     copy_text(client->line, sizeof client->line, gt__json_text(from, "line"));
     copy_text(client->scope, sizeof client->scope, gt__json_text(from, "scope"));

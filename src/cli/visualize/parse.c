@@ -302,7 +302,7 @@ gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complain
 
 /* The unanswered requests of one party, oldest first. */
 typedef struct open_requests {
-    int32_t *events;
+    int32_t *events; /* -1: it is answered */
     size_t first, count, capacity;
     double last_end; /* end of the previous operation */
 } open_requests;
@@ -359,16 +359,24 @@ static size_t find_request(const gt_timeline *timeline, const open_requests *que
     for (; at < queue->count; at++) {
         if (open > 2 * LOOK && at == queue->first + LOOK)
             at = queue->count - LOOK;
-        if (answers(&timeline->events[queue->events[at]], answer))
+        if (queue->events[at] >= 0 && answers(&timeline->events[queue->events[at]], answer))
             break;
     }
     return at;
 }
 
-/*
- * Workers answer in order and clients are answered in order, but not everything is answered. So an answer belongs
- * to the oldest request that matches, and older requests will not be answered.
- */
+/* The request is answered. Clients are answered in order: older requests of them will not be. A worker may have put older ones
+ * aside, which wait for another worker. */
+static void close_request(open_requests *queue, size_t at, bool in_order)
+{
+    queue->events[at] = -1;
+    if (in_order)
+        queue->first = at + 1;
+    while (queue->first < queue->count && queue->events[queue->first] < 0)
+        queue->first++;
+}
+
+/* Not everything is answered. An answer belongs to the oldest request that matches. */
 static void find_partners(gt_timeline *timeline)
 {
     open_requests *open = gt__zeroed(timeline->party_count, sizeof *open);
@@ -382,7 +390,7 @@ static void find_partners(gt_timeline *timeline)
         size_t at = find_request(timeline, queue, event);
         if (at < queue->count) {
             pair(timeline, queue->events[at], (int32_t)k);
-            queue->first = at + 1;
+            close_request(queue, at, event->event == GT_EVENT_SEND);
         }
         if (event->event == GT_EVENT_WORKER_RECV)
             find_duration(event, event->partner < 0 ? event : &timeline->events[event->partner], &queue->last_end);

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/record.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/observe/sent.h"
 #include "core/settings.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
@@ -24,18 +25,7 @@ enum {
     TEXT_BUFFERS = 128,   /* of GT_FILE_BUFFER: how many events may wait to become text, */
     COMPACT_BUFFERS = 32, /* or to be written as they are */
     MOST_LINES = 1 << 15, /* of runs, in a buffer that becomes text */
-    MOST_SENT = 1 << 20   /* records kept of a worker that does not send their timing */
 };
-
-/* A record in a worker's stream. */
-typedef struct gt_sent {
-    uint64_t number;   /* in that stream */
-    uint64_t sequence; /* of the line of its arrival; 0: it did not come from a client */
-    uint64_t session, tensor;
-    uint32_t shape, generation; /* shapes.h */
-    uint32_t trace;             /* trace_ids.h */
-    uint16_t op;
-} gt_sent;
 
 struct gt_observer {
     gt_file_writer *log;
@@ -197,7 +187,8 @@ static uint64_t record_bytes(const gt_instruction *ins)
 /* Records that only define names. */
 static bool is_note(gt_opcode op)
 {
-    return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config || op == GT_OP_share || op == GT_OP_name;
+    return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config || op == GT_OP_share || op == GT_OP_name ||
+           op == GT_OP_detach || op == GT_OP_attach;
 }
 
 /* The next records have another signal; or the program placed a mark. A line of the first kind has the scope as those of records
@@ -462,42 +453,6 @@ void gt__observe_client(gt_session *session, const char *left, const char *conte
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
 
-static void remember_sent(gt_watched *watched, const gt_sent *sent)
-{
-    if (watched->sent_count == MOST_SENT) {
-        watched->sent_first = (watched->sent_first + 1) & (watched->sent_capacity - 1);
-        watched->sent_count--;
-    }
-    if (watched->sent_count == watched->sent_capacity) {
-        uint32_t capacity = watched->sent_capacity ? watched->sent_capacity * 2 : 1024;
-        gt_sent *ring = malloc(capacity * sizeof *ring);
-        if (!ring)
-            return; /* its line will be missing */
-        for (uint32_t k = 0; k < watched->sent_count; k++)
-            ring[k] = watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
-        free(watched->sent);
-        watched->sent = ring;
-        watched->sent_capacity = capacity;
-        watched->sent_first = 0;
-    }
-    watched->sent[(watched->sent_first + watched->sent_count++) & (watched->sent_capacity - 1)] = *sent;
-}
-
-/* The record sent under this number; those before it are dropped. NULL: there is none. */
-static const gt_sent *recall_sent(gt_watched *watched, uint64_t number)
-{
-    while (watched->sent_count) {
-        const gt_sent *first = &watched->sent[watched->sent_first];
-        if (first->number > number)
-            return NULL;
-        watched->sent_first = (watched->sent_first + 1) & (watched->sent_capacity - 1);
-        watched->sent_count--;
-        if (first->number == number)
-            return first;
-    }
-    return NULL;
-}
-
 /* The bytes sent because of a record: the record, or, between workers, the tensor, counted where it arrives. */
 static uint64_t travelling(const gt_slot *record)
 {
@@ -545,7 +500,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
         sent.tensor = gt__record_subject(&record->ins);
     sent.shape = gt__shapes_follow(observer->shapes, &worker->watched.shapes, record);
     sent.generation = gt__shapes_generation(observer->shapes);
-    remember_sent(&worker->watched, &sent);
+    gt__sent_remember(&worker->watched, &sent);
     gt_log_event event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
                                      (gt_opcode)record->ins.op, travelling(record));
     event.session = sent.session;
@@ -587,7 +542,7 @@ void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
     for (uint64_t k = 0; k < record->ins.imm[1].u; k++) {
         gt_timing_entry entry;
         memcpy(&entry, record[1].bytes + k * sizeof entry, sizeof entry);
-        const gt_sent *sent = recall_sent(&worker->watched, record->ins.result + k);
+        const gt_sent *sent = gt__sent_recall(&worker->watched, record->ins.result + k);
         if (sent && sent->op == entry.op && !entry.told)
             worker_received(worker, sent, sizeof entry, entry.failed, entry.start_ns, entry.duration_ns);
         if (sent && entry.failed)
@@ -620,7 +575,7 @@ uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instr
             return watched->failures[k].sequence;
     for (uint32_t k = 0; k < watched->sent_count;
          k++) { /* another worker's, whose records have not been read yet */
-        const gt_sent *sent = &watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+        const gt_sent *sent = gt__sent_at(watched, k);
         if (sent->number == number)
             return sent->sequence;
     }

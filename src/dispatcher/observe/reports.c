@@ -133,9 +133,16 @@ static void set_clock(gt_dispatch_worker *worker, const gt_pending *asked, uint6
     worker->watched.clock_offset_ns = (int64_t)(worker_ns - (asked->asked_ns + took / 2));
 }
 
+/* Records that were sent and not executed; what was executed is the worker's word. */
+static uint64_t left(uint64_t sent, uint64_t executed)
+{
+    return sent > executed ? sent - executed : 0;
+}
+
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record)
 {
-    uint64_t bytes = record->ins.imm[1].u, rows = (bytes - sizeof(gt_report)) / sizeof(gt_report_row);
+    uint64_t bytes = record->ins.imm[1].u;
+    uint64_t rows = bytes < sizeof(gt_report) ? 0 : (bytes - sizeof(gt_report)) / sizeof(gt_report_row);
     if (--worker->reported.due)
         worker->reported.asked_ns = gt__now_ns(); /* this report has the time until now */
     if (record->ins.op != GT_OP_reply || !(record->ins.flags & GT_FLAG_LAST) || bytes < sizeof(gt_report) ||
@@ -145,7 +152,7 @@ gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, cons
     }
     const uint8_t *from = record[1].bytes;
     memcpy(&worker->reported.report, from, sizeof worker->reported.report);
-    worker->reported.queue = worker->records - worker->reported.report.records;
+    worker->reported.queue = left(worker->records, worker->reported.report.records);
     worker->reported.row_count = 0;
     for (uint64_t k = 0; k < rows; k++) {
         gt_report_row row;
@@ -216,7 +223,7 @@ static void take_statement(gt_dispatch_worker *worker, const gt_statement *state
     reported->silent_ns = 0;
     uint64_t executed = reported->report.records,
              sent = worker->link->ops->ask_page ? reported->sent : worker->records;
-    reported->queue = sent > executed ? sent - executed : 0;
+    reported->queue = left(sent, executed);
     take_rows(reported, statement);
 }
 
@@ -251,6 +258,6 @@ void gt__reports_refresh(gt_dispatcher *dispatcher)
         uint64_t silent_ns = worker->reported.due ? gt__now_ns() - worker->reported.asked_ns : 0;
         worker->reported.silent_ns = silent_ns > GT_REPORT_PROMPT_NS ? silent_ns : 0;
         if (worker->reported.silent_ns)
-            worker->reported.queue = worker->records - worker->reported.report.records;
+            worker->reported.queue = left(worker->records, worker->reported.report.records);
     }
 }

@@ -70,7 +70,8 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
 {
     gt_opcode op = (gt_opcode)record->ins.op;
     unsigned length = 1u + record->ins.tail;
-    if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye || op == GT_OP_share)
+    if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye || op == GT_OP_share ||
+        op == GT_OP_detach || op == GT_OP_attach)
         return; /* not needed for a replay */
     if (op == GT_OP_upload && record->ins.imm[1].u)
         write_upload(writer, session, line, record);

@@ -91,6 +91,7 @@ void gt__recovery_free(gt_session *session)
     gt__slot_queue_free(&recovery->state);
     gt__snapshot_free(&recovery->saved);
     gt__snapshot_free(&recovery->saving);
+    gt__snapshot_free(&recovery->dropped);
     gt__holds_free(&recovery->holds);
     free(recovery->fills.fill);
     free(recovery->refusals);
@@ -124,7 +125,8 @@ static void give_up_largest(gt_dispatcher *dispatcher)
 /* Records that mean nothing to a replay. */
 static bool is_passing(gt_opcode op)
 {
-    return op == GT_OP_site || op == GT_OP_share || op == GT_OP_mark || op == GT_OP_name || op == GT_OP_goodbye;
+    return op == GT_OP_site || op == GT_OP_share || op == GT_OP_mark || op == GT_OP_name || op == GT_OP_goodbye ||
+           op == GT_OP_detach || op == GT_OP_attach;
 }
 
 static bool is_segment_upload(const gt_instruction *ins)
@@ -268,6 +270,14 @@ static void rest(gt_session *session)
     recovery->look_ns = recovery->since_ns + session->dispatcher->recovery.every_ns / LOOKS;
 }
 
+/* It is freed in the session's next turns. */
+static void drop(gt_session *session, gt_snapshot *snapshot)
+{
+    gt__snapshot_free(&session->recovery->dropped);
+    session->recovery->dropped = snapshot;
+    gt__peer_wake(session->peer);
+}
+
 /* The snapshot under way is complete, or has failed. */
 static void finish(gt_session *session)
 {
@@ -276,10 +286,10 @@ static void finish(gt_session *session)
     recovery->saving = NULL;
     if (saving->failed) { /* a tensor is poison, perhaps: the journal makes it again */
         recovery->failures += !saving->behind;
-        gt__snapshot_free(&saving);
+        drop(session, saving);
     } else {
         recovery->failures = saving->strided ? STRICT : 0;
-        gt__snapshot_free(&recovery->saved);
+        drop(session, recovery->saved);
         recovery->saved = saving;
         gt__journal_drop(&recovery->journal, saving->position);
         gt__holds_drop(&recovery->holds, saving->held);
@@ -296,15 +306,43 @@ void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *
 {
     const gt_snapshot *saving = session->recovery->saving;
     gt__snapshot_piece(session, part, record);
+    if (!saving->outstanding && !saving->asking)
+        finish(session);
+}
+
+gt_err gt__recover_keep(gt_session *session, size_t *left)
+{
+    const gt_instruction fetch = {.op = GT_OP_sync}; /* one that takes a slot */
+    gt_recovery *recovery = session->recovery;
+    gt_snapshot *saving = recovery->saving;
+    if (recovery->dropped)
+        gt__snapshot_free_some(&recovery->dropped, left);
+    if (!saving || !saving->asking)
+        return GT_OK;
+    while (*left && saving->asking) {
+        bool ready;
+        unsigned slots;
+        GT_TRY(gt__output_ready(session, &fetch, &ready));
+        if (!ready)
+            return GT_OK;
+        if (gt__snapshot_ask(session, saving, recovery->saved, &slots) == GT_ERR_MEMORY) {
+            give_up(session, gt_error_text());
+            return GT_OK;
+        }
+        *left -= slots < *left ? slots : *left;
+    }
+    if (saving->asking)
+        return GT_OK;
+    charge(session);
     if (!saving->outstanding)
         finish(session);
+    return GT_OK;
 }
 
 static void begin(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
-    gt_err err = gt__snapshot_new(session, recovery->saved, recovery->failures >= STRICT, &recovery->saving);
-    if (err == GT_ERR_MEMORY) {
+    if (gt__snapshot_new(session, recovery->failures >= STRICT, &recovery->saving) != GT_OK) {
         give_up(session, gt_error_text());
         return;
     }
@@ -313,9 +351,6 @@ static void begin(gt_session *session)
     recovery->saving->held = recovery->holds.count;
     recovery->saving->refused = recovery->refusal_count;
     recovery->saving->epoch = session->epoch++;
-    charge(session);
-    if (!recovery->saving->outstanding)
-        finish(session);
 }
 
 /* Bytes of this tensor, if it is alive, on one worker. */
@@ -356,7 +391,9 @@ static bool is_due(gt_session *session)
         return false;
     /* Who asks for more snapshots than usual is ready to pay for them. */
     double often = fmin(1, session->dispatcher->recovery.every_ns / (GT_RECOVER_EVERY_S * 1e9));
-    double least_ns = (scarce ? SCARCE_COST : COST) * often * cost_ns(session);
+    double cost = (scarce ? SCARCE_COST : COST) * often, least_ns = cost * session->handles.count * TENSOR_NS;
+    if (elapsed_ns >= least_ns) /* else they need not be counted */
+        least_ns = cost * cost_ns(session);
     if (elapsed_ns < least_ns) {
         recovery->look_ns = recovery->since_ns + least_ns;
         return false;

@@ -44,14 +44,15 @@ typedef struct gt_recovery {
     gt_journal journal;
     gt_refusal *refusals; /* in the order of the journal */
     uint32_t refusal_count, refusal_capacity;
-    uint32_t refusal_at; /* the next one, while the journal is placed again */
-    gt_holds holds;      /* those of its uploads whose data stays in the client's segments, in order */
-    gt_slot_queue state; /* the records that change what later ones mean: scopes, configs, paths */
-    gt_snapshot *saved;  /* NULL: the beginning */
-    gt_snapshot *saving; /* under way; NULL: none */
-    uint64_t charged;    /* bytes of this in dispatcher->recovery.used */
-    bool defining;       /* a path whose pieces have not all come: no snapshot may be between them */
-    bool hopeless;       /* a record is missing in `state` */
+    uint32_t refusal_at;  /* the next one, while the journal is placed again */
+    gt_holds holds;       /* those of its uploads whose data stays in the client's segments, in order */
+    gt_slot_queue state;  /* the records that change what later ones mean: scopes, configs, paths */
+    gt_snapshot *saved;   /* NULL: the beginning */
+    gt_snapshot *saving;  /* under way; NULL: none */
+    gt_snapshot *dropped; /* what is left of the one before `saved`; NULL: nothing */
+    uint64_t charged;     /* bytes of this in dispatcher->recovery.used */
+    bool defining;        /* a path whose pieces have not all come: no snapshot may be between them */
+    bool hopeless;        /* a record is missing in `state` */
 
     /* When the next snapshot is due: keep.c. On the scale of gt__recover_clock. */
     enum { GT_KEEP_REST, GT_KEEP_WATCH, GT_KEEP_STRIKE } stage;
@@ -97,6 +98,14 @@ static inline void gt__recover_noted(gt_session *session, unsigned count)
 gt_slot *gt__recover_reserve(gt_session *session, const gt_instruction *ins);
 /* It is there. While the session is recoverable. */
 void gt__recover_note(gt_session *session, const gt_slot *record);
+/* Whether the session has to go on with a snapshot before it takes more of the client's records. */
+static inline bool gt__recover_keeps(const gt_session *session)
+{
+    const gt_recovery *recovery = session->recovery;
+    return recovery && (recovery->dropped || (recovery->saving && recovery->saving->asking));
+}
+/* In the place of the client's records: go on with it, *left slots at most. A program with many tensors takes many turns for this. */
+gt_err gt__recover_keep(gt_session *session, size_t *left);
 /* A part of the snapshot under way. */
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* A record was refused, while nothing is recovered. */

@@ -28,29 +28,41 @@ static void saved_release(gt_saved *saved)
     free(saved);
 }
 
-void gt__snapshot_free(gt_snapshot **where)
+void gt__snapshot_free_some(gt_snapshot **where, size_t *tensors)
 {
     gt_snapshot *snapshot = *where;
-    *where = NULL;
-    if (!snapshot)
+    for (; snapshot->count && *tensors; --*tensors)
+        saved_release(snapshot->tensor[--snapshot->count]);
+    if (snapshot->count)
         return;
-    for (uint32_t k = 0; k < snapshot->count; k++)
-        saved_release(snapshot->tensor[k]);
     free(snapshot->tensor);
+    free(snapshot->index);
     free(snapshot);
+    *where = NULL;
+}
+
+void gt__snapshot_free(gt_snapshot **where)
+{
+    if (*where)
+        gt__snapshot_free_some(where, &(size_t){SIZE_MAX});
 }
 
 /* ---- taking one --------------------------------------------------------------------------------------------- */
 
+/* Where the tensor's place is in the index, or would be. */
+static uint32_t *place_in_index(const gt_snapshot *snapshot, uint64_t id)
+{
+    size_t mask = ((size_t)1 << snapshot->index_bits) - 1;
+    size_t at = (size_t)(id * 0x9E3779B97F4A7C15u >> (64 - snapshot->index_bits));
+    while (snapshot->index[at] && snapshot->tensor[snapshot->index[at] - 1]->id != id)
+        at = (at + 1) & mask;
+    return &snapshot->index[at];
+}
+
 static gt_saved *find_saved(const gt_snapshot *snapshot, uint64_t id)
 {
-    uint32_t low = 0, high = snapshot ? snapshot->count : 0;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        *(snapshot->tensor[middle]->id < id ? &low : &high) =
-            snapshot->tensor[middle]->id < id ? middle + 1 : middle;
-    }
-    return snapshot && low < snapshot->count && snapshot->tensor[low]->id == id ? snapshot->tensor[low] : NULL;
+    uint32_t place = snapshot ? *place_in_index(snapshot, id) : 0;
+    return place ? snapshot->tensor[place - 1] : NULL;
 }
 
 static const gt_spread *spread_of(const gt_session *session, const gt_handle *handle)
@@ -139,6 +151,7 @@ static gt_err fetch(gt_session *session, gt_snapshot *snapshot, const gt_saved *
     out->ins.flags = snapshot->strided ? 0 : GT_FLAG_INNER;
     gt__worker_put(worker, 1);
     snapshot->outstanding++;
+    gt__share_records(session, worker, 1);
     return GT_OK;
 }
 
@@ -186,7 +199,8 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     return GT_OK;
 }
 
-static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, const gt_handle *handle)
+static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, const gt_handle *handle,
+                   unsigned *slots)
 {
     const gt_spread *spread = spread_of(session, handle);
     gt_saved *saved = find_saved(before, handle->id);
@@ -204,7 +218,9 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
             place_of(handle, spread, k, &slot);
             err = ask(session, snapshot, saved, &saved->part[k], slot);
         }
+        *slots += saved->part_count;
     }
+    *place_in_index(snapshot, saved->id) = snapshot->count + 1;
     snapshot->tensor[snapshot->count++] = saved;
     snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
     for (unsigned k = 0; k < saved->part_count; k++)
@@ -213,32 +229,34 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
     return err;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    uint64_t x = (*(gt_saved *const *)a)->id, y = (*(gt_saved *const *)b)->id;
-    return (x > y) - (x < y);
-}
-
-gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool strided, gt_snapshot **out)
+gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **out)
 {
     gt_snapshot *snapshot = calloc(1, sizeof *snapshot);
-    gt_saved **tensor = malloc((session->handles.count + 1) * sizeof(*tensor));
     *out = snapshot;
-    if (!snapshot || !tensor) {
-        free(tensor);
-        free(snapshot);
-        *out = NULL;
+    if (!snapshot)
         return no_memory();
-    }
-    snapshot->tensor = tensor;
     snapshot->strided = strided;
-    uint32_t cursor = 0;
-    const gt_handle *handle;
-    gt_err err = GT_OK;
-    while (err == GT_OK && (handle = gt__handles_next(&session->handles, &cursor)))
-        err = save(session, snapshot, before, handle);
-    qsort(tensor, snapshot->count, sizeof(*tensor), compare_ids);
-    snapshot->failed = err != GT_OK;
+    snapshot->asking = true;
+    snapshot->capacity = session->handles.count;
+    snapshot->index_bits = 4;
+    while ((size_t)1 << snapshot->index_bits < 2 * (size_t)snapshot->capacity)
+        snapshot->index_bits++;
+    snapshot->tensor = malloc(((size_t)snapshot->capacity + 1) * sizeof *snapshot->tensor);
+    snapshot->index = calloc((size_t)1 << snapshot->index_bits, sizeof *snapshot->index);
+    if (snapshot->tensor && snapshot->index)
+        return GT_OK;
+    gt__snapshot_free(out);
+    return no_memory();
+}
+
+gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, unsigned *slots)
+{
+    const gt_handle *handle = gt__handles_next(&session->handles, &snapshot->cursor);
+    bool room = snapshot->count < snapshot->capacity;
+    *slots = 1;
+    gt_err err = handle && room ? save(session, snapshot, before, handle, slots) : GT_OK;
+    snapshot->failed |= err != GT_OK || (handle && !room);
+    snapshot->asking = handle && !snapshot->failed;
     return err;
 }
 

@@ -44,8 +44,12 @@ typedef struct gt_snapshot {
     uint32_t held;                /* of the session's holds, those before it */
     uint32_t refused;             /* of its refusals, the same */
     size_t state;                 /* of the session's state records, those before it (recover.c) */
-    gt_saved **tensor;            /* by id */
-    uint32_t count;
+    gt_saved **tensor;
+    uint32_t count, capacity;
+    uint32_t *index;      /* a hash table by id: places in `tensor` plus one, 0: unused */
+    unsigned index_bits;  /* of its size */
+    bool asking;          /* not all tensors were asked for: */
+    uint32_t cursor;      /* in the session's handles */
     uint32_t outstanding; /* parts that have not come yet */
     bool strided;         /* views that are not contiguous are taken, too */
     bool failed;          /* one of them cannot be had */
@@ -67,9 +71,12 @@ typedef struct gt_fills {
     uint32_t count, capacity;
 } gt_fills;
 
-/* Ask for all tensors of the session that `before`, unless NULL, does not have. It fails if one of them is poison or, unless
- * `strided`, a view that is not contiguous: restored, it would be, and what is computed from it may round in another way. */
-gt_err gt__snapshot_new(gt_session *session, const gt_snapshot *before, bool strided, gt_snapshot **snapshot);
+/* A snapshot of all tensors that the session has now. gt__snapshot_ask asks for them; until it has, the session must not make or free
+ * any. It fails if one of them is poison or, unless `strided`, a view that is not contiguous: restored, it would be, and what is
+ * computed from it may round in another way. */
+gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **snapshot);
+/* Ask for the next tensor, unless `before`, which may be NULL, has it. While `asking`. Returns how many slots that takes of a turn. */
+gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, unsigned *slots);
 /* A piece of a part, or a failure. */
 void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. Those of
@@ -81,7 +88,9 @@ bool gt__saved_fill_is_ready(const gt_session *session);
 gt_err gt__saved_fill(gt_session *session);
 /* Its tensors are restored on the worker `to` where they were on `from`, which no longer has any. False: out of memory. */
 bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to);
-/* No worker may owe it a part any more. */
+/* No worker may owe it a part any more. NULL is fine. */
 void gt__snapshot_free(gt_snapshot **snapshot);
+/* So many of its tensors; *snapshot is NULL when it is free. */
+void gt__snapshot_free_some(gt_snapshot **snapshot, size_t *tensors);
 
 #endif

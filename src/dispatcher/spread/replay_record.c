@@ -9,7 +9,9 @@
  *     4. the held records are sent as they are: the first replay uses the paths
  *
  * Words that may be parameters (gt__path_parameter_words) are copied from the client's record to those of the workers, and no
- * rule looks at them. So a worker's record with the op of the client's record has its parameters.
+ * rule looks at them. So a worker's record with the op of the client's record has its parameters. Where a slice begins is the
+ * exception: which workers have a part of it depends on that. A run with such a slice is recorded if its operands are
+ * each on one worker, and not spread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +156,17 @@ static void note_parameters(recording *r, const gt_slot *record, uint32_t count)
     }
 }
 
+/* Whether one of the tensors of a record is spread. */
+static bool names_spread(const gt_session *session, const gt_slot *record)
+{
+    bool spread = false;
+    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);) {
+        const gt_handle *handle = gt__handles_find(&session->handles, *ids.id);
+        spread |= handle && handle->worker == GT_SPREAD;
+    }
+    return spread;
+}
+
 static gt_err put(void *context, gt_slot *record)
 {
     recording *r = context;
@@ -164,7 +177,13 @@ static gt_err put(void *context, gt_slot *record)
     for (int32_t k = 0; k < dispatcher->worker_count && count; k++)
         if (dispatcher->workers[k]->backlog.holding)
             r->before[k] = held_slots(dispatcher->workers[k]);
+    const gt_slot given = *record; /* the ids of a slice, which has none in its tail */
+    bool moves = false;
+    for (uint32_t k = 0; k < count; k++)
+        moves |= gt__path_word_moves(&r->path->parameter[r->parameter + k]);
+    r->failed |= moves && names_spread(r->session, &given);
     GT_TRY(gt__output_put(r->session, record));
+    r->failed |= moves && names_spread(r->session, &given);
     if (count)
         note_parameters(r, record, count);
     r->parameter += count;

@@ -57,7 +57,7 @@ static gt_err single_new(const gt_plan *plan, const gt_plan_step *step, single *
         else
             s->views[k] = plan->values[step->operand[k]].view;
     }
-    s->call.op = step->op;
+    s->call.op = gt__plan_copies(step) ? GT_OP_copy : step->op;
     s->call.compute = step->compute;
     s->call.ins = &step->record->ins;
     s->call.tail = step->record + 1;
@@ -80,6 +80,10 @@ static gt_err single_run(gt_engine *engine, const gt_plan *plan, single *s, void
     }
     const gt_plan_value *value = &plan->values[s->step->result];
     s->views[s->call.operands].data = (char *)buffer[value->buffer] + value->offset;
+    if (gt__plan_copies(s->step)) {
+        s->views[0] = gt__plan_view(plan, s->step->operand[0], buffer);
+        gt__plan_cut(s->call.tail, &value->view.meta, &s->views[0]);
+    }
     return engine->ops->run(engine, &s->call, &token);
 }
 

@@ -346,6 +346,12 @@ static gt_err cuda_open(const gt_engine_options *options, gt_engine **engine)
     return GT_OK;
 }
 
+static const char *cuda_broken(gt_engine *engine)
+{
+    const gt_cuda *cuda = gt__cuda(engine);
+    return cuda->broken ? cuda->broken_text : NULL;
+}
+
 static const gt_engine_ops engine_cuda = {
     .name = "cuda",
     .host_memory = false,
@@ -361,10 +367,12 @@ static const gt_engine_ops engine_cuda = {
     .read = cuda_read,
     .run = cuda_run,
     .completed = cuda_completed,
+    .broken = cuda_broken,
     .flush = cuda_flush,
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .fixed_addresses = true,
     .league = gt__cuda_league,
     .league_name = "nccl",
     .collective = gt__cuda_collective,

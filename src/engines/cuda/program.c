@@ -317,6 +317,16 @@ static bool numbers_hold(const gt_program *program)
 
 /* ---- recording -------------------------------------------------------------------------------------------------------------- */
 
+/* Where a slice or an assignment begins in its first operand. */
+static int64_t first_element(const gt_plan *plan, const gt_plan_step *step)
+{
+    const gt_meta *meta = &plan->values[step->operand[0]].view.meta;
+    int64_t first = 0;
+    for (unsigned axis = 0; axis < meta->rank; axis++)
+        first = first * meta->shape[axis] + step->record[1].i64[axis];
+    return first;
+}
+
 static void collect_inputs(gt_program *program, void *const *buffer)
 {
     const gt_plan *plan = program->plan;
@@ -329,6 +339,8 @@ static void collect_inputs(gt_program *program, void *const *buffer)
         for (unsigned operand = 0; operand < GT_MAX_OPERANDS; operand++)
             if (gt__literal(ins, operand) != GT_LITERAL_NONE)
                 numbers.literal[operand] = ins->literal[operand];
+        if (plan->steps[k].moves)
+            numbers.imm[0].i = first_element(plan, &plan->steps[k]);
         memcpy(to, &numbers, sizeof numbers);
     }
 }

@@ -51,7 +51,7 @@ void gt__cuda_queue_break(gt_cuda *cuda, const char *why)
         return;
     cuda->broken = true;
     snprintf(cuda->broken_text, sizeof cuda->broken_text,
-             "the GPU %s failed: %s; this worker cannot compute any more, start it again", cuda->card_name, why);
+             "the GPU %s failed: %s; this worker cannot compute any more", cuda->card_name, why);
     gt__log_error("%s", cuda->broken_text);
     gt__cuda_transfer_forget(cuda, 0);
     gt__cuda_comms_give_up(cuda);

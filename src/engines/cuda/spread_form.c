@@ -83,7 +83,7 @@ static bool find_axis(walk *w, const gt_slot *tail)
 static bool add_assignment(walk *w, const gt_plan_step *step)
 {
     const gt_slot *tail = step->record + 1;
-    if (!w->whole || step->operand[0] == GT_PLAN_LITERAL || step->operand[1] == GT_PLAN_LITERAL ||
+    if (!w->whole || step->moves || step->operand[0] == GT_PLAN_LITERAL || step->operand[1] == GT_PLAN_LITERAL ||
         !find_axis(w, tail))
         return false;
     const gt_plan_value *to = &w->plan->values[step->operand[0]];

@@ -193,6 +193,10 @@ static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step
         call.literals |= (uint8_t)(1 << k);
         call.value[k] = gt__literal_operand(ins, k, in);
     }
+    if (gt__plan_copies(step)) {
+        call.op = GT_OP_copy;
+        gt__plan_cut(call.tail, &out.meta, &j->program.in[0]);
+    }
     return late->cpu->ops->run(late->cpu, &call, &(gt_token){0});
 }
 

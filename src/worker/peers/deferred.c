@@ -16,6 +16,7 @@ enum {
     TURN_NS = 1000000,  /* that records put aside are executed while others are in the stream */
     NOTHING_NS = 20000, /* a look at collectives that took longer has added something up */
     WAIT_MS = 1,        /* for another worker, before the next look at the stream */
+    WATCHED_MS = 200,   /* that the worker waits for the records put aside while the dispatcher watches */
     PATIENT_NS =
         20000000, /* after that the worker waits for the stream, and looks at the other workers in between */
 };
@@ -139,7 +140,7 @@ static void tell_fullness(gt_worker *worker, gt_aside *aside)
 static bool run_aside(gt_worker *worker, gt_aside *aside, uint64_t turn_ns)
 {
     gt_deferred *d = &worker->deferred;
-    uint64_t owner = worker->store->owner, began_ns = gt__now_ns(), now_ns = began_ns;
+    uint64_t owner = worker->store->owner, at_hand = d->number, began_ns = gt__now_ns(), now_ns = began_ns;
     bool any = false, waits = false;
     gt__store_set_owner(worker->store, aside->owner);
     d->running = true;
@@ -164,6 +165,7 @@ static bool run_aside(gt_worker *worker, gt_aside *aside, uint64_t turn_ns)
     }
     aside->looked = aside->count;
     d->running = d->unwanted = false;
+    d->number = at_hand;
     d->more |= aside->count && !waits;
     gt__store_set_owner(worker->store, owner);
     if (!any && now_ns - began_ns < NOTHING_NS)
@@ -203,15 +205,48 @@ static void run_some(gt_worker *worker)
         run_all(worker, TURN_NS);
 }
 
+/* The dispatcher is gone: other workers need not answer any more. */
+static bool is_cut_off(const gt_worker *worker)
+{
+    return worker->link && worker->link->gone;
+}
+
+/* Execute what can run, or wait a moment for another worker. */
+static void run_or_wait(gt_worker *worker)
+{
+    gt__late_pay(worker); /* another worker may wait for our messages */
+    if (!run_all(worker, UINT64_MAX))
+        gt__exchange_wait(worker->exchange, &worker->deferred.seen, WAIT_MS);
+}
+
 /* Execute all of them: wait as long as it takes. */
 static void run_out(gt_worker *worker)
 {
+    while (worker->deferred.count && !is_cut_off(worker))
+        run_or_wait(worker);
+}
+
+static void state_waits(gt_worker *worker)
+{
+    const gt_deferred *d = &worker->deferred;
+    for (const gt_aside *aside = d->asides; aside; aside = aside->next)
+        if (aside->count)
+            gt__timing_peer_wait(worker, gt__aside_first(aside).record->ins.op, d->waits_since_ns);
+}
+
+/* Execute all of them, as far as that does not take long. */
+static void keep_turns(gt_worker *worker)
+{
     gt_deferred *d = &worker->deferred;
-    while (d->count && !(worker->link && worker->link->gone)) {
-        gt__late_pay(worker); /* another worker may wait for our messages */
-        if (!run_all(worker, UINT64_MAX))
-            gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
+    uint64_t deadline = gt__deadline_ns(WATCHED_MS);
+    while (d->count && !d->overtaken && !is_cut_off(worker)) {
+        run_or_wait(worker);
+        if (d->count && !d->waits_since_ns)
+            d->waits_since_ns = gt__now_ns();
+        state_waits(worker);
+        d->overtaken = !gt__remaining_ms(deadline);
     }
+    d->overtaken &= d->count != 0;
 }
 
 /* ---- putting aside ------------------------------------------------------------------------------------------ */
@@ -271,31 +306,44 @@ static bool put_aside(gt_worker *worker, gt_aside *aside, const gt_slot *record,
     return true;
 }
 
+static bool advance(gt_worker *worker, gt_under_way *passage)
+{
+    worker->cancel.held++; /* other workers wait for their parts */
+    bool over = gt__peers_advance(worker, passage);
+    worker->cancel.held--;
+    return over;
+}
+
 /* A collective that conflicts with nothing. True: it is over, or put aside. */
 static bool start_collective(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
     worker->cancel.held++;
     gt_under_way *passage = gt__peers_start(worker, &record->ins, record + 1, d->number);
-    bool over = passage && gt__peers_advance(worker, passage);
     worker->cancel.held--;
     if (!passage)
         return false;
-    if (!over && put_aside(worker, gt__aside_of(d, worker->store->owner), record, passage))
-        return true;
-    while (!gt__peers_advance(worker, passage)) /* there is no room: wait for it here */
-        gt__exchange_wait(worker->exchange, &d->seen, WAIT_MS);
-    finish_collective(worker, passage, &record->ins);
+    bool over = advance(worker, passage);
+    while (!over && !is_cut_off(worker)) {
+        if (put_aside(worker, gt__aside_of(d, worker->store->owner), record, passage))
+            return true;
+        run_or_wait(worker); /* there is no room: the others may wait for what is put aside */
+        over = advance(worker, passage);
+    }
+    if (over)
+        finish_collective(worker, passage, &record->ins);
+    else
+        gt__peers_abandon(worker, passage);
     return true;
 }
 
-bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
+/* True: the record is executed, or put aside. */
+static bool take(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
     unsigned op = record->ins.op;
-    if (worker->timing.watched || op == GT_OP_watch ||
-        (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1))) {
-        run_out(worker); /* logs show records in order */
+    if (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1)) {
+        run_out(worker);
         return false;
     }
     if (d->count)
@@ -308,15 +356,28 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
         return false;
     if (op == GT_OP_free)
         return d->count && take_free(worker, record);
-    gt_aside *behind = place_behind(worker, record);
-    if (!behind && is_collective(op))
-        return start_collective(worker, record);
-    if (!behind && (op != GT_OP_recv || has_arrived(worker, &record->ins, d->number)))
-        return false;
-    if (put_aside(worker, behind ? behind : gt__aside_of(d, worker->store->owner), record, NULL))
-        return true;
-    run_out(worker);
+    do {
+        gt_aside *behind = place_behind(worker, record);
+        if (!behind && is_collective(op))
+            return start_collective(worker, record);
+        if (!behind && (op != GT_OP_recv || has_arrived(worker, &record->ins, d->number)))
+            return false;
+        if (put_aside(worker, behind ? behind : gt__aside_of(d, worker->store->owner), record, NULL))
+            return true;
+        run_or_wait(worker); /* there is no room */
+    } while (!is_cut_off(worker));
     return false;
+}
+
+bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
+{
+    if (!worker->timing.watched)
+        return take(worker, record);
+    keep_turns(worker);
+    gt__timing_begin(&worker->timing); /* a wait for other workers counts for the record */
+    bool taken = take(worker, record);
+    keep_turns(worker);
+    return taken;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- */
@@ -329,9 +390,7 @@ void gt__deferred_idle(gt_worker *worker)
         return;
     uint64_t began_ns = gt__timing_wait_begin(worker), seen = d->seen; /* run_some shall see what comes, too */
     d->waits_since_ns = d->waits_since_ns ? d->waits_since_ns : began_ns;
-    for (const gt_aside *aside = d->asides; aside; aside = aside->next)
-        if (aside->count)
-            gt__timing_peer_wait(worker, gt__aside_first(aside).record->ins.op, d->waits_since_ns);
+    state_waits(worker);
     if (began_ns - d->waits_since_ns < PATIENT_NS)
         gt__exchange_wait(worker->exchange, &seen, WAIT_MS);
     else
@@ -351,7 +410,8 @@ void gt__deferred_tell(gt_worker *worker)
             gt__link_commit(worker->link, 1);
             aside->ran_ns = 0;
         }
-        if (aside->count || aside->ran_ns) {
+        tell_fullness(worker, aside); /* if it could not be told when it changed */
+        if (aside->count || aside->ran_ns || aside->full) {
             where = &aside->next;
             continue;
         }

@@ -11,7 +11,10 @@
  *
  * Streams cannot deadlock: all of them have collectives and moves in the same order, and of all that wait, the first in that order has
  * everything that it waits for sent, or on its way. Collectives of the engines themselves (NCCL) wait for all records before
- * them: engines queue them in the same order everywhere. While the dispatcher watches, no record is put aside.
+ * them: engines queue them in the same order everywhere.
+ *
+ * While the dispatcher watches, the worker waits a moment for the records put aside, so that logs show records in their order and
+ * how long a worker waited. If another worker does not answer for longer, the others go on all the same.
  *
  * The dispatcher is told of a session of which much is put aside, and sends no more of it. Executing what was put aside counts for
  * its own session.
@@ -36,6 +39,7 @@ struct gt_deferred {
     uint64_t seen;            /* gt_exchange.news when they were last looked at */
     bool more;                /* some could go on, but had their turn */
     uint64_t turn_ns;         /* until then the stream has its turn */
+    bool overtaken;           /* while watched: one of them waits so long that others run before it */
     uint64_t waits_since_ns;  /* the worker waits since then for the first of each session; 0: it does not */
 };
 

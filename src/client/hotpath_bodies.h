@@ -1,0 +1,43 @@
+/*
+ * hotpath_bodies.h: bodies of loops that come in an order which cannot be foreseen, as experts and layers that are chosen at
+ * random. The detector (hotpath_detect.h) finds no period in them.
+ *
+ * It does follow each body, because that came before, until another one comes than last time. A record where this happened a few
+ * times is an entry, and the one before it an exit: between the two a body ends and the next one begins. Bodies also end at waits,
+ * and where a path was run. A body that has come GT_HOTPATH_THRESHOLD times is learned when the next one with the same first
+ * record begins. Constant time for each record.
+ */
+#ifndef GT_CLIENT_HOTPATH_BODIES_H
+#define GT_CLIENT_HOTPATH_BODIES_H
+
+#include "client/hotpath_detect.h"
+
+enum { GT_BODY_PLACES = 64 };
+
+typedef struct gt_body {
+    uint32_t first; /* the shape of its first record */
+    uint32_t hash, length;
+    uint32_t count; /* how often it came since it was learned last */
+    uint32_t doubt; /* how often that was: it must come twice as often each time */
+} gt_body;
+
+/* A record's shape, and how often there was a surprise at it. */
+typedef struct gt_body_shape {
+    uint32_t shape, count;
+} gt_body_shape;
+
+typedef struct gt_bodies {
+    gt_body_shape entry[GT_BODY_PLACES], exit[GT_BODY_PLACES]; /* by shape */
+    gt_body body[GT_BODY_PLACES];                              /* by hash */
+    gt_body now;  /* the one that has begun, without counts; length 0: none has */
+    bool entered; /* with an entry; otherwise it is part of a loop that goes on as expected, and is not learned */
+    gt_body *wanted; /* to be learned; NULL: none is */
+    uint32_t last;   /* the shape of the last record */
+    uint64_t next;   /* the position of the next record, if it follows */
+} gt_bodies;
+
+/* A record that is not part of a path, before the detector sees it. Returns how many records to learn, of which it is the first;
+ * 0: none. */
+uint32_t gt__bodies_see(gt_bodies *bodies, const gt_detector *detector, gt_canonical canonical);
+
+#endif

@@ -1,0 +1,288 @@
+/* handover.c: see handover.h. Place in the flow: session.c and loop.c -> here. */
+#include "dispatcher/live/handover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/record.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/download.h"
+#include "dispatcher/recover/recover.h"
+#include "dispatcher/state.h"
+#include "link/hello.h"
+#include "link/parked.h"
+
+enum { MOST_DETACHED = 1024 }; /* sessions: they have no descriptor that would limit them */
+
+void gt__handover_free(gt_session *session)
+{
+    gt_handover *handover = session->handover;
+    if (!handover)
+        return;
+    if (handover->phase == GT_HANDOVER_DETACHED)
+        session->dispatcher->detached--;
+    if (handover->parked)
+        gt__link_close(handover->parked);
+    explicit_bzero(handover->token, sizeof handover->token);
+    free(handover->parcel);
+    free(handover);
+    session->handover = NULL;
+}
+
+/* ---- detaching ---------------------------------------------------------------------------------------------- */
+
+/* The first piece. */
+static gt_err begin(gt_session *session, const gt_instruction *ins)
+{
+    uint64_t bytes = ins->operand[0], kept = ins->operand[1];
+    gt__handover_free(session); /* of the client before, whose parcel is not wanted any more */
+    if (bytes > GT_MOST_PARCEL || kept > bytes / sizeof(uint64_t))
+        return gt__fail(GT_ERR_PROTOCOL, "detach: a parcel of %llu bytes with %llu tensors; the most are %d bytes",
+                        (unsigned long long)bytes, (unsigned long long)kept, GT_MOST_PARCEL);
+    session->handover = calloc(1, sizeof *session->handover);
+    if (!session->handover)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *session->handover =
+        (gt_handover){.phase = GT_HANDOVER_PARCEL, .bytes = bytes, .kept = kept, .ticket = ins->result};
+    return gt__link_parked(session->link, &session->handover->parked);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* As if the client had sent it. */
+static gt_err send_free(gt_session *session, const gt_slot *record)
+{
+    gt_slot *journal = session->recovery ? gt__recover_reserve(session, &record->ins) : NULL;
+    if (journal) {
+        *journal = *record;
+        gt__recover_note(session, journal);
+    }
+    return session->chain->ops->step(session->chain, record);
+}
+
+/* No client can name the tensors that are not in the parcel. */
+static gt_err free_others(gt_session *session, const uint64_t *kept, uint64_t count)
+{
+    uint32_t cursor = 0, others = 0;
+    const gt_handle *handle;
+    uint64_t *dropped = malloc((session->handles.count + 1) * sizeof *dropped);
+    gt_err err = dropped ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    while (dropped && (handle = gt__handles_next(&session->handles, &cursor)))
+        if (!count || !bsearch(&handle->id, kept, count, sizeof *kept, compare_ids))
+            dropped[others++] = handle->id;
+    gt_slot record = {0};
+    unsigned ids = 0;
+    for (uint32_t k = 0; k < others && err == GT_OK; k++)
+        if (gt__free_append(&record.ins, &ids, dropped[k]) || k + 1 == others) {
+            err = send_free(session, &record);
+            record = (gt_slot){0};
+            ids = 0;
+        }
+    free(dropped);
+    return err;
+}
+
+/* The ids that stay, in order. They must be the session's. */
+static gt_err sort_kept(const gt_session *session, uint64_t **out)
+{
+    const gt_handover *handover = session->handover;
+    uint64_t *ids = malloc((handover->kept + 1) * sizeof *ids);
+    if (!ids)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (handover->kept)
+        memcpy(ids, handover->parcel + handover->bytes - handover->kept * sizeof *ids,
+               handover->kept * sizeof *ids);
+    qsort(ids, handover->kept, sizeof *ids, compare_ids);
+    for (uint64_t k = 0; k < handover->kept; k++)
+        if (!gt__handles_find(&session->handles, ids[k]) && !session->left_out) {
+            gt_err err = gt__fail(GT_ERR_PROTOCOL, "detach names tensor %llu, which does not exist",
+                                  (unsigned long long)ids[k]);
+            free(ids);
+            return err;
+        }
+    *out = ids;
+    return GT_OK;
+}
+
+/* The session stays with its client. */
+static gt_err refuse(gt_session *session, const char *why)
+{
+    gt__answer_failure(session, session->handover->ticket, GT_ERR_CONNECTION, why);
+    gt__handover_free(session);
+    return GT_OK;
+}
+
+/* The parcel is complete. */
+static gt_err want_token(gt_session *session)
+{
+    gt_handover *handover = session->handover;
+    uint64_t *kept;
+    if (session->dispatcher->monitors_only)
+        return refuse(session, "this is a program's own server, which ends with it: no other can attach to it");
+    if (session->dispatcher->detached >= MOST_DETACHED)
+        return refuse(session, "the server keeps as many detached sessions as it can");
+    GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_SYNC));
+    GT_TRY(sort_kept(session, &kept));
+    gt_err err = free_others(session, kept, handover->kept);
+    free(kept);
+    GT_TRY(err);
+    handover->phase = GT_HANDOVER_WANTED;
+    return gt__chain_flush(session->chain, GT_FLUSH_SYNC);
+}
+
+gt_err gt__handover_piece(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    uint64_t offset = ins->imm[0].u, bytes = ins->imm[1].u;
+    if (!offset)
+        GT_TRY(begin(session, ins));
+    gt_handover *handover = session->handover;
+    if (!handover || handover->phase != GT_HANDOVER_PARCEL || offset != handover->received ||
+        bytes > handover->bytes - handover->received || (!bytes && handover->bytes))
+        return gt__fail(GT_ERR_PROTOCOL, "detach: a piece of the parcel is out of order");
+    uint8_t *parcel = realloc(handover->parcel, handover->received + bytes + 1);
+    if (!parcel)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    memcpy(parcel + handover->received, record + 1, bytes);
+    handover->parcel = parcel;
+    handover->received += bytes;
+    return handover->received == handover->bytes ? want_token(session) : GT_OK;
+}
+
+/* The client has its token: it goes, and the session stays. */
+static void park(gt_session *session)
+{
+    gt_handover *handover = session->handover;
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_link *link = session->link;
+    gt__relays_free(session); /* before their link is closed */
+    gt__download_drop_all(session, NULL);
+    gt__link_traffic_keep(dispatcher, session->peer);
+    gt__peer_take_link(session->peer, handover->parked);
+    session->link = handover->parked;
+    handover->parked = NULL;
+    handover->phase = GT_HANDOVER_DETACHED;
+    handover->expires_ns = gt__deadline_ns(dispatcher->detached_ms);
+    dispatcher->detached++;
+    gt__goodbye_send(link, "the session was detached");
+    gt__link_close(link);
+    gt__peer_log(session->peer, GT_LOG_STATUS, "is detached, with %u tensors", session->handles.count);
+}
+
+gt_err gt__handover_turn(gt_session *session)
+{
+    gt_handover *handover = session->handover;
+    bool open = handover->phase == GT_HANDOVER_WANTED || handover->phase == GT_HANDOVER_TOLD;
+    if (open && session->link->gone) /* nobody else will ever have the token */
+        return gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason);
+    bool placed = !gt__output_waits(&session->output) && !gt__recover_active(session) && !session->moving.wanted;
+    if (handover->phase == GT_HANDOVER_WANTED && placed) {
+        GT_TRY(gt__secret_make(handover->token));
+        handover->phase = GT_HANDOVER_TOLD;
+        gt__answer_bytes(session, handover->ticket, handover->token, strlen(handover->token));
+    }
+    if (handover->phase == GT_HANDOVER_TOLD && gt__slot_queue_empty(&session->unread))
+        park(session);
+    return GT_OK;
+}
+
+/* ---- attaching ---------------------------------------------------------------------------------------------- */
+
+static gt_session *find(const gt_dispatcher *dispatcher, const char *token)
+{
+    gt_session *found = NULL;
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && gt__session_is_detached(peer->session) &&
+            gt__secret_equal(token, peer->session->handover->token))
+            found = peer->session;
+    return found;
+}
+
+/* The session counts for another user from now on. Where that user's limits do not allow it, everything stays as it is. */
+static gt_err change_user(gt_session *session, gt_peer *newcomer)
+{
+    gt_peer *peer = session->peer;
+    GT_TRY(gt__quota_connect(newcomer));
+    struct gt_user_account *before = peer->user;
+    peer->user = newcomer->user;
+    newcomer->user = before; /* who has one connection less when the newcomer ends */
+    gt__quota_free(session);
+    return gt__quota_apply(session);
+}
+
+gt_err gt__handover_take(gt_peer *newcomer, const gt_slot *hello)
+{
+    gt_dispatcher *dispatcher = newcomer->dispatcher;
+    char token[GT_SECRET_SIZE] = "";
+    memcpy(token, hello[4].bytes, sizeof token - 1);
+    gt_session *session = find(dispatcher, token);
+    if (!session)
+        return gt__fail(GT_ERR_CONNECTION,
+                        "no session is detached under this token: it is wrong, was used already, or has expired");
+    gt_peer *peer = session->peer;
+    bool same = !strcmp(newcomer->link->user, peer->link->user);
+    if (!same && !dispatcher->attach_by_any)
+        return gt__fail(GT_ERR_CONNECTION,
+                        "the session was detached by %s, and only that user may attach it (see gt server "
+                        "--attach-by)",
+                        *peer->link->user ? peer->link->user : "an unknown user");
+    if (!same)
+        GT_TRY(change_user(session, newcomer));
+    gt_link *parked = peer->link;
+    newcomer->link->lean = parked->lean;
+    gt__peer_take_link(peer, newcomer->link);
+    session->link = peer->link;
+    newcomer->link = parked;
+    session->handover->phase = GT_HANDOVER_TAKEN;
+    explicit_bzero(session->handover->token, sizeof session->handover->token);
+    dispatcher->detached--;
+    snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
+    gt__peer_log(peer, GT_LOG_STATUS, "is attached by %s", gt__link_name(peer->link));
+    gt__session_welcome(session);
+    gt__peer_wake(peer);
+    return GT_OK;
+}
+
+gt_err gt__handover_collect(gt_session *session, const gt_slot *record)
+{
+    gt_handover *handover = session->handover;
+    if (!handover || handover->phase != GT_HANDOVER_TAKEN)
+        return gt__fail(GT_ERR_PROTOCOL, "attach: the session was not attached, or its parcel was collected");
+    gt__answer_bytes(session, record->ins.result, handover->parcel, handover->bytes);
+    gt__handover_free(session);
+    return GT_OK;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------ */
+
+double gt__handover_left_s(const gt_session *session)
+{
+    return gt__remaining_ms(session->handover->expires_ns) / 1000.0;
+}
+
+void gt__handovers_look(gt_dispatcher *dispatcher)
+{
+    for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (!peer->session || !gt__session_is_detached(peer->session) ||
+            gt__remaining_ms(peer->session->handover->expires_ns))
+            continue;
+        gt__peer_log(peer, GT_LOG_WARNING, "was detached, and not attached within %g s: its %u tensors are freed",
+                     dispatcher->detached_ms / 1000.0, peer->session->handles.count);
+        gt__peer_end(peer, "its token has expired");
+    }
+}
+
+void gt__handovers_name(const gt_dispatcher *dispatcher)
+{
+    for (const gt_peer *peer = dispatcher->peers; peer && dispatcher->detached; peer = peer->next)
+        if (peer->session && gt__session_is_detached(peer->session))
+            gt__peer_log(peer, GT_LOG_WARNING,
+                         "is detached, and was not attached: its %u tensors are lost with the server",
+                         peer->session->handles.count);
+}

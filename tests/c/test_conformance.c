@@ -1,0 +1,711 @@
+/*
+ * test_conformance.c: one suite for all ways in which workers exchange data: every collective, all dtypes, even and uneven parts, 2 to
+ * 16 workers, against plain loops; then an operand that failed, and a member that dies in the middle.
+ *
+ * A way is an exchange and an engine. Its parties are threads of a process, or processes that are really killed. The usual run takes a
+ * eleventh of the cases and few numbers of workers; GT_TEST_LONG=1 all of them. Arguments select ways by name.
+ */
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/half.h"
+#include "engines/loader.h"
+#include "worker/peers/exchange_mesh.h"
+#include "worker_fixture.h"
+
+enum { MOST = 16, OPERAND = 1, RESULT = 2, LARGE = 270000, PATIENCE_S = CHECK_SANITIZED ? 1000 : 200 };
+
+/* ---- ways ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct way {
+    const char *name, *engine;
+    bool by_links; /* the parties are processes, and meet by links */
+    bool tcp;      /* of tcp: each is at an address of its own */
+    const char *lane;
+    bool lends, adds,
+        holds;  /* the engines read each other's memory; hold sums among themselves; hold everything */
+    bool apart; /* the last one has no such thing in common with the others */
+} way;
+
+static const way ways[] = {
+    {.name = "threads", .engine = "cpu"},
+    {.name = "lent", .engine = "far", .lends = true},
+    {.name = "lent-apart", .engine = "far", .lends = true, .apart = true},
+    {.name = "engines", .engine = "late", .adds = true},
+    {.name = "engines-apart", .engine = "late", .adds = true, .apart = true},
+    {.name = "memory", .engine = "cpu", .by_links = true, .lane = "mesh"},
+    {.name = "tcp", .engine = "cpu", .by_links = true, .tcp = true, .lane = "mesh"},
+    {.name = "ucx", .engine = "cpu", .by_links = true, .lane = "ucx"},
+    {.name = "ucx-tcp", .engine = "cpu", .by_links = true, .tcp = true, .lane = "ucx"},
+    {.name = "nccl", .engine = "cuda", .adds = true, .holds = true},
+};
+
+/* ---- cases --------------------------------------------------------------------------------------------------------- */
+
+static const gt_opcode collectives[] = {GT_OP_broadcast, GT_OP_all_reduce, GT_OP_reduce_scatter, GT_OP_all_gather,
+                                        GT_OP_all_to_all};
+enum { COLLECTIVES = sizeof collectives / sizeof collectives[0] };
+
+/* How a dimension is divided. */
+typedef enum division { EVEN, UNEVEN, BACKWARDS, SOME_EMPTY, DIVISIONS } division;
+
+typedef struct form {
+    const char *name;
+    unsigned rank, axis, axis_after; /* split before, and after an all_to_all */
+    int64_t other; /* the dimensions that are not split; 0: as long as makes it LARGE; -1: empty */
+} form;
+
+static const form forms[] = {
+    {.name = "vector", .rank = 1},
+    {.name = "rows", .rank = 2, .axis = 0, .axis_after = 1, .other = 5},
+    {.name = "columns", .rank = 2, .axis = 1, .axis_after = 0, .other = 5},
+    {.name = "middle", .rank = 3, .axis = 1, .axis_after = 2, .other = 3},
+    {.name = "nothing", .rank = 3, .axis = 0, .axis_after = 1, .other = -1},
+    {.name = "large rows", .rank = 3, .axis = 0, .axis_after = 1},
+    {.name = "large columns", .rank = 3, .axis = 1, .axis_after = 0},
+};
+enum { FORMS = sizeof forms / sizeof forms[0], SMALL_FORMS = 5 };
+
+typedef struct collective_case {
+    gt_opcode op;
+    gt_dtype dtype;
+    const form *form;
+    division division;
+    unsigned count; /* of parties */
+    int64_t shape[3], numel;
+    unsigned axis, axis_after;
+    int64_t begin[MOST], end[MOST], begin_after[MOST], end_after[MOST]; /* by party */
+} collective_case;
+
+/* The parts of all parties; returns the extent of the dimension. */
+static int64_t divide(division how, unsigned count, int64_t *begin, int64_t *end)
+{
+    int64_t at = 0;
+    for (unsigned k = 0; k < count; k++) {
+        unsigned party = how == BACKWARDS ? count - 1 - k : k;
+        begin[party] = at;
+        at += how == EVEN ? 2 : how == SOME_EMPTY ? k < (count + 1) / 2 : 1 + (k + 1) % 3;
+        end[party] = at;
+    }
+    return at;
+}
+
+/* False: there is no such case. */
+static bool make_case(gt_opcode op, gt_dtype dtype, const form *f, division how, unsigned count,
+                      collective_case *c)
+{
+    bool turns = op == GT_OP_all_to_all;
+    *c = (collective_case){.op = op, .dtype = dtype, .form = f, .division = how, .count = count};
+    c->axis = f->axis;
+    c->axis_after = turns ? f->axis_after : f->axis;
+    if (turns && f->rank == 1)
+        return false;
+    int64_t before = divide(how, count, c->begin, c->end);
+    int64_t after = divide(how, count, c->begin_after, c->end_after);
+    int64_t split = turns ? before * after : before, others = f->rank - (turns ? 2 : 1);
+    int64_t other = f->other ? f->other : 1 + LARGE / split;
+    if (!f->other && others == 2)
+        for (other = 1; other * other * split < LARGE;)
+            other++;
+    other = other < 0 ? 0 : other;
+    c->numel = 1;
+    for (unsigned d = 0; d < f->rank; d++) {
+        c->shape[d] = d == c->axis ? before : turns && d == c->axis_after ? after : other;
+        c->numel *= c->shape[d];
+    }
+    return true;
+}
+
+/* Small whole numbers: they and their sums are exact in all dtypes. */
+static int64_t value(gt_dtype dtype, unsigned k, int64_t element)
+{
+    int64_t number = (element * 7 + k * 3) % 11;
+    return dtype == GT_UINT8 ? number : dtype == GT_BOOL ? number == 1 : number - 5;
+}
+
+/* A stored element; complex ones have also an imaginary part. */
+static void put(uint8_t *to, gt_dtype dtype, int64_t number, int64_t imaginary)
+{
+    float reals[2] = {(float)number, (float)imaginary};
+    double doubles[2] = {(double)number, (double)imaginary};
+    uint16_t half = gt__float_to_half(reals[0]), brain = gt__float_to_bfloat16(reals[0]);
+    uint8_t truth = number != 0;
+    const void *from = (void *)&number; /* its low bytes: the machines are little-endian */
+    if (dtype == GT_BOOL)
+        from = &truth;
+    else if (dtype == GT_FLOAT16 || dtype == GT_BFLOAT16)
+        from = dtype == GT_FLOAT16 ? &half : &brain;
+    else if (dtype == GT_FLOAT32 || dtype == GT_COMPLEX64)
+        from = reals;
+    else if (dtype == GT_FLOAT64 || dtype == GT_COMPLEX128)
+        from = doubles;
+    memcpy(to, from, gt__dtype_size(dtype));
+}
+
+static int64_t index_along(const collective_case *c, int64_t element, unsigned axis)
+{
+    for (unsigned d = c->form->rank - 1; d > axis; d--)
+        element /= c->shape[d];
+    return element % c->shape[axis];
+}
+
+static bool is_sum(gt_opcode op)
+{
+    return op == GT_OP_all_reduce || op == GT_OP_reduce_scatter;
+}
+
+/* The operand, or the expected result, of a party. */
+static size_t fill(const collective_case *c, unsigned self, bool result, uint8_t *bytes)
+{
+    bool parts = result ? c->op == GT_OP_reduce_scatter || c->op == GT_OP_all_to_all
+                        : c->op == GT_OP_all_gather || c->op == GT_OP_all_to_all;
+    size_t size = gt__dtype_size(c->dtype), used = 0;
+    for (int64_t i = 0; i < c->numel; i++) {
+        int64_t at = parts ? index_along(c, i, result ? c->axis_after : c->axis) : 0;
+        if (parts &&
+            (at < (result ? c->begin_after : c->begin)[self] || at >= (result ? c->end_after : c->end)[self]))
+            continue;
+        unsigned first = is_sum(c->op) && !result ? self : 0,
+                 last = is_sum(c->op) && result ? c->count - 1 : first;
+        int64_t number = 0, imaginary = 0;
+        for (unsigned k = first; k <= last; k++) {
+            number += value(c->dtype, k, i);
+            imaginary += 2 - value(c->dtype, k + 1, i);
+        }
+        put(bytes + used, c->dtype, number, imaginary);
+        used += size;
+    }
+    return used;
+}
+
+/* ---- parties ------------------------------------------------------------------------------------------------------- */
+
+/* In memory that all processes of a group share. */
+typedef struct meeting {
+    pthread_barrier_t all, survivors;
+    char address[MOST][192];
+    uint64_t league[MOST], group[MOST];
+} meeting;
+
+typedef struct party {
+    const way *way;
+    meeting *meeting;
+    gt_board *board; /* NULL: by links */
+    unsigned self, count;
+    uint64_t next_tag;
+    unsigned taken, expected; /* collectives that the engine held */
+    gt_worker worker;
+    gt_engine_ops ops;
+} party;
+
+static _Thread_local party *current;
+static gt_err (*engine_lend)(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);
+static gt_err (*engine_collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+static _Thread_local bool gives_up;
+
+static gt_err counted(gt_engine *engine, const gt_group_call *call, gt_token *token)
+{
+    if (gives_up)
+        return gt__fail(GT_ERR_INTERNAL, "this worker has given up");
+    gt_err err = engine_collective(engine, call, token);
+    current->taken += err != GT_ERR_UNSUPPORTED;
+    return err;
+}
+
+static gt_err counted_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan)
+{
+    current->taken++;
+    return engine_lend(engine, memory, bytes, outside, loan);
+}
+
+static void open_exchange(party *p)
+{
+    gt_worker *worker = &p->worker;
+    char listen[32];
+    snprintf(listen, sizeof listen, "127.0.0.%u", 2 + p->self);
+    if (!p->board) {
+        setenv("GT_EXCHANGE", p->way->lane, 1);
+        if (p->way->tcp)
+            setenv("UCX_TLS", "tcp", 1);
+    }
+    gt_err err = p->board ? gt__exchange_local(p->board, NULL, &worker->exchange)
+                          : gt__exchange_mesh("localhost:1", p->way->tcp ? listen : NULL, NULL, &worker->exchange);
+    if (!CHECK_EQ(err, GT_OK)) {
+        fprintf(stderr, "%s\n", gt_error_text());
+        abort();
+    }
+    worker->exchange->ops->join(worker->exchange, (int32_t)p->self, p->self + 1, 99);
+}
+
+/* Tell all others where we are, and what our engine has in common with theirs. */
+static void meet(party *p)
+{
+    gt_worker *worker = &p->worker;
+    meeting *m = p->meeting;
+    snprintf(m->address[p->self], sizeof m->address[0], "%s%s", p->way->tcp ? "tcp://" : "",
+             worker->exchange->ops->address(worker->exchange));
+    bool alone = p->way->apart && p->self == p->count - 1;
+    m->league[p->self] = worker->league + ((uint64_t)alone << 32);
+    m->group[p->self] = worker->group + alone;
+    pthread_barrier_wait(&m->all);
+    for (unsigned k = 0; k < p->count; k++) {
+        char name[16];
+        bool apart = alone && k != p->self; /* they are other groups for it, too */
+        worker->league_of[k] = m->league[k] + ((uint64_t)apart << 33);
+        worker->group_of[k] = m->group[k] + 2 * apart;
+        worker->life_of[k] = k + 1;
+        snprintf(name, sizeof name, "w%u", k);
+        if (k != p->self)
+            worker->exchange->ops->introduce(worker->exchange, (int32_t)k, k + 1, name, m->address[k]);
+    }
+}
+
+static void open_party(party *p)
+{
+    static const gt_worker_options options;
+    gt_worker *worker = &p->worker;
+    current = p;
+    if (!worker_open(worker, p->way->engine))
+        abort();
+    worker->options = &options;
+    p->ops = *worker->engine->ops;
+    if (p->way->adds) {
+        engine_collective = p->ops.collective;
+        p->ops.collective = counted;
+    }
+    if (p->way->lends) {
+        engine_lend = p->ops.lend;
+        p->ops.lend = counted_lend;
+    }
+    worker->engine->ops = &p->ops;
+    open_exchange(p);
+    CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
+    if (p->way->lends)
+        CHECK_EQ(gt__collective_lent(worker, &worker->collective), GT_OK);
+    if (p->way->adds)
+        CHECK_EQ(gt__collective_engine(worker, &worker->collective), GT_OK);
+    worker->league = p->way->adds ? p->ops.league(worker->engine) : 0;
+    worker->group = p->way->lends ? p->ops.group(worker->engine) : 0;
+    CHECK(!p->way->adds || worker->league);
+    meet(p);
+}
+
+/* What was lent is given back first: also to a party that dies, as worker.c ends. */
+static void close_party(party *p, pthread_barrier_t *others)
+{
+    gt_worker *worker = &p->worker;
+    worker->collective->ops->close(worker->collective);
+    gt__peers_reclaim(worker);
+    gt__loans_end(worker);
+    if (others)
+        pthread_barrier_wait(others);
+    worker->exchange->ops->leave(worker->exchange);
+    gt__peers_reclaim(worker);
+    worker->exchange->ops->close(worker->exchange);
+    worker->exchange = NULL;
+    worker_close(worker);
+}
+
+/* ---- collectives --------------------------------------------------------------------------------------------------- */
+
+static void make_operand(party *p, const collective_case *c, unsigned self)
+{
+    gt_worker *worker = &p->worker;
+    gt_entry *entry = gt__store_entry(worker->store, OPERAND);
+    size_t of_one = gt__dtype_size(c->dtype);
+    uint8_t *bytes = malloc((size_t)c->numel * of_one + 1);
+    size_t size = fill(c, self, false, bytes);
+    gt_token token = 0;
+    gt__store_clear(worker->store, entry);
+    CHECK_EQ(gt__meta_set(&entry->view.meta, c->dtype, c->form->rank, c->shape), GT_OK);
+    if (c->op == GT_OP_all_gather || c->op == GT_OP_all_to_all) {
+        entry->view.meta.shape[c->axis] = c->end[self] - c->begin[self];
+        entry->view.meta.numel = (int64_t)(size / of_one);
+    }
+    CHECK_EQ(gt__store_allocate(worker->store, &entry->view, &entry->buffer), GT_OK);
+    entry->flight = NULL;
+    entry->state = GT_ENTRY_TENSOR;
+    if (size)
+        CHECK_EQ(worker->engine->ops->write(worker->engine, entry->view.data, bytes, size, false, &token), GT_OK);
+    gt__late_given(&worker->late, token);
+    CHECK_EQ(gt__late_wait(worker, token), GT_OK);
+    free(bytes);
+}
+
+typedef struct record {
+    gt_slot slots[2 + (MOST * sizeof(gt_partner) + sizeof(gt_slot) - 1) / sizeof(gt_slot)];
+} record;
+
+/* The collective of workers 0 to count - 1 without `missing` (-1: all). `self`: our number among them. */
+static record record_of(party *p, const collective_case *c, unsigned self, int missing)
+{
+    record r = {{{.ins = {.op = (uint16_t)c->op,
+                          .dtype = (uint8_t)c->dtype,
+                          .rank = (uint8_t)c->form->rank,
+                          .result = RESULT}}}};
+    gt_instruction *ins = &r.slots->ins;
+    ins->tail = sizeof r.slots / sizeof *r.slots - 1;
+    ins->operand[0] = OPERAND;
+    ins->operand[1] = self;
+    ins->operand[2] = c->axis | c->axis_after << 8;
+    ins->imm[0].u = p->next_tag++;
+    ins->imm[1].u = c->count;
+    memcpy(r.slots[1].i64, c->shape, sizeof c->shape);
+    for (unsigned k = 0; k < c->count; k++) {
+        gt_partner partner = {.worker = k + (missing >= 0 && (int)k >= missing),
+                              .start = c->begin[k],
+                              .start_after = c->begin_after[k]};
+        memcpy((gt_partner *)(void *)(r.slots + 2) + k, &partner, sizeof partner);
+    }
+    return r;
+}
+
+static gt_entry *hold(party *p, const collective_case *c, unsigned self, int missing)
+{
+    record r = record_of(p, c, self, missing);
+    CHECK(gt__peers_handle(&p->worker, &r.slots->ins, r.slots + 1));
+    gt__late_drain(&p->worker);
+    gt_entry *entry = gt__store_find(p->worker.store, RESULT);
+    gt__store_settle(p->worker.store, entry);
+    return entry;
+}
+
+static bool is_right(party *p, const collective_case *c, unsigned self)
+{
+    uint8_t *expected = malloc((size_t)c->numel * gt__dtype_size(c->dtype) + 1);
+    size_t bytes = 0, size = fill(c, self, true, expected);
+    uint8_t *got = read_tensor(&p->worker, RESULT, &bytes);
+    bool right = got && bytes == size && memcmp(got, expected, size) == 0;
+    free(got);
+    free(expected);
+    return right;
+}
+
+static void complain(const party *p, const collective_case *c, const char *what)
+{
+    const gt_entry *entry = gt__store_find(p->worker.store, RESULT);
+    static const char *const divisions[] = {"even", "uneven", "backwards", "some empty"};
+    fprintf(stderr, "%s: %s of %s, %s, %s parts: worker %u of %u: %s\n", what, gt__op_table[c->op].name,
+            gt__dtype_name(c->dtype), c->form->name, divisions[c->division], p->self, p->count,
+            entry && entry->state == GT_ENTRY_POISON ? entry->poison->text : "wrong values");
+}
+
+/* What our engine should be asked for: what it has, and not by a party that has nothing in common with the others. */
+static unsigned engine_calls(const party *p, const collective_case *c)
+{
+    bool sums = is_sum(c->op) && c->dtype != GT_BOOL && c->dtype != GT_INT16;
+    if (p->way->apart || !p->way->adds)
+        return 0;
+    return p->way->holds ? sums || !is_sum(c->op) : c->op == GT_OP_all_reduce;
+}
+
+static void hold_case(party *p, const collective_case *c, unsigned self, int missing)
+{
+    make_operand(p, c, self);
+    hold(p, c, self, missing);
+    p->expected += engine_calls(p, c);
+    if (!CHECK(is_right(p, c, self)))
+        complain(p, c, "not as expected");
+}
+
+static void hold_all(party *p)
+{
+    const bool all = getenv("GT_TEST_LONG");
+    collective_case c;
+    unsigned number = p->count; /* other cases for other numbers of workers */
+    for (unsigned op = 0; op < COLLECTIVES; op++) {
+        for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
+            for (unsigned f = 0; f < SMALL_FORMS; f++)
+                for (int how = 0; how < DIVISIONS; how++)
+                    if ((number++ % 11 == 0 || all) &&
+                        make_case(collectives[op], (gt_dtype)dtype, &forms[f], (division)how, p->count, &c))
+                        hold_case(p, &c, p->self, -1);
+        for (unsigned f = SMALL_FORMS; f < FORMS; f++)
+            if (make_case(collectives[op], GT_FLOAT32, &forms[f], UNEVEN, p->count, &c))
+                hold_case(p, &c, p->self, -1);
+    }
+    if (p->way->lends)
+        CHECK_EQ(p->taken > 0, !p->way->apart);
+    else
+        CHECK_EQ(p->taken, p->expected);
+    if (p->way->lane && strcmp(p->way->lane, "ucx") == 0)
+        CHECK(atomic_load(&((gt_mesh *)p->worker.exchange)->by_lane) > 0);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------------------------ */
+
+static void expect_failure(party *p, const collective_case *c, const char *text)
+{
+    const gt_entry *entry = gt__store_find(p->worker.store, RESULT);
+    bool failed = entry->state == GT_ENTRY_POISON && strstr(entry->poison->text, text);
+    if (!CHECK(failed))
+        complain(p, c, text);
+}
+
+/* A party's operand has failed: whoever needs it has that failure. */
+static void refuse(party *p, const form *f, unsigned failing)
+{
+    gt_slot missing[8] = {{.ins = {.op = GT_OP_neg, .result = OPERAND, .operand = {1000}}}};
+    collective_case c;
+    for (unsigned op = 0; op < COLLECTIVES; op++) {
+        if (!make_case(collectives[op], GT_FLOAT32, f, UNEVEN, p->count, &c))
+            continue;
+        make_operand(p, &c, p->self);
+        if (p->self == failing)
+            execute(&p->worker, missing);
+        hold(p, &c, p->self, -1);
+        bool needs = c.op != GT_OP_broadcast || failing == 0;
+        if (needs)
+            expect_failure(p, &c, "no tensor in slot 1000");
+        else if (p->self != failing && !CHECK(is_right(p, &c, p->self)))
+            complain(p, &c, "an operand that is not needed");
+    }
+}
+
+/* One gives up when the others' engines have begun. */
+static void give_up(party *p)
+{
+    collective_case c;
+    make_case(GT_OP_all_reduce, GT_FLOAT32, &forms[1], UNEVEN, p->count, &c);
+    make_operand(p, &c, p->self);
+    gives_up = p->self == p->count - 1;
+    hold(p, &c, p->self, -1);
+    expect_failure(p, &c, "this worker has given up");
+    gives_up = false;
+    hold_case(p, &c, p->self, -1);
+}
+
+/* As collective_engine.c does it: tell the others that we take part. */
+static void promise(party *p, const collective_case *c)
+{
+    enum { STATUS = 2 };
+    gt_exchange *exchange = p->worker.exchange;
+    gt_partner partners[MOST];
+    uint64_t lives[MOST];
+    for (unsigned k = 0; k < p->count; k++) {
+        partners[k] = (gt_partner){.worker = k};
+        lives[k] = k + 1;
+    }
+    gt_group_call call = {.op = c->op, .self = p->self, .count = p->count, .party = partners, .life = lives};
+    uint64_t circle = p->ops.circle(p->worker.engine, &call);
+    for (unsigned k = 0; k < p->count; k++)
+        if (k != p->self)
+            CHECK_EQ(gt__exchange_post(exchange, (int32_t)k, p->next_tag, STATUS, &circle, sizeof circle, NULL),
+                     GT_OK);
+}
+
+/* In the middle of a collective, when what it gives first is on its way. A process is killed, a thread leaves as one whose server is gone. */
+static void die(party *p, const collective_case *c)
+{
+    gt_under_way *u = NULL;
+    make_operand(p, c, p->self);
+    if (p->way->holds)
+        promise(p, c);
+    else if (!p->way->adds) {
+        record r = record_of(p, c, p->self, -1);
+        u = gt__peers_start(&p->worker, &r.slots->ins, r.slots + 1, 1);
+    }
+    if (p->way->by_links)
+        raise(SIGKILL);
+    if (u)
+        gt__peers_abandon(&p->worker, u);
+    close_party(p, NULL);
+}
+
+/* The others have the right result, or know why they have none; and they go on without it. */
+static void outlive(party *p, const collective_case *c, unsigned victim)
+{
+    const bool certain = c->op == GT_OP_all_reduce && !p->way->lends; /* it takes two steps, and there was one */
+    unsigned self = p->self - (p->self > victim);
+    collective_case without;
+    make_operand(p, c, p->self);
+    const gt_entry *entry = hold(p, c, p->self, -1);
+    bool needs = c->op != GT_OP_broadcast || victim == 0;
+    bool lost = entry->state == GT_ENTRY_POISON && entry->poison->err == GT_ERR_CONNECTION;
+    if (!CHECK(lost ? needs || p->count > 2 : !certain && is_right(p, c, p->self)))
+        complain(p, c, "after a death");
+    make_case(c->op, c->dtype, c->form, c->division, p->count - 1, &without);
+    hold_case(p, &without, self, (int)victim);
+}
+
+static void die_or_outlive(party *p, unsigned op)
+{
+    collective_case c;
+    unsigned victim = op % 2 ? 0 : p->count - 1;
+    make_case(collectives[op], GT_FLOAT32, &forms[SMALL_FORMS], UNEVEN, p->count, &c);
+    hold_case(p, &c, p->self, -1);
+    pthread_barrier_wait(&p->meeting->all);
+    if (p->self == victim) {
+        die(p, &c);
+        return;
+    }
+    outlive(p, &c, victim);
+    close_party(p, &p->meeting->survivors);
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------------- */
+
+typedef struct group_test {
+    const way *way;
+    unsigned count;
+    int op; /* somebody dies in this one; -1: the others */
+} group_test;
+
+typedef struct member {
+    pthread_t thread;
+    const group_test *test;
+    party party;
+} member;
+
+static void *take_part(void *argument)
+{
+    member *m = argument;
+    party *p = &m->party;
+    open_party(p);
+    if (m->test->op >= 0) {
+        die_or_outlive(p, (unsigned)m->test->op);
+        return NULL;
+    }
+    hold_all(p);
+    if (p->count > 1) {
+        refuse(p, &forms[1], 0);
+        refuse(p, &forms[SMALL_FORMS], p->count - 1);
+        if (p->way->holds)
+            give_up(p);
+    }
+    close_party(p, &p->meeting->all);
+    return NULL;
+}
+
+/* The parties that are threads, in a process of their own. */
+static void run_threads(const group_test *test, meeting *shared)
+{
+    static member members[MOST];
+    gt_board *board = gt__board_new();
+#if defined(__GLIBC__)
+    malloc_trim(
+        0); /* stores call it; where a sanitizer has replaced malloc, glibc's first call is not safe in several threads */
+#endif
+    for (unsigned k = 0; k < test->count; k++) {
+        members[k] = (member){.test = test};
+        members[k].party =
+            (party){.way = test->way, .meeting = shared, .board = board, .self = k, .count = test->count};
+        CHECK_EQ(pthread_create(&members[k].thread, NULL, take_part, &members[k]), 0);
+    }
+    for (unsigned k = 0; k < test->count; k++)
+        pthread_join(members[k].thread, NULL);
+    gt__board_free(board);
+}
+
+static pid_t start(const group_test *test, meeting *shared, unsigned self)
+{
+    static member alone;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child)
+        return child;
+    alarm(PATIENCE_S); /* somebody waits for ever */
+    if (test->way->by_links) {
+        alone = (member){.test = test};
+        alone.party = (party){.way = test->way, .meeting = shared, .self = self, .count = test->count};
+        take_part(&alone);
+    } else
+        run_threads(test, shared);
+    exit(atomic_load(&check_state.failures) != 0);
+}
+
+static void share_barrier(pthread_barrier_t *barrier, unsigned count)
+{
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(barrier, &attributes, count);
+    pthread_barrierattr_destroy(&attributes);
+}
+
+static void test_group(const void *argument)
+{
+    const group_test *test = argument;
+    meeting *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t children[MOST];
+    unsigned processes = test->way->by_links ? test->count : 1;
+    if (!CHECK(shared != MAP_FAILED))
+        return;
+    share_barrier(&shared->all, test->count);
+    share_barrier(&shared->survivors, test->count > 1 ? test->count - 1 : 1);
+    for (unsigned k = 0; k < processes; k++)
+        children[k] = start(test, shared, k);
+    for (unsigned k = 0; k < processes; k++) {
+        int status = 0;
+        waitpid(children[k], &status, 0);
+        bool victim = test->way->by_links && test->op >= 0 && k == (test->op % 2 ? 0 : test->count - 1);
+        if (!CHECK(victim ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                          : WIFEXITED(status) && WEXITSTATUS(status) == 0))
+            fprintf(stderr, "%s: process %u of %u ended with status %#x%s\n", test->way->name, k, processes,
+                    status, WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? ": it waited for ever" : "");
+    }
+    munmap(shared, sizeof *shared);
+}
+
+/* Whether this build, or this machine, has that way. */
+static bool is_there(const way *w)
+{
+    const gt_engine_ops *ops;
+    char path[PATH_MAX];
+    if (w->lane && !strcmp(w->lane, "ucx") && !gt__plugin_file("gt-exchange-ucx.so", path)) {
+        printf("skipped: %s: this build is without libucx\n", w->name);
+        return false;
+    }
+    pid_t child = fork(); /* a library that is loaded for the question may start threads */
+    if (child == 0) {
+        bool found = gt__engine_find(w->engine, &ops) == GT_OK;
+        if (!found)
+            printf("skipped: %s: %s\n", w->name, gt_error_text());
+        fflush(stdout);
+        _exit(!found);
+    }
+    int status;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void run_way(const way *w)
+{
+    static const unsigned few[] = {2, 3, 5, 16};
+    const char *text = getenv("GT_TEST_PARTIES"); /* workers of the cuda engine: as many as cards */
+    unsigned most = strcmp(w->engine, "cuda") ? MOST : text ? (unsigned)atoi(text) : 1;
+    const bool all = getenv("GT_TEST_LONG");
+    char name[64];
+    if (!is_there(w))
+        return;
+    for (unsigned count = most == 1 ? 1 : 2; count <= most; count++) {
+        bool chosen = all || most == 1;
+        for (unsigned k = 0; k < sizeof few / sizeof few[0]; k++)
+            chosen |= count == few[k] && (!w->apart || k == 1);
+        snprintf(name, sizeof name, "%s, %u workers", w->name, count);
+        if (chosen)
+            check_run(name, test_group, &(group_test){.way = w, .count = count, .op = -1});
+        for (int op = 0; op < COLLECTIVES && chosen && count > 2 && (all || count == few[1]); op++) {
+            snprintf(name, sizeof name, "%s, %u workers, one dies in %s", w->name, count,
+                     gt__op_table[collectives[op]].name);
+            check_run(name, test_group, &(group_test){.way = w, .count = count, .op = op});
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(1, argv);
+    for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
+        bool chosen = argc == 1;
+        for (int a = 1; a < argc; a++)
+            chosen |= !strcmp(argv[a], ways[k].name);
+        if (chosen)
+            run_way(&ways[k]);
+    }
+    return check_end();
+}
