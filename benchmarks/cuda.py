@@ -7,6 +7,7 @@ are also written as JSON, to build/bench-cuda.json or --json.
 """
 import argparse
 import importlib
+import importlib.util
 import json
 import math
 import os
@@ -262,51 +263,23 @@ def large_mlp_tf32(s):
 # ---- models ------------------------------------------------------------------------------------------------------------------
 
 
-def gpt2(s):
-    nn, F = s.nn, s.F
-
-    class Block(nn.Module):
-        def __init__(self, width, heads):
-            super().__init__()
-            self.heads = heads
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            batch, length, width = x.shape
-            q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-    class GPT(nn.Module):
-        def __init__(self, vocabulary=50304, length=1024, layers=12, width=768, heads=12):
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-            self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
-            self.norm = nn.LayerNorm(width)
-            self.head = nn.Linear(width, vocabulary, bias=False)
-            self.head.weight = self.tokens.weight
-
-        def forward(self, tokens):
-            x = self.tokens(tokens) + self.places(s.torch.arange(tokens.shape[1], device=tokens.device))
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x))
-
-    return GPT().to(s.device)
+def example(s, name):
+    """The module examples/NAME.py, which is written for GT, on this side's library."""
+    sys.modules["gt"] = s.torch
+    spec = importlib.util.spec_from_file_location(name, pathlib.Path(__file__).resolve().parents[1] / f"examples/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @row("GPT-2 124M, B8 T1024, bfloat16 SGD step", "ms", "19")
 def gpt2_step(s):
     s.precision(True)
+    gpt2 = example(s, "gpt2")
     tokens = s.torch.randint(0, 50257, (8, 1024), device=s.device)
     labels = s.torch.randint(0, 50257, (8, 1024), device=s.device)
-
-    def loss_of(out, labels):
-        return s.F.cross_entropy(out.view(-1, out.shape[-1]), labels.view(-1))
-    return s.time(trainer(s, gpt2(s), tokens, labels, loss_of, s.torch.bfloat16), count=5, warm=15, rounds=3) / 1e3
+    model = gpt2.GPT().to(s.device)
+    return s.time(trainer(s, model, tokens, labels, gpt2.loss_of, s.torch.bfloat16), count=5, warm=15, rounds=3) / 1e3
 
 
 def resnet50(s):

@@ -53,7 +53,29 @@ static gt_err error_of(PyObject *type)
     return PyErr_GivenExceptionMatches(type, PyExc_ValueError) ? GT_ERR_VALUE : GT_ERR_INTERNAL;
 }
 
-/* " (file.py:12)": where the exception was raised. */
+/* A str as bytes in UTF-8 that are a C string: lone surrogates and NULs are escaped. NULL with an exception if that fails. */
+static PyObject *plain_bytes(PyObject *text)
+{
+    PyObject *nul = PyUnicode_FromOrdinal(0), *escape = PyUnicode_FromString("\\x00");
+    PyObject *whole = nul && escape ? PyUnicode_Replace(text, nul, escape, -1) : NULL;
+    PyObject *bytes = whole ? PyUnicode_AsEncodedString(whole, "utf-8", "backslashreplace") : NULL;
+    Py_XDECREF(whole);
+    Py_XDECREF(escape);
+    Py_XDECREF(nul);
+    return bytes;
+}
+
+/* " (file.py:12)" */
+static void write_place(PyCodeObject *code, long line, char *text, size_t size)
+{
+    PyObject *file = plain_bytes(code->co_filename);
+    if (file)
+        PyOS_snprintf(text, size, " (%s:%ld)", PyBytes_AS_STRING(file), line);
+    PyErr_Clear();
+    Py_XDECREF(file);
+}
+
+/* Where the exception was raised. */
 static void place_of(PyObject *trace, char *text, size_t size)
 {
     text[0] = 0;
@@ -64,12 +86,22 @@ static void place_of(PyObject *trace, char *text, size_t size)
         last = last->tb_next;
     PyCodeObject *code = PyFrame_GetCode(last->tb_frame);
     PyObject *line = PyObject_GetAttrString((PyObject *)last, "tb_lineno");
-    const char *file = PyUnicode_AsUTF8(code->co_filename);
-    if (file && line)
-        PyOS_snprintf(text, size, " (%s:%ld)", file, PyLong_AsLong(line));
+    if (line)
+        write_place(code, PyLong_AsLong(line), text, size);
     PyErr_Clear();
     Py_XDECREF(line);
     Py_DECREF(code);
+}
+
+/* Where a method is defined; "" if it is not a function of Python's. */
+static void place_of_method(PyObject *method, char *text, size_t size)
+{
+    PyObject *code = PyObject_GetAttrString(method, "__code__");
+    text[0] = 0;
+    if (code && PyCode_Check(code))
+        write_place((PyCodeObject *)code, ((PyCodeObject *)code)->co_firstlineno, text, size);
+    PyErr_Clear();
+    Py_XDECREF(code);
 }
 
 /* The current exception as a failure: `what` was done, its type, text and line. */
@@ -81,11 +113,12 @@ gt_err gt__py_engine_fail(const char *what)
     PyErr_NormalizeException(&type, &value, &trace);
     place_of(trace, place, sizeof place);
     PyObject *words = value ? PyObject_Str(value) : NULL;
-    const char *text = words ? PyUnicode_AsUTF8(words) : NULL;
+    PyObject *text = words ? plain_bytes(words) : NULL;
     gt_err err = error_of(type);
     const char *name = ((PyTypeObject *)type)->tp_name;
-    gt__error_set("%s%s: %.600s%s", what, name, text ? text : "", place);
+    gt__error_set("%s%s: %.600s%s", what, name, text ? PyBytes_AS_STRING(text) : "", place);
     PyErr_Clear();
+    Py_XDECREF(text);
     Py_XDECREF(words);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -362,14 +395,24 @@ static gt_err own_read(gt_engine *engine, const void *from, void *host, size_t b
 static uint64_t ask_number(gt_py_engine *e, const char *method, unsigned argument, uint64_t fallback)
 {
     PyEval_RestoreThread(e->thread);
-    PyObject *number = PyObject_CallMethod(e->object, method, "I", argument);
-    uint64_t answer = number ? PyLong_AsUnsignedLongLongMask(number) : 0;
+    PyObject *bound = PyObject_GetAttrString(e->object, method);
+    PyObject *number = bound ? PyObject_CallFunction(bound, "I", argument) : NULL;
+    uint64_t answer = fallback;
+    if (number && PyIndex_Check(number))
+        answer = PyLong_AsUnsignedLongLongMask(number);
+    else if (number) {
+        char place[512];
+        place_of_method(bound, place, sizeof place);
+        gt__log_error("backend %s: %s must return an int, not %.100s%s", e->engine.ops->name, method,
+                      Py_TYPE(number)->tp_name, place);
+    }
     if (PyErr_Occurred()) {
         gt__py_engine_fail("");
-        gt__log_error("backend %s: %s", e->engine.ops->name, gt_error_text());
+        gt__log_error("backend %s: %s: %s", e->engine.ops->name, method, gt_error_text());
         answer = fallback;
     }
     Py_XDECREF(number);
+    Py_XDECREF(bound);
     PyEval_SaveThread();
     return answer;
 }

@@ -49,8 +49,9 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->worker.backend,
          .value = "B",
-         .help = "engine: cpu (default), reference, null (computes nothing), or the name of a plug-in; with "
-                 "python -m gt.worker also numpy, pytorch and others in Python (also GT_BACKEND)"},
+         .help = "engine: cuda (default where there is an NVIDIA GPU), cpu (default elsewhere), reference, null "
+                 "(computes nothing), or the name of a plug-in; with python -m gt.worker also numpy, pytorch and "
+                 "others in Python (also GT_BACKEND)"},
         {.name = "name",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->worker.name,

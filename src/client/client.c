@@ -79,6 +79,22 @@ void gt__client_maybe_destroy(gt_client *client)
     free(client);
 }
 
+/* The server's next answer to the hello; an error if a worker of our embedded server ends instead of joining. */
+static gt_err await_answer(gt_client *client, uint64_t deadline, gt_welcome *welcome)
+{
+    enum { LOOK_MS = 20 }; /* between looks at the embedded server's workers */
+    gt_err err;
+    do {
+        int left = gt__remaining_ms(deadline);
+        if (left <= 0)
+            return gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
+        err = gt__hello_wait(client->link, client->embedded && left > LOOK_MS ? LOOK_MS : left, welcome);
+        if (client->embedded)
+            GT_TRY(gt__embedded_failure(client->embedded));
+    } while (err == GT_ERR_TIMEOUT);
+    return err;
+}
+
 /* Send the hello and wait until the server has `workers` workers. `token`: of a session that is attached; NULL: none. */
 static gt_err introduce(gt_client *client, const char *token, int workers, int timeout_ms)
 {
@@ -88,9 +104,7 @@ static gt_err introduce(gt_client *client, const char *token, int workers, int t
     gt__program_name(name, sizeof name);
     GT_TRY(gt__hello_send_client(client->link, name, getenv("TRACEPARENT"), token));
     while (!welcome.number || welcome.workers < workers) {
-        int left = gt__remaining_ms(deadline);
-        gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome)
-                              : gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
+        gt_err err = await_answer(client, deadline, &welcome);
         if (err == GT_ERR_INTERRUPTED && !(gt__wait_hooks.interrupted && gt__wait_hooks.interrupted()))
             continue; /* a signal handler ran and did not ask to stop */
         if (err == GT_ERR_TIMEOUT && welcome.number)

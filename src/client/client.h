@@ -347,6 +347,8 @@ struct gt_modifier_ops;
 extern _Atomic(const struct gt_modifier_ops *) gt__embedded_modifier;
 
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedded, gt_link **link);
+/* Why a worker ended, if one did so with an error; GT_OK otherwise. */
+gt_err gt__embedded_failure(gt_embedded *embedded);
 void gt__embedded_stop(gt_embedded **embedded);
 int gt__embedded_port(const gt_embedded *embedded); /* where monitors reach it */
 

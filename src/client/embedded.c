@@ -22,7 +22,8 @@ typedef struct embedded_worker {
     gt_worker_options options;
     gt_link *link;
     char name[32];
-    sem_t opened; /* posted when its engine is open, or failed: */
+    sem_t opened;       /* posted when its engine is open, or failed */
+    atomic_bool failed; /* then `err` and `why` are set, and do not change any more */
     gt_err err;
     char why[1024];
 } embedded_worker;
@@ -46,12 +47,19 @@ static void *dispatcher_main(void *argument)
     return NULL;
 }
 
+/* In the worker's thread. */
+static void note_failure(embedded_worker *worker, gt_err err)
+{
+    worker->err = err;
+    snprintf(worker->why, sizeof worker->why, "%s", gt_error_text());
+    atomic_store(&worker->failed, true);
+}
+
 static void engine_opened(void *context, gt_err err)
 {
     embedded_worker *worker = context;
-    worker->err = err;
     if (err != GT_OK)
-        snprintf(worker->why, sizeof worker->why, "%s", gt_error_text());
+        note_failure(worker, err);
     sem_post(&worker->opened);
 }
 
@@ -60,8 +68,10 @@ static void *worker_main(void *argument)
     embedded_worker *worker = argument;
     pthread_setname_np(pthread_self(), "gt worker");
     gt_err err = gt__worker_run(&worker->options, worker->link);
-    if (err != GT_OK && err != GT_ERR_CONNECTION && worker->err == GT_OK)
+    if (err != GT_OK && err != GT_ERR_CONNECTION && !atomic_load(&worker->failed)) {
         gt__log_error("worker %s: %s", worker->name, gt_error_text());
+        note_failure(worker, err);
+    }
     return NULL;
 }
 
@@ -114,18 +124,23 @@ static gt_err start_worker(gt_embedded *embedded, const char *backend, int threa
     return err;
 }
 
+gt_err gt__embedded_failure(gt_embedded *embedded)
+{
+    for (int k = 0; k < embedded->workers; k++) {
+        const embedded_worker *worker = &embedded->worker[k];
+        if (atomic_load(&worker->failed))
+            return gt__fail(worker->err, "%s", worker->why);
+    }
+    return GT_OK;
+}
+
 /* An engine that cannot be opened (a device that is missing, or full) is an error here, and not a worker that never comes. */
 static gt_err await_engines(gt_embedded *embedded)
 {
-    gt_err err = GT_OK;
-    for (int k = 0; k < embedded->workers; k++) {
-        embedded_worker *worker = &embedded->worker[k];
-        while (sem_wait(&worker->opened) < 0 && errno == EINTR)
+    for (int k = 0; k < embedded->workers; k++)
+        while (sem_wait(&embedded->worker[k].opened) < 0 && errno == EINTR)
             continue;
-        if (worker->err != GT_OK && err == GT_OK)
-            err = gt__fail(worker->err, "%s", worker->why);
-    }
-    return err;
+    return gt__embedded_failure(embedded);
 }
 
 static gt_err check_backend(const char *backend)

@@ -1,11 +1,11 @@
 """The kernels of the CUDA engine without a card.
 
-    kernels.py BUILD [--limit N] [--cards N] [--architectures A,B...] [TEST...]
+    kernels.py BUILD [--limit N] [--cards N] [--architectures A,B...] [--keep FOLDER] [TEST...]
 
 Collects the kernels that test_engine's cases need, at most N of each op (0: all); runs them on the host (shim.h) against the
 reference engine; then compiles some of them for real cards with NVRTC, if it is installed (pip install nvidia-cuda-nvrtc):
-at most `cards` of each op for the first architecture, half as many for the others. The same with the chains that test_program's random
-sequences need, against the same steps one by one. BUILD is the build folder.
+at most `cards` of each op for the first architecture, half as many for the others (0: all). The same with the chains that
+test_program's random sequences need, against the same steps one by one. BUILD is the build folder.
 """
 import argparse
 import ctypes
@@ -21,6 +21,7 @@ import threading
 import time
 import zlib
 
+PIECE = 500  # kernels that NVRTC compiles at once: it takes about 0.6 MB for each
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -73,7 +74,7 @@ def compile_for_card(nvrtc, source, architecture):
 
 
 def choose(source, limit):
-    """The prelude and the templates, and at most `limit` kernels of each family and op; how many that are."""
+    """At most `limit` kernels of each family and op (0: all), in pieces that each have the prelude and the templates: (text, kernels)."""
     start, *kernels = re.split(r'^// kernel (.*)$', source, flags=re.MULTILINE)
     chosen, seen = [], {}
     mixed = sorted(zip(kernels[::2], kernels[1::2]), key=lambda named: zlib.crc32(named[1].encode()))
@@ -81,7 +82,8 @@ def choose(source, limit):
         seen[name] = seen.get(name, 0) + 1
         if limit == 0 or seen[name] <= limit:
             chosen.append(kernel)
-    return start + ''.join(chosen), len(chosen)
+    pieces = [chosen[first:first + PIECE] for first in range(0, len(chosen), PIECE)]
+    return [(start + ''.join(piece), len(piece)) for piece in pieces]
 
 
 def compile_for_cards(folder, limit, architectures, resident):
@@ -93,14 +95,16 @@ def compile_for_cards(folder, limit, architectures, resident):
 
     def work(architecture, only_resident=False):
         began = time.monotonic()
-        text, count = choose(source, limit if architecture == architectures[0] else (limit + 1) // 2)
+        pieces = choose(source, limit if architecture == architectures[0] else (limit + 1) // 2)
         if only_resident:
-            text, count = (folder / 'resident.cu').read_text(), 1
-        messages = compile_for_card(nvrtc, text, architecture)
+            pieces = [((folder / 'resident.cu').read_text(), 1)]
+        for text, _ in pieces:
+            messages = compile_for_card(nvrtc, text, architecture)
+            if messages:
+                failures.append(messages)
+                print(messages[:8000])
+        count = sum(kernels for _, kernels in pieces)
         print(f'NVRTC: {count} kernels for {architecture} in {time.monotonic() - began:.0f} s', flush=True)
-        if messages:
-            failures.append(messages)
-            print(messages[:8000])
 
     threads = [threading.Thread(target=work, args=(architecture,)) for architecture in architectures]
     if resident:
@@ -140,7 +144,7 @@ def test_calls(build, folder, limit, cards, architectures, tests):
     print(tested.stdout)
     print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
     right = check_docs(folder)
-    return tested.returncode == 0 and compile_for_cards(folder, cards, architectures, resident=cards > 1) == 0 and right
+    return tested.returncode == 0 and compile_for_cards(folder, cards, architectures, resident=cards != 1) == 0 and right
 
 
 def test_chains(build, folder, cards, architectures):
@@ -165,10 +169,10 @@ def main():
     parser.add_argument('--architectures', type=lambda text: text.split(','), default=['sm_90'])
     parser.add_argument('--keep', type=pathlib.Path, help='a folder for the sources, which are kept')
     parser.add_argument('tests', nargs='*')
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # tests may follow options
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.keep or pathlib.Path(name)
-        (folder / 'chains').mkdir(exist_ok=True)
+        (folder / 'chains').mkdir(parents=True, exist_ok=True)
         for old in folder.glob('**/kernels.so'):
             old.unlink()
         right = test_calls(arguments.build, folder, arguments.limit, arguments.cards, arguments.architectures,

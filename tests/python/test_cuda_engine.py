@@ -68,6 +68,19 @@ def test_a_card_that_does_not_exist(programs):
     assert "GT_CUDA_DEVICE=7 is not the number of a GPU; there are 0 to 0" in text
 
 
+@pytest.mark.parametrize("value, reports", [("foo", 1), ("ALWAYS", 1), ("2", 1), ("", 0), ("0", 0), ("1", 0)])
+def test_nonsense_for_the_resident_kernel_is_named_once(programs, value, reports):
+    process = programs.python("""
+        import gt
+        gt.gpu_workers(2)
+        print(gt.ones(2).sum().item())
+    """, **fake(GT_CUDA_RESIDENT=value))
+    assert process.wait() == 0 and process.output.read_text() == "2.0\n", process.text()
+    line = f"GT_CUDA_RESIDENT={value} is not valid: expected 0, 1 or always; using the default"
+    errors = process.errors.read_text()
+    assert errors.count(line) == errors.count("GT_CUDA_RESIDENT") == reports, errors
+
+
 RESIDENT = {"GT_CUDA_RESIDENT": "always", "FAKE_CUDA_KERNELS": pathlib.Path(__file__).resolve().parents[2],
             "FAKE_CUDA_ONLY": "gt_resident(", "FAKE_CUDA_FOLDER": FAKE, "XDG_CACHE_HOME": FAKE}
 

@@ -196,6 +196,23 @@ def test_nonsense_in_the_environment_is_named_once(programs, which):
         assert all("[gt error] GT_" in line for line in lines), lines
 
 
+@pytest.mark.parametrize("name, text", [("pigeons", "GT_EXCHANGE is 'auto', 'mesh', 'ucx' or 'nccl', not 'pigeons'"),
+                                        ("nccl", "GT_EXCHANGE=nccl cannot be used: it is for workers of the cuda engine")])
+def test_the_exception_says_why_an_embedded_worker_cannot_start(programs, name, text):
+    """Not that there is no worker, after a time-out, which here is longer than the test waits."""
+    process = programs.python("""
+        import gt
+        for workers in (1, 3):
+            try:
+                gt.gpu_workers(workers)
+                gt.ones(2).sum().item()
+            except ValueError as error:
+                print(error)
+    """, GT_BACKEND="cpu", GT_EXCHANGE=name, GT_CONNECT_TIMEOUT=100000)
+    assert process.wait() == 0, process.text()
+    assert process.output.read_text() == f"{text}\n" * 2, process.text()
+
+
 def test_empty_settings_are_none(programs):
     process = programs.python("import gt; gt.ones(2).sum().item()", GT_VERBOSE="", **dict.fromkeys(NONSENSE, ""))
     assert process.wait() == 0 and process.text() == "", process.text()

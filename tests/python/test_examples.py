@@ -19,6 +19,7 @@ PYTHON = {
     'digits_mlp.py': (['--epochs', '2'], 0.5),
     'cnn.py': (['--epochs', '2', '--images', '1600'], 0.95),
     'char_gpt.py': (['--steps', '50'], 0.75),
+    'gpt2.py': ('--steps 20 --batch 2 --length 32 --vocabulary 64 --layers 2 --width 64 --heads 4'.split(), 0.8),
     'linear_regression.py': ([], 0.1),
     'pipeline_demo.py': (['--width', '32', '--steps', '5'], None),
     'compile_demo.py': ([], 0.5),

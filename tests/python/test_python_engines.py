@@ -116,10 +116,11 @@ OWN = """
 """
 
 
-def own(programs, methods, program, **environment):
-    def indented(text, by):
-        return "\n".join(" " * by + line for line in text.strip("\n").splitlines())
+def indented(text, by):
+    return "\n".join(" " * by + line for line in text.strip("\n").splitlines())
 
+
+def own(programs, methods, program, **environment):
     return programs.run(OWN.format(methods=indented(methods, 8), program=indented(program, 4)), **environment)
 
 
@@ -150,6 +151,37 @@ print((a + 1).tolist())
     assert second.startswith("GtError exp: ValueError: could not broadcast"), second
     assert third.startswith("GtTypeError log: TypeError: ") and "compute" in third
     assert last == "[2.0, 2.0, 2.0]"
+
+
+def test_the_text_of_an_exception_is_whole(programs):
+    """With characters that a C string or UTF-8 cannot have."""
+    text = own(
+        programs,
+        r"""
+def mul(self, out, a, b, compute):
+    raise ValueError("a lone \ud800 surrogate, a \0 NUL, an \u00fc")
+""",
+        """
+try:
+    (gt.ones(3) * 2).tolist()
+except Exception as error:
+    print(ascii(str(error)))
+""",
+    )
+    assert r"mul: ValueError: a lone \\ud800 surrogate, a \\x00 NUL, an \xfc (" in text and "program.py:" in text, text
+
+
+@pytest.mark.parametrize("body, report", [('return "1G"', r"memory_limit must return an int, not str"),
+                                          ("return 1 / 0", r"memory_limit: ZeroDivisionError: division by zero")])
+def test_a_memory_limit_that_fails_is_named_with_its_line(programs, body, report):
+    methods = BYTES.replace("return 1 << 30", body) + """
+def write(self, memory, offset, data):
+    memory[offset:offset + len(data)] = data
+"""
+    process = programs.python(OWN.format(methods=indented(methods, 8), program="    print(gt.ones(3).sum().item())"))
+    assert process.wait() == 0 and process.output.read_text() == "3.0\n", process.text()
+    lines = process.errors.read_text().splitlines()
+    assert lines and all(re.search(rf"backend mine: {report} \(.*program\.py:\d+\)$", line) for line in lines), lines
 
 
 def test_ops_without_a_method_run_on_the_host_and_are_counted(programs):

@@ -104,7 +104,9 @@ static int parse(int argc, char **argv, replay *r)
          .kind = GT_OPTION_TEXT,
          .target = &r->engine,
          .value = "E",
-         .help = "engine to run on: cpu (default), reference, or a plug-in's name"},
+         .help =
+             "engine to run on: cuda (default where there is an NVIDIA GPU), cpu (default elsewhere), reference, "
+             "or a plug-in's name"},
         {.name = "stop",
          .kind = GT_OPTION_OWN,
          .target = r,

@@ -388,10 +388,29 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
 
 /* ---- opening and closing ------------------------------------------------------------------------------------------------ */
 
+/* What GT_CUDA_RESIDENT says. Another value is reported once in a process. */
+typedef enum residence { RESIDENT_SOMETIMES, RESIDENT_NEVER, RESIDENT_ALWAYS, RESIDENT_MODES } residence;
+
+static residence residence_wanted(void)
+{
+    static const char *const names[] = {
+        [RESIDENT_SOMETIMES] = "1", [RESIDENT_NEVER] = "0", [RESIDENT_ALWAYS] = "always"};
+    static atomic_bool said;
+    const char *text = getenv("GT_CUDA_RESIDENT");
+    if (!text || !*text)
+        return RESIDENT_SOMETIMES;
+    for (residence mode = RESIDENT_SOMETIMES; mode < RESIDENT_MODES; mode++)
+        if (strcmp(text, names[mode]) == 0)
+            return mode;
+    if (!atomic_exchange(&said, true))
+        gt__log_error("GT_CUDA_RESIDENT=%.64s is not valid: expected 0, 1 or always; using the default", text);
+    return RESIDENT_SOMETIMES;
+}
+
 gt_err gt__cuda_resident_open(gt_cuda *cuda)
 {
-    const char *text = getenv("GT_CUDA_RESIDENT");
-    if (text && strcmp(text, "0") == 0)
+    residence wanted = residence_wanted();
+    if (wanted == RESIDENT_NEVER)
         return GT_OK;
     gt_cuda_resident *r = cuda->resident = calloc(1, sizeof *r);
     if (!r)
@@ -400,7 +419,7 @@ gt_err gt__cuda_resident_open(gt_cuda *cuda)
     r->card = cuda->card;
     r->card.processors = 1 << 20;
     r->need = LONG_RUN;
-    r->always = text && strcmp(text, "always") == 0;
+    r->always = wanted == RESIDENT_ALWAYS;
     gt_cuda_patience p = {0};
     while (r->always && !is_ready(cuda, r) && r->stage == MAKING)
         gt__cuda_wait_a_little(cuda, &p);
