@@ -21,7 +21,7 @@
 typedef struct gt_worker_options {
     const char *name;      /* NULL: gt__worker_default_name, or "worker_<index>" with a number */
     bool named;            /* a worker that has this name, or number, is replaced */
-    const char *backend;   /* NULL: GT_BACKEND, else cpu */
+    const char *backend;   /* NULL: GT_BACKEND, else cuda where there is an NVIDIA GPU, else cpu */
     const char *address;   /* "host:port", see gt_client_connect; not used when a link is given */
     const char *key_file;  /* of keys (link/keys.h); NULL: GT_KEY_FILE, else none */
     const char *listen;    /* host at which workers of other hosts reach it, or "auto"; NULL: it has no tcp port */
