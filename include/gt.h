@@ -108,8 +108,8 @@ GT_API gt_err gt_client_set_weight(gt_client *client, double weight);
 
 /*
  * Leave the session with the server, for another process or host: wait until everything emitted was executed, keep `tensors` and free
- * all others, then close the client. `note` is for whoever attaches the session. *token is what that needs; it is good for one time,
- * and for an hour (`gt server --detached-for`). On failure the client stays as it is, unless the connection is lost. A server inside this process cannot keep a
+ * all others, then close the client. `note` is for the client that attaches the session. *token is what that client needs: it works once,
+ * within an hour (`gt server --detached-for`). On failure the client stays as it is, unless the connection is lost. A server inside this process cannot keep a
  * session.
  */
 enum { GT_TOKEN_SIZE = 192 };

@@ -45,7 +45,7 @@ typedef struct gt_dispatcher_options {
     const char *recover_snapshots; /* a directory: snapshots are there instead of in memory; NULL: none */
     uint64_t recover_disk;         /* bytes of it; 0: GT_RECOVER_DISK */
     double detached_s;             /* a detached session is kept for so long (live/handover.h); 0: GT_DETACHED_S */
-    bool attach_by_any;            /* whoever has its token may attach it; otherwise only its user */
+    bool attach_by_any; /* any user with the token may attach a session; false: only the user that detached it */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);

@@ -18,7 +18,7 @@ typedef struct simulate {
     const char *tape, *device, *costs_file, *link, *config, *log, *timeline;
     uint64_t workers, threads;
     double cores;
-    bool json, search, measures; /* measures: what has no exact time, which is added to `cache` */
+    bool json, search, measures; /* measures: it times works without an exact time, and adds them to `cache` */
     char *cache;
     gt_costs costs;
 } simulate;

@@ -134,7 +134,8 @@ void gt__streams_free(gt_streams **streams);
 /* A tensor as an operand. */
 typedef struct gt_sim_tensor {
     gt_meta meta;
-    uint64_t permuted; /* it is a view: this `permute` of a tensor that is none; 0: it is no such view */
+    uint64_t
+        permuted; /* it is a view: the axes of the `permute` that made it from a contiguous tensor; 0: it is not */
 } gt_sim_tensor;
 
 /* The work of an instruction; operands[k] NULL: a literal. It is added if there was none like it. */

@@ -178,7 +178,7 @@ gt_err gt__handover_turn(gt_session *session)
 {
     gt_handover *handover = session->handover;
     bool open = handover->phase == GT_HANDOVER_WANTED || handover->phase == GT_HANDOVER_TOLD;
-    if (open && session->link->gone) /* nobody else will ever have the token */
+    if (open && session->link->gone) /* the token was not delivered: no client can attach */
         return gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason);
     bool placed = !gt__output_waits(&session->output) && !gt__recover_active(session) && !session->moving.wanted;
     if (handover->phase == GT_HANDOVER_WANTED && placed) {

@@ -124,7 +124,7 @@ bool gt__cuda_lent_give(const gt_cuda *cuda, uint64_t address)
     pthread_mutex_lock(&mutex);
     lent *l = find_lent(cuda, address);
     if (l)
-        l->used = cuda->broken; /* then nobody can use it any more */
+        l->used = cuda->broken; /* memory of a broken context is never reused */
     pthread_mutex_unlock(&mutex);
     return l;
 }
