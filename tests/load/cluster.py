@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import typing
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 GT = os.environ.get("GT_BIN") or str(REPOSITORY / "build" / "gt")
@@ -17,10 +18,21 @@ class Failure(Exception):
     """A finding; the text says what."""
 
 
+class Status(typing.NamedTuple):
+    """What a process has. Of its resident memory, the rings and segments of its peers are shared: in a worker tens of MiB of each
+    client that sends arrays, which come and go with the clients."""
+    resident_mib: float
+    shared_mib: float
+    descriptors: int
+
+    @property
+    def own_mib(self):
+        return self.resident_mib - self.shared_mib
+
+
 def status_of(pid):
-    """(resident MiB, descriptors) of a process."""
-    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir(f"/proc/{pid}/fd"))
+    pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    return Status(*(int(count) * os.sysconf("SC_PAGE_SIZE") / 2**20 for count in pages), len(os.listdir(f"/proc/{pid}/fd")))
 
 
 def segments():

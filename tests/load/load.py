@@ -25,7 +25,7 @@ class Watch:
 
     def run(self):
         while not self.over.wait(0.02):
-            self.most = max(self.most, status_of(self.pid)[0])
+            self.most = max(self.most, status_of(self.pid).resident_mib)
 
     def __enter__(self):
         self.thread.start()
@@ -67,17 +67,17 @@ class Crowd:
 
 def run(options, cluster, crowd, before):
     idle_s, _ = crowd.phase("connected")
-    memory, descriptors = status_of(cluster.server.pid)
-    idle_kib = (memory - before[0]) * 1024 / options.clients
+    idle = status_of(cluster.server.pid)
+    idle_kib = (idle.resident_mib - before.resident_mib) * 1024 / options.clients
     with Watch(cluster.server.pid) as watch:
         crowd.go_on()
         work_s, answers = crowd.phase("worked")
-    work_kib = (watch.most - before[0]) * 1024 / options.clients
+    work_kib = (watch.most - before.resident_mib) * 1024 / options.clients
     crowd.go_on()
     storm_s, all_answers = crowd.phase("left")
     cluster.check()
     print(f"{options.clients} clients on {options.links}, {options.connects} connects, 2 workers")
-    print(f"  all connected in         {idle_s:8.2f} s   {descriptors - before[1]} descriptors")
+    print(f"  all connected in         {idle_s:8.2f} s   {idle.descriptors - before.descriptors} descriptors")
     print(f"  memory per idle client   {idle_kib:8.1f} KiB of the dispatcher")
     print(f"  while they work          {work_kib:8.1f} KiB at most")
     print(f"  {answers} right answers in {work_s:8.2f} s   {answers / work_s:,.0f} a second, products of 8x8 and their sums")

@@ -3,8 +3,8 @@
     python tests/load/soak.py [--seconds 600] [--clients 50] [--seed N]
 
 `make soak` runs it for SOAK_SECONDS (600); `make test` for one minute, or half a minute on slow machines. It fails if a client gets
-a wrong answer, an error that no killed worker explains, or no answer; if the resident memory of the dispatcher or of a worker grows
-from the first third of the run to the last; or if tensors, sessions, descriptors, files, segments or processes are left over.
+a wrong answer, an error that no killed worker explains, or no answer; if the dispatcher's or a worker's own memory grows from the
+first third of the run to the last; or if tensors, sessions, descriptors, shared memory, files or processes are left over.
 """
 import argparse
 import collections
@@ -23,9 +23,12 @@ import random_client
 from cluster import LINKS, PATIENCE_S, Cluster, Failure, status_of
 
 WORKERS = 3  # the first is never killed: its memory is watched for the whole run
-LEFT_DESCRIPTORS = 4  # that the dispatcher may have more at the end: ZeroMQ closes some of its own later
-# Growth of resident memory from the first third to the last that is not a leak: a part of it, and MiB. The rings of the clients at
-# work are part of the dispatcher's memory, up to 1 MiB each, and their tensors of the workers'.
+# What may be more when the clients have gone than before they came: ZeroMQ closes some of its descriptors later, and workers open
+# links to each other when the first spread tensor wants them.
+LEFT_DESCRIPTORS = {"dispatcher": 4, "worker": 20}
+LEFT_SHARED_MIB = 8
+# Growth of its own memory from the first third to the last that is not a leak: a part of it, and MiB. The tensors of the clients at
+# work are part of the workers' memory.
 TOLERANCE = {"dispatcher": (0.10, 12), "worker": (0.10, 24)}
 WARM_UP = 10  # samples, one a second, that do not count
 
@@ -82,7 +85,7 @@ class Soak:
     def __init__(self, options, cluster):
         self.options, self.cluster, self.draw = options, cluster, random.Random(options.seed)
         self.clients, self.counts = [], collections.Counter()
-        self.samples = []  # (time, {who: (MiB, descriptors)})
+        self.samples = []  # (time, {who: Status})
         self.worker_kills = []  # when
 
     def spawn(self):
@@ -150,7 +153,7 @@ class Soak:
 
     def growth(self, who):
         """(median MiB of the first third, of the last)."""
-        values = [status[who][0] for _, status in self.samples[min(WARM_UP, len(self.samples) // 4):]]
+        values = [status[who].own_mib for _, status in self.samples[min(WARM_UP, len(self.samples) // 4):]]
         third = max(1, len(values) // 3)
         return statistics.median(values[:third]), statistics.median(values[-third:])
 
@@ -161,8 +164,9 @@ class Soak:
             if last > first * (1 + part) + room:
                 raise Failure(f"the {who} grew from {first:.1f} to {last:.1f} MiB")
 
-    def check_left_over(self, descriptors):
-        """The last client looks: it is alone, and no worker has a tensor."""
+    def check_left_over(self, server=None, worker=None):
+        """The last client looks: it is alone, and no worker has a tensor. With what the server and the first worker had at the start,
+        they have no more than that."""
         report, writer = os.pipe()
         pid = os.fork()
         if not pid:
@@ -185,11 +189,13 @@ class Soak:
         os.close(report)
         if clients != 1 or tensors != [0] * WORKERS:
             raise Failure(f"left in the server: {clients - 1} sessions, tensors on the workers {tensors}")
-        end = time.monotonic() + 10
-        while (now := status_of(self.cluster.server.pid)[1]) > descriptors + LEFT_DESCRIPTORS:
-            if time.monotonic() > end:
-                raise Failure(f"the dispatcher has {now} descriptors, {descriptors} at the start")
-            time.sleep(0.1)
+        for who, process, before in (("dispatcher", self.cluster.server, server), ("worker", self.cluster.workers[0], worker)):
+            end = time.monotonic() + 10
+            while before and ((now := status_of(process.pid)).descriptors > before.descriptors + LEFT_DESCRIPTORS[who]
+                              or now.shared_mib > before.shared_mib + LEFT_SHARED_MIB):
+                if time.monotonic() > end:
+                    raise Failure(f"the {who} had {before} at the start, and has {now} at the end")
+                time.sleep(0.1)
 
     def table(self):
         print(f"soak of {self.options.seconds} s, {self.options.clients} clients at a time, seed {self.options.seed}")
@@ -197,8 +203,10 @@ class Soak:
             print(f"  {name:24} {count:10,}")
         for who in self.samples[0][1]:
             first, last = self.growth(who)
-            descriptors = max(status[who][1] for _, status in self.samples)
-            print(f"  {who:24} {first:8.1f} MiB in the first third, {last:.1f} in the last; at most {descriptors} descriptors")
+            descriptors = max(status[who].descriptors for _, status in self.samples)
+            shared = max(status[who].shared_mib for _, status in self.samples)
+            print(f"  {who:24} {first:8.1f} MiB in the first third, {last:.1f} in the last; at most {shared:.1f} MiB shared and "
+                  f"{descriptors} descriptors")
 
 
 def main():
@@ -210,11 +218,11 @@ def main():
     with Cluster(WORKERS) as cluster:
         soak = Soak(options, cluster)
         try:
-            soak.check_left_over(1 << 20)  # also: all is well, and the workers have joined
-            descriptors = status_of(cluster.server.pid)[1]
+            soak.check_left_over()  # also: all is well, and the workers have joined
+            before = status_of(cluster.server.pid), status_of(cluster.workers[0].pid)
             soak.run()
             soak.table()
-            soak.check_left_over(descriptors)
+            soak.check_left_over(*before)
             soak.check_memory()
             cluster.stop()
             print("  nothing is left over")
