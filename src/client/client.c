@@ -102,6 +102,7 @@ static gt_err introduce(gt_client *client, const char *token, int workers, int t
     gt_welcome welcome = {0};
     char name[sizeof(gt_slot)];
     gt__program_name(name, sizeof name);
+    gt__link_resumes(client->link, gt__setting_ms(GT_SETTING_RESUME));
     GT_TRY(gt__hello_send_client(client->link, name, getenv("TRACEPARENT"), token));
     while (!welcome.number || welcome.workers < workers) {
         gt_err err = await_answer(client, deadline, &welcome);

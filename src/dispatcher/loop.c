@@ -246,6 +246,8 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     }
     if (peer->stranger && peer->dispatcher->monitors_only)
         return gt__fail(GT_ERR_CONNECTION, "this is a program's own server: others may only monitor it");
+    if (hello->ins.flags == GT_ROLE_CLIENT)
+        gt__link_resumes(peer->link, gt__setting_ms(GT_SETTING_RESUME));
     if (hello->ins.flags == GT_ROLE_CLIENT && *hello[4].bytes) {
         GT_TRY(gt__handover_take(peer, hello));
         return gt__fail(GT_ERR_CONNECTION, "the peer of the session that it attached has its link now");

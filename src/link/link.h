@@ -78,6 +78,9 @@ typedef struct gt_link_ops {
      * gone. `urged` takes the peer's next word; false: none. Neither blocks. */
     void (*urge)(gt_link *link, uint64_t word);
     bool (*urged)(gt_link *link, uint64_t *word);
+    /* Outlive the connection: if it is lost, go on by another one that comes within this time. Both ends must ask for it, the
+     * connecting one before its hello. Optional (NULL). */
+    void (*resumes)(gt_link *link, int within_ms);
     void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
      * those beyond. Takes microseconds. */
@@ -189,6 +192,12 @@ static inline gt_err gt__link_wait(gt_link *link, gt_wait what, int timeout_ms)
 }
 
 void gt__link_close(gt_link *link);
+
+static inline void gt__link_resumes(gt_link *link, int within_ms)
+{
+    if (link->ops->resumes && within_ms > 0)
+        link->ops->resumes(link, within_ms);
+}
 
 /* In a forked child: free our copy of a link without touching the parent's connection. Frees `link`. */
 static inline void gt__link_abandon(gt_link *link)

@@ -22,6 +22,7 @@
 
 #include "link/address.h"
 #include "link/zmq_guard.h"
+#include "link/zmq_resume.h"
 #include "core/settings.h"
 
 #define CONTROL_MAGIC 0x7167747au
@@ -43,7 +44,7 @@ bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value)
 {
     gt_zmq_control control = gt__zmq_control_of(kind, value);
     zmq_msg_t frame;
-    if (zmq_msg_init_size(&frame, sizeof control))
+    if (link->cut || zmq_msg_init_size(&frame, sizeof control))
         return false;
     memcpy(zmq_msg_data(&frame), &control, sizeof control);
     return link->side->send(link, &frame);
@@ -86,6 +87,8 @@ static void credit_received(gt_zmq_link *link, uint64_t value)
     }
     link->credit += slots;
     link->returned += slots;
+    if (link->keeps)
+        gt__zmq_keep_less(link);
 }
 
 static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
@@ -107,6 +110,13 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
     case GT_ZMQ_PAGE:
         link->page_token = control->value;
         break;
+    case GT_ZMQ_UNKNOWN:
+        gt__link_lose(
+            &link->base,
+            "the connection to %s was lost, and it does not know this client any more: it was restarted, or the "
+            "client was away for longer than the server's GT_RESUME",
+            link->base.peer);
+        break;
     case GT_ZMQ_CLOSE:
         gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
         break;
@@ -117,37 +127,63 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
-static bool queue_grow(gt_zmq_link *link)
+static bool frames_grow(gt_zmq_frames *ring)
 {
-    unsigned size = link->queue_size ? 2 * link->queue_size : FIRST_QUEUE;
+    unsigned size = ring->size ? 2 * ring->size : FIRST_QUEUE;
     zmq_msg_t *grown = malloc(size * sizeof *grown);
     if (!grown)
         return false;
-    for (unsigned k = 0; k < link->queue_count; k++) {
+    for (unsigned k = 0; k < ring->count; k++) {
         zmq_msg_init(&grown[k]);
-        zmq_msg_move(&grown[k], &link->queue[(link->queue_first + k) & (link->queue_size - 1)]);
+        zmq_msg_move(&grown[k], gt__zmq_frame(ring, k));
     }
-    free(link->queue);
-    link->queue = grown;
-    link->queue_size = size;
-    link->queue_first = 0;
+    free(ring->frames);
+    ring->frames = grown;
+    ring->size = size;
+    ring->first = 0;
     return true;
 }
 
-static void queue_push(gt_zmq_link *link, zmq_msg_t *frame)
+bool gt__zmq_frames_push(gt_zmq_frames *ring, zmq_msg_t *frame)
 {
-    if (link->queue_count == link->queue_size && !queue_grow(link)) {
-        gt__link_kill(&link->base, "out of memory");
-        return;
+    bool room = ring->count < ring->size || frames_grow(ring);
+    if (room) {
+        zmq_msg_t *at = gt__zmq_frame(ring, ring->count++);
+        zmq_msg_init(at);
+        zmq_msg_move(at, frame);
     }
-    zmq_msg_t *at = &link->queue[(link->queue_first + link->queue_count++) & (link->queue_size - 1)];
-    zmq_msg_init(at);
-    zmq_msg_move(at, frame);
+    zmq_msg_close(frame);
+    return room;
+}
+
+void gt__zmq_frames_pop(gt_zmq_frames *ring)
+{
+    ring->first = (ring->first + 1) & (ring->size - 1);
+    ring->count--;
+}
+
+static void frames_clear(gt_zmq_frames *ring)
+{
+    for (; ring->count; gt__zmq_frames_pop(ring))
+        zmq_msg_close(gt__zmq_frame(ring, 0));
+    free(ring->frames);
+}
+
+static void resume_received(gt_zmq_link *link, gt_zmq_resume *resume)
+{
+    if (resume->kind == GT_ZMQ_SECRET)
+        memcpy(link->secret, resume->secret, sizeof link->secret);
+    else if (resume->kind == GT_ZMQ_RESUMED && link->cut)
+        gt__zmq_resumed(link, resume);
+    else
+        gt__link_kill(&link->base, "protocol error: %s resumed a link that was not cut", link->base.peer);
+    explicit_bzero(resume, sizeof *resume);
 }
 
 void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
 {
     gt_zmq_control control;
+    gt_zmq_resume resume;
     size_t bytes = zmq_msg_size(frame), slots = bytes / sizeof(gt_slot);
     if (link->base.dead) {
         /* Drop it: a dead link is not read. */
@@ -155,6 +191,8 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
         gt__link_kill(&link->base, "protocol error: %s sent a malformed frame", link->base.peer);
     } else if (gt__zmq_control(frame, &control)) {
         control_received(link, &control);
+    } else if (gt__zmq_resume_read(frame, &resume)) {
+        resume_received(link, &resume);
     } else if (bytes % sizeof(gt_slot)) {
         gt__link_kill(&link->base, "protocol error: %s sent a frame of %zu bytes", link->base.peer, bytes);
     } else if (slots > GT_ZMQ_WINDOW - link->received) {
@@ -162,18 +200,20 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
     } else if (slots) {
         link->received += (unsigned)slots;
         link->arrived += slots;
-        queue_push(link, frame);
+        if (!gt__zmq_frames_push(&link->queue, frame))
+            gt__link_kill(&link->base, "out of memory");
+        return;
     }
     zmq_msg_close(frame);
 }
 
-/* The frame has been read: give credit for its slots back, a quarter of the window at a time. */
+/* The frame has been read: give credit for its slots back, many at a time. */
 static void retire(gt_zmq_link *link)
 {
     link->consumed += (unsigned)(zmq_msg_size(&link->reading) / sizeof(gt_slot));
     zmq_msg_close(&link->reading);
     zmq_msg_init(&link->reading);
-    if (link->consumed >= GT_ZMQ_WINDOW / 4 && !link->base.gone) {
+    if (link->consumed >= link->returns && !link->base.gone) {
         link->received -= link->consumed;
         gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed | (uint64_t)link->got << 32);
         link->consumed = 0;
@@ -200,16 +240,15 @@ bool gt__zmq_refill(gt_link *base)
     if (base->dead)
         return false;
     retire(link);
-    if (!link->queue_count && link->side->pump_on_refill)
+    if (!link->queue.count && link->side->pump_on_refill)
         link->side->pump(link);
-    if (!link->queue_count) {
+    if (!link->queue.count) {
         if (base->gone)
             gt__link_kill(base, "closed");
         return false;
     }
-    zmq_msg_move(&link->reading, &link->queue[link->queue_first]);
-    link->queue_first = (link->queue_first + 1) & (link->queue_size - 1);
-    link->queue_count--;
+    zmq_msg_move(&link->reading, gt__zmq_frame(&link->queue, 0));
+    gt__zmq_frames_pop(&link->queue);
     const gt_slot *slots = straighten(link);
     if (!slots) {
         gt__link_kill(base, "out of memory");
@@ -247,9 +286,8 @@ void gt__zmq_slots(gt_link *base, gt_link_slots *slots)
     gt_zmq_link *link = (gt_zmq_link *)base;
     slots->sent = link->sent + base->unflushed;
     slots->received = link->arrived - (uint64_t)(base->read_end - base->read_next);
-    for (unsigned k = 0; k < link->queue_count; k++)
-        slots->received -=
-            zmq_msg_size(&link->queue[(link->queue_first + k) & (link->queue_size - 1)]) / sizeof(gt_slot);
+    for (unsigned k = 0; k < link->queue.count; k++)
+        slots->received -= zmq_msg_size(gt__zmq_frame(&link->queue, k)) / sizeof(gt_slot);
 }
 
 uint64_t gt__zmq_unread(gt_link *base)
@@ -257,8 +295,8 @@ uint64_t gt__zmq_unread(gt_link *base)
     gt_zmq_link *link = (gt_zmq_link *)base;
     gt_unread unread = {0};
     gt__unread_add(&unread, base->read_next, (uint64_t)(base->read_end - base->read_next));
-    for (unsigned k = 0; k < link->queue_count; k++) {
-        zmq_msg_t *frame = &link->queue[(link->queue_first + k) & (link->queue_size - 1)];
+    for (unsigned k = 0; k < link->queue.count; k++) {
+        zmq_msg_t *frame = gt__zmq_frame(&link->queue, k);
         gt__unread_add(&unread, zmq_msg_data(frame), zmq_msg_size(frame) / sizeof(gt_slot));
     }
     return gt__unread_records(&unread);
@@ -280,8 +318,7 @@ static void open_window(gt_zmq_link *link)
     link->base.write_end = link->frame + (slots < link->frame_slots ? slots : link->frame_slots);
 }
 
-/* After each quarter of the window. */
-static void send_receipt(gt_zmq_link *link)
+void gt__zmq_send_receipt(gt_zmq_link *link)
 {
     unsigned count = link->receipt_count;
     uint64_t before = count ? link->receipts[count - 1].sent : link->proven;
@@ -312,11 +349,18 @@ void gt__zmq_flush(gt_link *base)
         return;
     }
     memcpy(zmq_msg_data(&message), link->frame, bytes);
+    if (link->keeps && !gt__zmq_keep_frame(link, &message)) {
+        zmq_msg_close(&message);
+        gt__link_kill(base, "out of memory");
+        return;
+    }
     link->credit -= base->unflushed;
     link->sent += base->unflushed;
     base->unflushed = 0;
-    if (link->side->send(link, &message))
-        send_receipt(link);
+    if (link->cut)
+        zmq_msg_close(&message); /* it is sent when there is a connection again */
+    else if (link->side->send(link, &message))
+        gt__zmq_send_receipt(link);
     if (!base->gone)
         open_window(link);
 }
@@ -365,7 +409,7 @@ bool gt__zmq_has(gt_link *base, gt_wait what)
 {
     gt_zmq_link *link = (gt_zmq_link *)base;
     if ((what & GT_WAIT_READ) && !base->dead) {
-        if (base->read_next != base->read_end || link->queue_count)
+        if (base->read_next != base->read_end || link->queue.count)
             return true;
         if (base->gone)
             gt__link_kill(base, "closed");
@@ -392,17 +436,16 @@ void gt__zmq_link_init(gt_zmq_link *link)
     link->base.batch = GT_ZMQ_FRAME_SLOTS;
     link->base.fd = -1;
     link->credit = GT_ZMQ_WINDOW;
+    link->returns = GT_ZMQ_WINDOW / 4;
     zmq_msg_init(&link->reading);
 }
 
 void gt__zmq_link_clear(gt_zmq_link *link)
 {
-    for (; link->queue_count; link->queue_count--) {
-        zmq_msg_close(&link->queue[link->queue_first]);
-        link->queue_first = (link->queue_first + 1) & (link->queue_size - 1);
-    }
+    frames_clear(&link->queue);
+    frames_clear(&link->kept);
+    explicit_bzero(link->secret, sizeof link->secret);
     zmq_msg_close(&link->reading);
-    free(link->queue);
     free(link->frame);
     free(link->straight);
 }

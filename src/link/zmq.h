@@ -15,6 +15,7 @@ enum {
     GT_ZMQ_WINDOW = 64 * 1024, /* slots in flight in one direction at most: 4 MiB */
     GT_ZMQ_LINGER_MS = 500,    /* how long closing waits for a last goodbye to be sent */
     GT_ZMQ_VERSION = 2,
+    GT_ZMQ_SECRET_BYTES = 32,
     GT_ZMQ_RECEIPTS = 8, /* that may be outstanding: more than the window has room for */
 };
 
@@ -35,6 +36,11 @@ typedef enum gt_zmq_kind {
         8, /* the first frame of the page's own connection, repeated now and then; value: that number */
     GT_ZMQ_PAGE_ASK =
         9, /* router -> page's connection; value: to be repeated in the answer, a gt_zmq_page_frame */
+    /* Those with more than a value, see link/zmq_resume.h. */
+    GT_ZMQ_SECRET = 10,  /* dealer -> router: by this secret the link can be resumed */
+    GT_ZMQ_RESUME = 11,  /* dealer -> router, the first frame of another connection of the link */
+    GT_ZMQ_RESUMED = 12, /* the answer; or */
+    GT_ZMQ_UNKNOWN = 13, /* a control: no link has this secret, any more */
 } gt_zmq_kind;
 
 typedef struct gt_zmq_control {
@@ -44,6 +50,12 @@ typedef struct gt_zmq_control {
 } gt_zmq_control;
 
 typedef struct gt_zmq_link gt_zmq_link;
+
+/* Frames in order: a ring, whose size is a power of two. */
+typedef struct gt_zmq_frames {
+    zmq_msg_t *frames;
+    unsigned size, first, count;
+} gt_zmq_frames;
 
 /* What each end implements. */
 typedef struct gt_zmq_side {
@@ -67,19 +79,35 @@ struct gt_zmq_link {
         uint32_t proof;
     } receipts[GT_ZMQ_RECEIPTS]; /* that the peer has not confirmed yet, in order */
     unsigned receipt_count;
-    uint32_t got;      /* the sum of the receipts that we got */
-    uint64_t arrived;  /* slots: all that came */
-    unsigned received; /* slots received for which the peer has no credit back yet */
-    unsigned consumed; /* of those, slots that we have read */
-    zmq_msg_t *queue;  /* frames to read: a ring, queue_size is a power of two */
-    unsigned queue_size, queue_first, queue_count;
+    uint32_t got;                    /* the sum of the receipts that we got */
+    uint64_t arrived;                /* slots: all that came */
+    unsigned received;               /* slots received for which the peer has no credit back yet */
+    unsigned consumed;               /* of those, slots that we have read */
+    unsigned returns;                /* slots: give credit back for so many at a time */
+    gt_zmq_frames queue;             /* to read */
     zmq_msg_t reading;               /* the frame of the read window */
     gt_slot *straight;               /* its slots, if ZeroMQ delivered them misaligned */
     bool accepted;                   /* the peer has answered (or asked, on the router's side) */
     uint64_t page_token;             /* the number of the peer's page; 0: it has none */
     uint64_t urgent[GT_LINK_URGENT]; /* words beside the stream: a ring */
     unsigned urgent_first, urgent_count;
+    /* link/zmq_resume.h */
+    bool keeps;                          /* it can outlive its connection */
+    bool cut;                            /* the connection is lost, and the link waits for another */
+    gt_zmq_frames kept;                  /* that were sent, and the peer may not have got */
+    uint64_t kept_from;                  /* slots that were sent before those */
+    uint8_t secret[GT_ZMQ_SECRET_BYTES]; /* zero: none */
 };
+
+static inline zmq_msg_t *gt__zmq_frame(const gt_zmq_frames *ring, unsigned k)
+{
+    return &ring->frames[(ring->first + k) & (ring->size - 1)];
+}
+
+/* Takes the frame, also if it fails: out of memory. */
+bool gt__zmq_frames_push(gt_zmq_frames *ring, zmq_msg_t *frame);
+/* The first one was moved or closed. */
+void gt__zmq_frames_pop(gt_zmq_frames *ring);
 
 /* Fill in a zeroed link; the caller sets the side and the ops. */
 void gt__zmq_link_init(gt_zmq_link *link);
@@ -89,6 +117,8 @@ void gt__zmq_link_clear(gt_zmq_link *link);
 /* One frame from the peer; takes it. `more`: other frames follow in the message, which is an error. */
 void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more);
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value);
+/* After each quarter of the window: prove later that the peer has got what was sent before. */
+void gt__zmq_send_receipt(gt_zmq_link *link);
 gt_zmq_control gt__zmq_control_of(gt_zmq_kind kind, uint64_t value);
 /* The control in a frame of that size, or false. */
 bool gt__zmq_control(zmq_msg_t *frame, gt_zmq_control *control);

@@ -2,8 +2,8 @@
  * link/zmq_dealer.c: the end of a ZeroMQ link that connects: clients and workers.
  *
  * A DEALER socket with a context of its own, so that a process without ZeroMQ links runs no ZeroMQ threads. A monitor
- * socket reports what a DEALER does not: that no server listens, or that the server is gone. There is no reconnection: a
- * lost connection is a dead link.
+ * socket reports what a DEALER does not: that no server listens, or that the server is gone. ZeroMQ does not reconnect: a lost
+ * connection is a dead link, or one that makes another connection (zmq_resume.h), with sockets of its own.
  *
  * The flow of slots is in link/zmq.c, the other end in link/zmq_router.c.
  */
@@ -13,14 +13,34 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "link/address.h"
 #include "link/zmq.h"
 #include "link/zmq_guard.h"
 #include "link/zmq_page.h"
+#include "link/zmq_resume.h"
 
-enum { PUMP_FRAMES = 1000, IDLE_LOOKS = 1024 };
+enum {
+    PUMP_FRAMES = 1000,
+    IDLE_LOOKS = 1024,
+    RETRY_MS = 50,                /* between attempts to connect again */
+    ATTEMPT_MS = 1000,            /* for the first one: packets may be lost. Each one gets twice as long */
+    RETURNS = GT_ZMQ_WINDOW / 64, /* slots: the server keeps what it sent to each client until credit comes back */
+};
+
+/* A connection that was lost, and the attempts to make another. */
+typedef struct reconnection {
+    int within_ms; /* 0: there are none */
+    bool failed;   /* the sockets are of no more use */
+    bool local;    /* the server is on this host: where none listens, it has ended */
+    unsigned attempts;
+    uint64_t lost_ns, give_up_ns; /* 0: it is not lost */
+    uint64_t next_ns;             /* when the next attempt begins, or this one has failed */
+    int timer;                    /* wakes a wait while the link is cut; -1: it never was */
+} reconnection;
 
 typedef struct dealer_link {
     gt_zmq_link base;
@@ -30,8 +50,10 @@ typedef struct dealer_link {
     int port;
     gt_keys keys; /* for the page's connection */
     bool has_keys;
-    int connection; /* ZeroMQ's descriptor of the connection; -1: not connected */
-    unsigned idle;  /* pumps in a row that found nothing */
+    int connection;    /* ZeroMQ's descriptor of the connection; -1: not connected */
+    unsigned idle;     /* pumps in a row that found nothing */
+    unsigned monitors; /* that it had */
+    reconnection again;
 } dealer_link;
 
 /* Take up to `most` frames that have arrived; returns how many there were. */
@@ -50,16 +72,28 @@ static int receive_frames(dealer_link *dealer, int most)
     return most;
 }
 
+static void connection_lost(dealer_link *dealer)
+{
+    dealer->base.cut = !dealer->base.base.gone;
+    dealer->again.failed = true;
+}
+
 /* ---- the monitor -------------------------------------------------------------------------------------------- */
 
 static void event_seen(dealer_link *dealer, unsigned event, int value)
 {
     gt_link *link = &dealer->base.base;
-    if (event != ZMQ_EVENT_CONNECTED) /* its last frames may have arrived since we looked */
+    if (dealer->base.cut && dealer->again.failed)
+        return;                                            /* the end of one connection can be several events */
+    if (event != ZMQ_EVENT_CONNECTED && !dealer->base.cut) /* its last frames may have arrived since we looked */
         while (receive_frames(dealer, PUMP_FRAMES) == PUMP_FRAMES)
             continue;
     if (event == ZMQ_EVENT_CONNECTED)
         dealer->connection = value;
+    else if (dealer->base.cut && dealer->connection < 0 && dealer->again.local)
+        gt__link_lose(link, "%s has ended", link->peer);
+    else if (dealer->base.cut || (dealer->connection >= 0 && dealer->base.keeps && dealer->base.accepted))
+        connection_lost(dealer);
     else if (dealer->connection < 0)
         gt__link_lose(link, "no %s", link->peer + strlen("the "));
     else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
@@ -92,14 +126,21 @@ static bool dealer_send(gt_zmq_link *link, zmq_msg_t *frame)
     if (rc >= 0)
         return true;
     zmq_msg_close(frame);
-    gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
+    if (link->keeps)
+        connection_lost(dealer);
+    else
+        gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
     return false;
 }
+
+static void reconnect(dealer_link *dealer);
 
 static void dealer_pump(gt_zmq_link *link)
 {
     dealer_link *dealer = (dealer_link *)link;
-    if (receive_frames(dealer, PUMP_FRAMES) == 0 && ++dealer->idle % IDLE_LOOKS == 0)
+    if (__builtin_expect(link->cut, 0))
+        reconnect(dealer);
+    else if (receive_frames(dealer, PUMP_FRAMES) == 0 && ++dealer->idle % IDLE_LOOKS == 0)
         monitor_drain(dealer);
 }
 
@@ -119,6 +160,8 @@ static bool dealer_ready(gt_link *link, gt_wait what)
 static bool quiet(dealer_link *dealer)
 {
     monitor_drain(dealer);
+    if (dealer->base.cut && (dealer->again.failed || !dealer->socket))
+        return !dealer->again.failed; /* its timer rings */
     return !dealer->base.base.gone && !gt__zmq_readable(dealer->monitor) && !gt__zmq_readable(dealer->socket);
 }
 
@@ -184,9 +227,24 @@ static void dealer_free(dealer_link *dealer)
 {
     if (dealer->base.base.fd >= 0)
         close(dealer->base.base.fd);
+    if (dealer->again.timer >= 0)
+        close(dealer->again.timer);
     gt__zmq_link_clear(&dealer->base);
     explicit_bzero(&dealer->keys, sizeof dealer->keys);
     free(dealer);
+}
+
+static void close_sockets(dealer_link *dealer, int linger_ms)
+{
+    if (dealer->socket) {
+        zmq_setsockopt(dealer->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+        zmq_socket_monitor(dealer->socket, NULL, 0);
+        zmq_close(dealer->socket);
+    }
+    if (dealer->monitor)
+        zmq_close(dealer->monitor);
+    dealer->socket = dealer->monitor = NULL;
+    dealer->connection = -1;
 }
 
 static void dealer_close(gt_link *link)
@@ -196,14 +254,7 @@ static void dealer_close(gt_link *link)
     gt__link_flush(link);
     if (dealer->socket && !link->gone && dealer->base.accepted)
         gt__zmq_send_control(&dealer->base, GT_ZMQ_CLOSE, 0);
-    if (dealer->socket) {
-        int linger = dealer->connection < 0 || !dealer->base.accepted ? 0 : GT_ZMQ_LINGER_MS;
-        zmq_setsockopt(dealer->socket, ZMQ_LINGER, &linger, sizeof linger);
-        zmq_socket_monitor(dealer->socket, NULL, 0);
-        zmq_close(dealer->socket);
-    }
-    if (dealer->monitor)
-        zmq_close(dealer->monitor);
+    close_sockets(dealer, dealer->connection < 0 || !dealer->base.accepted ? 0 : GT_ZMQ_LINGER_MS);
     if (dealer->context)
         while (zmq_ctx_term(dealer->context) && errno == EINTR)
             continue;
@@ -221,12 +272,26 @@ static void dealer_abandon(gt_link *link)
     dealer_free(dealer);
 }
 
+/* Links by ipc are lost only with the server. */
+static void dealer_resumes(gt_link *link, int within_ms)
+{
+    dealer_link *dealer = (dealer_link *)link;
+    if (link->transport != &gt__transport_tcp ||
+        getrandom(dealer->base.secret, GT_ZMQ_SECRET_BYTES, 0) != GT_ZMQ_SECRET_BYTES)
+        return;
+    dealer->again.within_ms = within_ms;
+    dealer->base.returns = RETURNS;
+    if (gt__zmq_resume_send(&dealer->base, GT_ZMQ_SECRET))
+        gt__zmq_keep(&dealer->base);
+}
+
 static const gt_link_ops dealer_ops = {
     .reserve = gt__zmq_reserve,
     .flush = gt__zmq_flush,
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .resumes = dealer_resumes,
     .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .page = dealer_page,
@@ -245,7 +310,7 @@ static bool watch(int epoll, void *socket)
 }
 
 /* Open the sockets and start connecting; false and errno on failure. */
-static bool dealer_open(dealer_link *dealer)
+static bool open_sockets(dealer_link *dealer)
 {
     /* No limit on unread messages beyond the credit we give: at a limit ZeroMQ would stop reading, heartbeats included,
      * and a worker that is busy for long would count as dead. The timeout of connecting is ours. A lost connection is dead to
@@ -254,10 +319,8 @@ static bool dealer_open(dealer_link *dealer)
     int much_later = 3600000, watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
                                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-    dealer->base.base.fd = epoll_create1(EPOLL_CLOEXEC);
-    dealer->context = zmq_ctx_new();
-    if (!dealer->context || dealer->base.base.fd < 0)
-        return false;
+    char monitor[32]; /* a name of its own: ZeroMQ gives up the last one when it gets to it */
+    snprintf(monitor, sizeof monitor, "inproc://monitor%u", dealer->monitors++);
     dealer->socket = zmq_socket(dealer->context, ZMQ_DEALER);
     dealer->monitor = zmq_socket(dealer->context, ZMQ_PAIR);
     if (!dealer->socket || !dealer->monitor)
@@ -267,9 +330,84 @@ static bool dealer_open(dealer_link *dealer)
     zmq_setsockopt(dealer->socket, ZMQ_HANDSHAKE_IVL, &no_limit, sizeof no_limit);
     zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &much_later, sizeof much_later);
     set_keys(dealer, dealer->socket);
-    return !zmq_socket_monitor(dealer->socket, "inproc://monitor", watched) &&
-           !zmq_connect(dealer->monitor, "inproc://monitor") && watch(dealer->base.base.fd, dealer->socket) &&
-           watch(dealer->base.base.fd, dealer->monitor) && !zmq_connect(dealer->socket, dealer->endpoint);
+    return !zmq_socket_monitor(dealer->socket, monitor, watched) && !zmq_connect(dealer->monitor, monitor) &&
+           watch(dealer->base.base.fd, dealer->socket) && watch(dealer->base.base.fd, dealer->monitor) &&
+           !zmq_connect(dealer->socket, dealer->endpoint);
+}
+
+static bool dealer_open(dealer_link *dealer)
+{
+    dealer->base.base.fd = epoll_create1(EPOLL_CLOEXEC);
+    dealer->context = zmq_ctx_new();
+    return dealer->context && dealer->base.base.fd >= 0 && open_sockets(dealer);
+}
+
+/* ---- another connection ------------------------------------------------------------------------------------- */
+
+static void set_timer(reconnection *again, int every_ms)
+{
+    struct timespec every = {.tv_nsec = every_ms * 1000000L};
+    struct itimerspec spec = {.it_value = every, .it_interval = every};
+    timerfd_settime(again->timer, 0, &spec, NULL);
+}
+
+/* The connection was lost just now. */
+static bool begin_attempts(dealer_link *dealer)
+{
+    reconnection *again = &dealer->again;
+    struct epoll_event event = {.events = EPOLLIN};
+    if (again->timer < 0) {
+        again->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+        if (again->timer < 0 || epoll_ctl(dealer->base.base.fd, EPOLL_CTL_ADD, again->timer, &event))
+            return false;
+    }
+    set_timer(again, RETRY_MS);
+    again->attempts = 0;
+    again->lost_ns = again->next_ns = gt__now_ns();
+    again->give_up_ns = gt__deadline_ns(again->within_ms);
+    return true;
+}
+
+static void next_attempt(dealer_link *dealer, uint64_t now)
+{
+    reconnection *again = &dealer->again;
+    unsigned doubled = again->attempts < 6 ? again->attempts : 6;
+    again->attempts++;
+    again->next_ns = now + ((uint64_t)ATTEMPT_MS << doubled) * 1000000u;
+    if (!open_sockets(dealer) || !gt__zmq_resume_send(&dealer->base, GT_ZMQ_RESUME))
+        again->failed = true;
+}
+
+/* While the link is cut: go on with making a connection. Never blocks. */
+static void reconnect(dealer_link *dealer)
+{
+    reconnection *again = &dealer->again;
+    gt_link *link = &dealer->base.base;
+    uint64_t rings, now = gt__now_ns();
+    if (!again->give_up_ns && !begin_attempts(dealer))
+        gt__link_lose(link, "the connection to %s was lost: %s", link->peer, strerror(errno));
+    else if (now >= again->give_up_ns)
+        gt__link_lose(link, "the connection to %s was lost, and could not be made again within %g s", link->peer,
+                      again->within_ms / 1000.0);
+    if (link->gone)
+        return;
+    ssize_t got = read(again->timer, &rings, sizeof rings);
+    (void)got; /* it may not have rung */
+    if (again->failed || (dealer->socket && now >= again->next_ns)) {
+        close_sockets(dealer, 0);
+        again->next_ns = again->attempts && again->failed ? now + RETRY_MS * 1000000u : now;
+        again->failed = false;
+    }
+    if (!dealer->socket && now >= again->next_ns)
+        next_attempt(dealer, now);
+    receive_frames(dealer, PUMP_FRAMES);
+    monitor_drain(dealer); /* last: the new connection may have been lost, too */
+    if (dealer->base.cut || link->gone)
+        return;
+    gt__log(GT_LOG_STATUS, "connected again to %s after %.3f s", link->peer,
+            (double)(gt__now_ns() - again->lost_ns) / 1e9);
+    again->give_up_ns = 0;
+    set_timer(again, 0);
 }
 
 static bool accepted_ready(gt_link *link, gt_wait what)
@@ -319,7 +457,8 @@ static gt_err dealer_connect(const gt_transport *transport, const char *host, in
     gt_link *link = &dealer->base.base;
     gt__zmq_link_init(&dealer->base);
     dealer->base.side = &dealer_side;
-    dealer->connection = -1;
+    dealer->connection = dealer->again.timer = -1;
+    dealer->again.local = gt__address_is_local(host);
     link->ops = &dealer_ops;
     link->transport = transport;
     snprintf(link->peer, sizeof link->peer, "the server at %s://%.32s:%d", transport->name, host ? host : "",

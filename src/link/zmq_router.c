@@ -19,112 +19,50 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "link/address.h"
-#include "link/zmq.h"
-#include "link/zmq_guard.h"
+#include "core/log.h"
 #include "link/zmq_intake.h"
-#include "link/zmq_page.h"
+#include "link/zmq_resume.h"
+#include "link/zmq_router.h"
 
 enum {
     PUMP_FRAMES = 1000,
-    BUCKETS = 4096,
-    IDENTITY_BYTES =
-        5,           /* a zero byte and 32 bits, chosen by the ROUTER; peers that choose their own are refused */
     ALIVE_MS = 1000, /* between heartbeats */
     /* The monitor is told before the socket is, so a frame may still go out to a connection that has ended. */
     PROBE_MS = 10,
     PROBES = 10,
     HANDSHAKE_MS = 3000, /* time for a connection to prove to be ZeroMQ */
     BACKLOG = 4096,      /* connections that the kernel holds for us; it may allow fewer. ZeroMQ's own is 100 */
-    PAGE_LOST_MS = 1000, /* a question for a page that is not answered after this was lost */
     MAX_UNREAD = 1000,   /* frames: then ZeroMQ stops reading from a peer that ignores credit */
-};
-
-typedef struct router_link router_link;
-
-typedef struct router {
-    gt_acceptor base; /* fd: an epoll over the socket's descriptor and the timer */
-    void *context, *socket;
-    void *monitor;          /* reports connections that ended */
-    gt_door door;           /* who may connect by tcp */
-    gt_address_file file;   /* of the ipc socket: ZeroMQ does not remove it */
-    int timer;              /* runs while there are peers, to wake a sleeping loop for heartbeats */
-    uint64_t alive_next_ns; /* time of the next heartbeats; 0: no peers */
-    uint64_t probe_next_ns; /* of those to suspects; 0: there are none */
-    router_link *peers[BUCKETS];
-    router_link *pages[BUCKETS];   /* by the identities of their pages' connections */
-    router_link *tokens[BUCKETS];  /* those that have a page, by its number */
-    router_link *sources[BUCKETS]; /* by ZeroMQ's descriptors of their connections */
-    router_link *suspects;         /* whose connections have ended, perhaps */
-    unsigned peer_count, peers_ever;
-    router_link *fresh; /* not yet returned by poll, newest first */
-} router;
-
-/* The page of a peer: link/zmq_page.h. */
-typedef struct peer_page {
-    uint8_t identity[IDENTITY_BYTES]; /* of its connection */
-    bool is_open;
-    gt_page_time time;
-    uint64_t asked_ns; /* the question that is not answered yet; 0: none */
-    gt_slot *copy;     /* GT_LINK_PAGE bytes; NULL: none came yet */
-} peer_page;
-
-struct router_link {
-    gt_zmq_link base;
-    router *router; /* NULL once the acceptor is closed */
-    uint8_t identity[IDENTITY_BYTES];
-    int connection;  /* ZeroMQ's descriptor */
-    unsigned probes; /* its connection has ended, perhaps: heartbeats that it still gets to find out */
-    router_link *suspect_next;
-    router_link *next; /* in its bucket */
-    router_link *source_next;
-    uint64_t token; /* under which it is in `tokens`; 0: it is not */
-    router_link *token_next;
-    peer_page page;
-    router_link *page_next;  /* in the bucket of its page */
-    router_link *fresh_next; /* in router.fresh */
 };
 
 /* ---- peers -------------------------------------------------------------------------------------------------- */
 
-/* ROUTER counts up, from a random number. */
-static unsigned bucket_number(const uint8_t *identity)
+static gt_zmq_peer **source_bucket(gt_zmq_router *r, int connection)
 {
-    return ((unsigned)identity[3] << 8 | identity[4]) % BUCKETS;
+    return &r->sources[(unsigned)connection % GT_ZMQ_BUCKETS];
 }
 
-/* Numbers are the peers' own choice: one who chooses many with the same bucket only finds its own more slowly. */
-static router_link **token_bucket(router *r, uint64_t token)
+static gt_zmq_peer **bucket_of(gt_zmq_router *r, const uint8_t *identity)
 {
-    return &r->tokens[token % BUCKETS];
+    return &r->peers[gt__zmq_bucket(identity)];
 }
 
-static router_link **source_bucket(router *r, int connection)
+static gt_zmq_peer *peer_find(gt_zmq_router *r, const uint8_t *identity)
 {
-    return &r->sources[(unsigned)connection % BUCKETS];
-}
-
-static router_link **bucket_of(router *r, const uint8_t *identity)
-{
-    return &r->peers[bucket_number(identity)];
-}
-
-static router_link *peer_find(router *r, const uint8_t *identity)
-{
-    router_link *peer = *bucket_of(r, identity);
-    while (peer && memcmp(peer->identity, identity, IDENTITY_BYTES))
+    gt_zmq_peer *peer = *bucket_of(r, identity);
+    while (peer && memcmp(peer->identity, identity, GT_ZMQ_IDENTITY_BYTES))
         peer = peer->next;
     return peer;
 }
 
 /* When heartbeats are due next; 0: never. */
-static uint64_t next_beat_ns(const router *r)
+static uint64_t next_beat_ns(const gt_zmq_router *r)
 {
     return r->probe_next_ns && r->probe_next_ns < r->alive_next_ns ? r->probe_next_ns : r->alive_next_ns;
 }
 
 /* Once, at that time: a timer that rang before would keep the loop awake. It is silent from now until then. */
-static void set_timer(router *r)
+static void set_timer(gt_zmq_router *r)
 {
     uint64_t next_ns = next_beat_ns(r);
     struct itimerspec spec = {
@@ -132,61 +70,44 @@ static void set_timer(router *r)
     timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
-static router_link *page_find(const router *r, const uint8_t *identity)
+/* The peer has this connection from now on. */
+static void connection_enter(gt_zmq_peer *peer, const uint8_t *identity, int connection)
 {
-    router_link *peer = r->pages[bucket_number(identity)];
-    while (peer && memcmp(peer->page.identity, identity, IDENTITY_BYTES))
-        peer = peer->page_next;
-    return peer;
+    memcpy(peer->identity, identity, GT_ZMQ_IDENTITY_BYTES);
+    peer->connection = connection;
+    gt_zmq_peer **bucket = bucket_of(peer->router, identity);
+    peer->next = *bucket;
+    *bucket = peer;
+    gt_zmq_peer **source = source_bucket(peer->router, connection);
+    peer->source_next = *source;
+    *source = peer;
 }
 
-static void page_remove(router_link *peer)
+static void connection_leave(gt_zmq_peer *peer)
 {
-    if (!peer->page.is_open)
-        return;
-    router_link **at = &peer->router->pages[bucket_number(peer->page.identity)];
-    while (*at != peer)
-        at = &(*at)->page_next;
-    *at = peer->page_next;
-    peer->page.is_open = false;
-}
-
-/* The number of the peer's page is known, or another than before; 0: it has none any more. */
-static void set_token(router_link *peer, uint64_t token)
-{
-    if (peer->token) {
-        router_link **at = token_bucket(peer->router, peer->token);
-        while (*at != peer)
-            at = &(*at)->token_next;
-        *at = peer->token_next;
-    }
-    peer->token = token;
-    if (token) {
-        router_link **bucket = token_bucket(peer->router, token);
-        peer->token_next = *bucket;
-        *bucket = peer;
-    }
-}
-
-static void peer_remove(router_link *peer)
-{
-    router *r = peer->router;
-    page_remove(peer);
-    set_token(peer, 0);
+    gt_zmq_router *r = peer->router;
     if (peer->probes) {
-        router_link **suspected = &r->suspects;
+        gt_zmq_peer **suspected = &r->suspects;
         while (*suspected != peer)
             suspected = &(*suspected)->suspect_next;
         *suspected = peer->suspect_next;
     }
-    router_link **source = source_bucket(r, peer->connection);
+    gt_zmq_peer **source = source_bucket(r, peer->connection);
     while (*source != peer)
         source = &(*source)->source_next;
     *source = peer->source_next;
-    router_link **at = bucket_of(r, peer->identity);
+    gt_zmq_peer **at = bucket_of(r, peer->identity);
     while (*at != peer)
         at = &(*at)->next;
     *at = peer->next;
+}
+
+static void peer_remove(gt_zmq_peer *peer)
+{
+    gt_zmq_router *r = peer->router;
+    gt__zmq_page_remove(peer);
+    gt__zmq_page_number(peer, 0);
+    connection_leave(peer);
     peer->router = NULL;
     if (--r->peer_count)
         return;
@@ -203,13 +124,28 @@ static void announce(gt_link *link)
 
 /* ---- what link/zmq.c asks for ------------------------------------------------------------------------------- */
 
+/* The connection has ended. The peer may make another one, if it gave a secret for that. */
+static void connection_lost(gt_zmq_peer *peer)
+{
+    gt_link *link = &peer->base.base;
+    if (!link->gone && peer->base.keeps && peer->router) {
+        peer->base.cut = true;
+        peer->cut_until_ns = gt__deadline_ns(peer->resume_ms);
+        gt__log(GT_LOG_STATUS, "%s lost its connection; it has %g s to come back", link->peer,
+                peer->resume_ms / 1000.0);
+        return;
+    }
+    gt__link_lose(link, "%s closed the connection, or was silent for too long", link->peer);
+    announce(link);
+}
+
 static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
 {
-    const router_link *peer = (router_link *)link;
+    gt_zmq_peer *peer = (gt_zmq_peer *)link;
     int rc = -1;
     if (peer->router) {
         do
-            rc = zmq_send(peer->router->socket, peer->identity, IDENTITY_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+            rc = zmq_send(peer->router->socket, peer->identity, GT_ZMQ_IDENTITY_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT);
         while (rc < 0 && errno == EINTR);
     }
     if (rc >= 0) {
@@ -220,25 +156,24 @@ static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
     if (rc >= 0)
         return true;
     zmq_msg_close(frame);
-    gt__link_lose(&link->base, "%s closed the connection, or was silent for too long", link->base.peer);
-    announce(&link->base);
+    connection_lost(peer);
     return false;
 }
 
-/* To the connection of its page; false: it is gone. */
-static bool page_send(const router_link *peer, gt_zmq_kind kind, uint64_t value)
+static void router_resumes(gt_link *link, int within_ms)
 {
-    gt_zmq_control control = gt__zmq_control_of(kind, value);
-    void *socket = peer->router->socket;
-    return zmq_send(socket, peer->page.identity, IDENTITY_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
-           zmq_send(socket, &control, sizeof control, ZMQ_DONTWAIT) >= 0;
+    gt_zmq_peer *peer = (gt_zmq_peer *)link;
+    if (!gt__zmq_knows_secret(&peer->base, peer->base.secret)) /* it has given none */
+        return;
+    peer->resume_ms = within_ms;
+    gt__zmq_keep(&peer->base);
 }
 
-static void pump(router *r);
+static void pump(gt_zmq_router *r);
 
 static void router_pump(gt_zmq_link *link)
 {
-    router *r = ((router_link *)link)->router;
+    gt_zmq_router *r = ((gt_zmq_peer *)link)->router;
     if (r)
         pump(r);
 }
@@ -247,7 +182,7 @@ static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
-static bool readable(const router *r)
+static bool readable(const gt_zmq_router *r)
 {
     return gt__zmq_readable(r->socket) || gt__zmq_readable(r->monitor) ||
            (r->door.socket && gt__zmq_readable(r->door.socket));
@@ -263,7 +198,7 @@ static bool router_ready(gt_link *link, gt_wait what)
 
 static bool wait_arm(gt_link *link, gt_wait what)
 {
-    return !router_ready(link, what) && !link->gone && !readable(((router_link *)link)->router);
+    return !router_ready(link, what) && !link->gone && !readable(((gt_zmq_peer *)link)->router);
 }
 
 static bool router_arm(gt_link *link)
@@ -277,7 +212,7 @@ static bool router_arm(gt_link *link)
 
 static gt_err router_wait(gt_link *link, gt_wait what, int timeout_ms)
 {
-    const router *r = ((router_link *)link)->router;
+    const gt_zmq_router *r = ((gt_zmq_peer *)link)->router;
     gt_waiter waiter = {.fd = r ? r->base.fd : -1, .ready = router_ready, .arm = wait_arm};
     return gt__link_wait_with(link, what, timeout_ms, &waiter);
 }
@@ -287,13 +222,13 @@ static gt_err router_wait(gt_link *link, gt_wait what, int timeout_ms)
 static void router_link_abandon(gt_link *link)
 {
     gt__zmq_link_clear((gt_zmq_link *)link);
-    free(((router_link *)link)->page.copy);
+    free(((gt_zmq_peer *)link)->page.copy);
     free(link);
 }
 
 static void router_link_close(gt_link *link)
 {
-    router_link *peer = (router_link *)link;
+    gt_zmq_peer *peer = (gt_zmq_peer *)link;
     gt__link_flush(link);
     if (peer->router) {
         gt__zmq_send_control(&peer->base, GT_ZMQ_CLOSE, 0);
@@ -302,84 +237,17 @@ static void router_link_close(gt_link *link)
     router_link_abandon(link);
 }
 
-/* ---- pages -------------------------------------------------------------------------------------------------- */
-
-/* A connection shows the number of a peer's page: it has it from now on. */
-static void page_open(router *r, const uint8_t *identity, uint64_t token, int connection)
-{
-    router_link *peer = token ? *token_bucket(r, token) : NULL;
-    while (peer && peer->token != token)
-        peer = peer->token_next;
-    if (!peer)
-        return;
-    gt__intake_delivered(connection, true);
-    page_remove(peer);
-    memcpy(peer->page.identity, identity, IDENTITY_BYTES);
-    router_link **bucket = &r->pages[bucket_number(identity)];
-    peer->page_next = *bucket;
-    *bucket = peer;
-    peer->page.is_open = true;
-    peer->page.asked_ns = 0;
-    page_send(peer, GT_ZMQ_ACCEPT, 0);
-}
-
-/* An answer of a page. Frames of another size are dropped. */
-static void page_received(router_link *peer, zmq_msg_t *frame)
-{
-    peer_page *page = &peer->page;
-    if (zmq_msg_size(frame) != sizeof(gt_zmq_page_frame) ||
-        (!page->copy && !(page->copy = aligned_alloc(sizeof(gt_slot), GT_LINK_PAGE))))
-        return;
-    const gt_zmq_page_frame *answer = zmq_msg_data(frame);
-    uint64_t asked, at_ns; /* not aligned, perhaps */
-    memcpy(&asked, &answer->asked, sizeof asked);
-    memcpy(&at_ns, &answer->at_ns, sizeof at_ns);
-    memcpy(page->copy, answer->words, GT_LINK_PAGE);
-    page->time.at_ns = at_ns;
-    if (asked != page->asked_ns || !page->asked_ns)
-        return;
-    uint64_t took = gt__now_ns() - page->asked_ns;
-    if (peer->base.base.transport == &gt__transport_tcp &&
-        (!page->time.error_ns || took <= page->time.error_ns)) { /* the quickest exchange so far */
-        page->time.error_ns = took;
-        page->time.offset_ns = (int64_t)(at_ns - (page->asked_ns + took / 2));
-    }
-    page->asked_ns = 0;
-}
-
-static const void *router_peer_page(gt_link *link, gt_page_time *time)
-{
-    const router_link *peer = (router_link *)link;
-    *time = peer->page.time;
-    time->awaited = peer->page.asked_ns != 0;
-    return peer->page.copy;
-}
-
-/* A question that was lost is asked again. */
-static bool router_ask_page(gt_link *link)
-{
-    router_link *peer = (router_link *)link;
-    uint64_t now = gt__now_ns();
-    if (!peer->router || !peer->page.is_open || link->gone)
-        return false;
-    if (peer->page.asked_ns && now - peer->page.asked_ns < PAGE_LOST_MS * 1000000ull)
-        return true;
-    peer->page.asked_ns = now;
-    if (!page_send(peer, GT_ZMQ_PAGE_ASK, now))
-        page_remove(peer); /* the connection is lost; its end makes another */
-    return peer->page.is_open;
-}
-
 static const gt_link_ops router_link_ops = {
     .reserve = gt__zmq_reserve,
     .flush = gt__zmq_flush,
     .refill = gt__zmq_refill,
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
+    .resumes = router_resumes,
     .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
-    .peer_page = router_peer_page,
-    .ask_page = router_ask_page,
+    .peer_page = gt__zmq_peer_page,
+    .ask_page = gt__zmq_ask_page,
     .wait = router_wait,
     .arm = router_arm,
     .close = router_link_close,
@@ -388,10 +256,10 @@ static const gt_link_ops router_link_ops = {
 
 /* A new peer, by its first frame. ZeroMQ's text for its address is 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
  * localhost:UID:GID:PID. */
-static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
+static void peer_new(gt_zmq_router *r, const uint8_t *identity, zmq_msg_t *frame)
 {
     const char *address = zmq_msg_gets(frame, "Peer-Address");
-    router_link *peer = calloc(1, sizeof *peer);
+    gt_zmq_peer *peer = calloc(1, sizeof *peer);
     if (!peer)
         return; /* the peer will time out */
     gt_link *link = &peer->base.base;
@@ -399,8 +267,6 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     peer->base.side = &router_side;
     peer->base.accepted = true;
     peer->router = r;
-    memcpy(peer->identity, identity, IDENTITY_BYTES);
-    peer->connection = zmq_msg_get(frame, ZMQ_SRCFD);
     bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
     link->ops = &router_link_ops;
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
@@ -410,12 +276,7 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     /* Never the identity: those of later peers follow from it. */
     snprintf(link->peer, sizeof link->peer, "%s peer %u%s%s", link->transport->name, ++r->peers_ever,
              *link->user ? " of " : "", link->user);
-    router_link **bucket = bucket_of(r, identity);
-    peer->next = *bucket;
-    *bucket = peer;
-    router_link **source = source_bucket(r, peer->connection);
-    peer->source_next = *source;
-    *source = peer;
+    connection_enter(peer, identity, zmq_msg_get(frame, ZMQ_SRCFD));
     peer->fresh_next = r->fresh;
     r->fresh = peer;
     if (r->peer_count++ == 0) {
@@ -426,54 +287,105 @@ static void peer_new(router *r, const uint8_t *identity, zmq_msg_t *frame)
     gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT, GT_ZMQ_VERSION);
 }
 
+/* ---- links that go on by another connection ----------------------------------------------------------------- */
+
+/* Which link has this secret. The sender must be who the link's peer was. NULL: none. */
+static gt_zmq_peer *find_resumed(gt_zmq_router *r, const gt_zmq_resume *resume, zmq_msg_t *frame)
+{
+    gt_zmq_peer *found = NULL;
+    for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++)
+        for (gt_zmq_peer *peer = r->peers[k]; peer; peer = peer->next)
+            if (peer->base.keeps && !peer->base.base.gone && gt__zmq_knows_secret(&peer->base, resume->secret))
+                found = peer;
+    if (!found)
+        return NULL;
+    const gt_link *link = &found->base.base;
+    gt_link sender = {.transport = link->transport};
+    gt__door_user(&r->door, frame, &sender);
+    bool same = sender.trust == link->trust && !strcmp(sender.user, link->user) && !strcmp(sender.key, link->key);
+    return same ? found : NULL;
+}
+
+/* The first frame of a connection shows a secret. The connection before, if there still is one, is not listened to any more. */
+static void peer_resume(gt_zmq_router *r, const uint8_t *identity, gt_zmq_resume *resume, zmq_msg_t *frame)
+{
+    gt_zmq_control unknown = gt__zmq_control_of(GT_ZMQ_UNKNOWN, 0);
+    gt_zmq_peer *peer = find_resumed(r, resume, frame);
+    explicit_bzero(resume->secret, sizeof resume->secret);
+    if (!peer) {
+        if (zmq_send(r->socket, identity, GT_ZMQ_IDENTITY_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
+            zmq_send(r->socket, &unknown, sizeof unknown, ZMQ_DONTWAIT);
+        return;
+    }
+    connection_leave(peer);
+    peer->probes = 0;
+    connection_enter(peer, identity, zmq_msg_get(frame, ZMQ_SRCFD));
+    gt__intake_delivered(peer->connection, true);
+    gt__log(GT_LOG_STATUS, "%s has a new connection; %llu slots are sent again", peer->base.base.peer,
+            (unsigned long long)(peer->base.sent - resume->arrived));
+    if (gt__zmq_resume_send(&peer->base, GT_ZMQ_RESUMED))
+        gt__zmq_resumed(&peer->base, resume);
+    announce(&peer->base.base);
+}
+
 /* ---- the socket --------------------------------------------------------------------------------------------- */
 
 /* One frame with its sender. `more`: others follow in the same message. Takes the frame. */
-static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
+static void deliver(gt_zmq_router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
 {
     gt_zmq_control control;
+    gt_zmq_resume resume;
     const uint8_t *id = zmq_msg_data(identity);
-    bool ours = zmq_msg_size(identity) == IDENTITY_BYTES && id[0] == 0;
-    router_link *peer = ours ? peer_find(r, id) : NULL;
+    bool ours = zmq_msg_size(identity) == GT_ZMQ_IDENTITY_BYTES && id[0] == 0;
+    gt_zmq_peer *peer = ours ? peer_find(r, id) : NULL;
     gt__intake_delivered(peer ? peer->connection : zmq_msg_get(frame, ZMQ_SRCFD), peer);
     if (peer) {
         gt__zmq_receive(&peer->base, frame, more);
         if (__builtin_expect(peer->base.page_token != peer->token, 0))
-            set_token(peer, peer->base.page_token);
+            gt__zmq_page_number(peer, peer->base.page_token);
         announce(&peer->base.base);
         return;
     }
     bool is_control = ours && !more && gt__zmq_control(frame, &control);
-    router_link *page_of = ours && !more ? page_find(r, id) : NULL;
+    gt_zmq_peer *page_of = ours && !more ? gt__zmq_page_find(r, id) : NULL;
     if (is_control && control.kind == GT_ZMQ_OPEN && control.value == GT_ZMQ_VERSION && !page_of)
         peer_new(r, id, frame);
     else if (is_control && control.kind == GT_ZMQ_PAGE_OPEN && !page_of)
-        page_open(r, id, control.value, zmq_msg_get(frame, ZMQ_SRCFD));
+        gt__zmq_page_open(r, id, control.value, zmq_msg_get(frame, ZMQ_SRCFD));
+    else if (ours && !more && !page_of && gt__zmq_resume_read(frame, &resume) && resume.kind == GT_ZMQ_RESUME)
+        peer_resume(r, id, &resume, frame);
     else if (!is_control && page_of)
-        page_received(page_of, frame);
+        gt__zmq_page_received(page_of, frame);
     zmq_msg_close(frame);
 }
 
 /* A heartbeat; false: the peer is gone. */
-static bool beat(router_link *peer)
+static bool beat(gt_zmq_peer *peer)
 {
+    gt_link *link = &peer->base.base;
     zmq_msg_t empty;
     zmq_msg_init(&empty);
-    return !peer->base.base.gone && router_send(&peer->base, &empty);
+    if (peer->base.cut && !gt__remaining_ms(peer->cut_until_ns)) {
+        peer->base.cut = false;
+        gt__link_lose(link, "the connection to %s was lost, and it has not come back within %g s", link->peer,
+                      peer->resume_ms / 1000.0);
+        announce(link);
+    }
+    return !peer->base.cut && !peer->base.base.gone && router_send(&peer->base, &empty);
 }
 
-static void beat_all(router *r)
+static void beat_all(gt_zmq_router *r)
 {
-    for (unsigned k = 0; k < BUCKETS; k++)
-        for (router_link *peer = r->peers[k]; peer; peer = peer->next)
+    for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++)
+        for (gt_zmq_peer *peer = r->peers[k]; peer; peer = peer->next)
             beat(peer);
 }
 
 /* To those that are suspected; sending fails for those that are gone. */
-static void beat_suspects(router *r)
+static void beat_suspects(gt_zmq_router *r)
 {
-    for (router_link **at = &r->suspects; *at;) {
-        router_link *peer = *at;
+    for (gt_zmq_peer **at = &r->suspects; *at;) {
+        gt_zmq_peer *peer = *at;
         peer->probes--;
         if (!beat(peer))
             peer->probes = 0;
@@ -485,9 +397,9 @@ static void beat_suspects(router *r)
 }
 
 /* The descriptor of a connection that ended may belong to a new one by now. */
-static void suspect(router *r, int connection)
+static void suspect(gt_zmq_router *r, int connection)
 {
-    for (router_link *peer = *source_bucket(r, connection); peer; peer = peer->source_next)
+    for (gt_zmq_peer *peer = *source_bucket(r, connection); peer; peer = peer->source_next)
         if (peer->connection == connection && !peer->base.base.gone) {
             if (!peer->probes) {
                 peer->suspect_next = r->suspects;
@@ -499,7 +411,7 @@ static void suspect(router *r, int connection)
 }
 
 /* What ZeroMQ's monitor reports: sockets that listen, and connections that ended. */
-static void take_events(router *r)
+static void take_events(gt_zmq_router *r)
 {
     unsigned event;
     int fd;
@@ -512,7 +424,7 @@ static void take_events(router *r)
 }
 
 /* Notice who is gone. */
-static void look_after_peers(router *r)
+static void look_after_peers(gt_zmq_router *r)
 {
     take_events(r);
     if (!r->alive_next_ns)
@@ -540,7 +452,7 @@ static int receive_part(void *socket, zmq_msg_t *part)
 }
 
 /* Move what has arrived into the links. Bounded, so that busy peers cannot block the event loop. */
-static void pump(router *r)
+static void pump(gt_zmq_router *r)
 {
     zmq_msg_t identity, frame;
     look_after_peers(r);
@@ -564,10 +476,10 @@ static void pump(router *r)
 
 static gt_link *router_poll(gt_acceptor *acceptor)
 {
-    router *r = (router *)acceptor;
+    gt_zmq_router *r = (gt_zmq_router *)acceptor;
     if (!r->fresh)
         pump(r);
-    router_link *peer = r->fresh;
+    gt_zmq_peer *peer = r->fresh;
     if (!peer)
         return NULL;
     r->fresh = peer->fresh_next;
@@ -576,19 +488,19 @@ static gt_link *router_poll(gt_acceptor *acceptor)
 
 static bool acceptor_arm(gt_acceptor *acceptor)
 {
-    const router *r = (router *)acceptor;
+    const gt_zmq_router *r = (gt_zmq_router *)acceptor;
     return !r->fresh && !readable(r);
 }
 
 static void router_close(gt_acceptor *acceptor)
 {
-    router *r = (router *)acceptor;
-    router_link *peer;
+    gt_zmq_router *r = (gt_zmq_router *)acceptor;
+    gt_zmq_peer *peer;
     while ((peer = r->fresh)) {
         r->fresh = peer->fresh_next;
         router_link_close(&peer->base.base);
     }
-    for (unsigned k = 0; k < BUCKETS; k++) {
+    for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++) {
         while ((peer = r->peers[k])) {
             gt__link_flush(&peer->base.base);
             gt__zmq_send_control(&peer->base, GT_ZMQ_CLOSE, 0);
@@ -619,7 +531,7 @@ static const gt_acceptor_ops router_ops = {.poll = router_poll, .arm = acceptor_
 /* ---- listening ---------------------------------------------------------------------------------------------- */
 
 /* Have the acceptor's descriptor become readable with this socket. */
-static bool watch(router *r, void *socket)
+static bool watch(gt_zmq_router *r, void *socket)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int fd = -1;
@@ -627,7 +539,7 @@ static bool watch(router *r, void *socket)
     return !zmq_getsockopt(socket, ZMQ_FD, &fd, &size) && !epoll_ctl(r->base.fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-static bool open_monitor(router *r)
+static bool open_monitor(gt_zmq_router *r)
 {
     static const char address[] = "inproc://monitor";
     int unbounded = 0; /* ZeroMQ's thread would wait for room otherwise */
@@ -637,9 +549,9 @@ static bool open_monitor(router *r)
            !zmq_connect(r->monitor, address) && watch(r, r->monitor);
 }
 
-static gt_err router_new(router **out)
+static gt_err router_new(gt_zmq_router **out)
 {
-    router *r = calloc(1, sizeof *r);
+    gt_zmq_router *r = calloc(1, sizeof *r);
     if (!r)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     r->base = (gt_acceptor){.ops = &router_ops, .fd = epoll_create1(EPOLL_CLOEXEC)};
@@ -664,14 +576,14 @@ static gt_err router_new(router **out)
     return GT_OK;
 }
 
-static gt_err watch_door(router *r)
+static gt_err watch_door(gt_zmq_router *r)
 {
     if (!r->door.socket || watch(r, r->door.socket))
         return GT_OK;
     return gt__fail(GT_ERR_CONNECTION, "cannot set up authentication: %s", strerror(errno));
 }
 
-static gt_err bind_tcp(router *r, const char *host, int port, const gt_guard *guard, int *bound)
+static gt_err bind_tcp(gt_zmq_router *r, const char *host, int port, const gt_guard *guard, int *bound)
 {
     char endpoint[GT_ADDRESS_MAX + 16], actual[256] = "";
     size_t size = sizeof actual;
@@ -692,7 +604,7 @@ static gt_err bind_tcp(router *r, const char *host, int port, const gt_guard *gu
     return GT_OK;
 }
 
-static gt_err bind_ipc(router *r, int port)
+static gt_err bind_ipc(gt_zmq_router *r, int port)
 {
     char endpoint[GT_ADDRESS_MAX + 16];
     int lock;
@@ -710,7 +622,7 @@ static gt_err bind_ipc(router *r, int port)
     return err;
 }
 
-static gt_err finish(router *r, gt_err err, gt_acceptor **acceptor)
+static gt_err finish(gt_zmq_router *r, gt_err err, gt_acceptor **acceptor)
 {
     if (err == GT_OK)
         *acceptor = &r->base;
@@ -721,7 +633,7 @@ static gt_err finish(router *r, gt_err err, gt_acceptor **acceptor)
 
 gt_err gt__tcp_listen(const char *host, int port, const gt_guard *guard, gt_acceptor **acceptor, int *bound)
 {
-    router *r = NULL;
+    gt_zmq_router *r = NULL;
     GT_TRY(router_new(&r));
     gt_err err = bind_tcp(r, host, port, guard, bound);
     if (err == GT_OK && gt__address_is_local(host))
@@ -736,7 +648,7 @@ static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int
 
 static gt_err listen_ipc(const char *host, int port, gt_acceptor **acceptor, int *bound)
 {
-    router *r = NULL;
+    gt_zmq_router *r = NULL;
     (void)host; /* only this host can reach the socket */
     GT_TRY(router_new(&r));
     *bound = port;

@@ -1,0 +1,258 @@
+/*
+ * test_resume.c: links by tcp that outlive their connection (link/zmq_resume.h). Connections are cut by shutting the process's own
+ * descriptors of them down, after a number of records.
+ */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#include "link_ends.h"
+#include "link/zmq_resume.h"
+
+enum { WITHIN_MS = 60000, RECORDS = 30000, MOST_AHEAD = 3000, HIGHEST_FD = 512 };
+
+static const kind tcp = {.name = "tcp", .transport = &gt__transport_tcp, .which = TCP};
+
+static int port_of(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET    ? ntohs(((const struct sockaddr_in *)address)->sin_port)
+           : address->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port)
+                                            : 0;
+}
+
+/* Cut every connection with that port at either end. Returns how many ends there were. */
+static unsigned cut(int port)
+{
+    unsigned ends_cut = 0;
+    for (int fd = 0; fd < HIGHEST_FD; fd++) {
+        struct sockaddr_storage here = {0}, there = {0};
+        socklen_t here_size = sizeof here, there_size = sizeof there;
+        if (getpeername(fd, (struct sockaddr *)&there, &there_size) ||
+            getsockname(fd, (struct sockaddr *)&here, &here_size))
+            continue;
+        if (port_of(&here) == port || port_of(&there) == port)
+            ends_cut += !shutdown(fd, SHUT_RDWR);
+    }
+    return ends_cut;
+}
+
+/* Both ends, as a client and a dispatcher set them up. */
+static bool resumable(ends *e, int server_ms, int client_ms)
+{
+    if (!ends_open(e, &tcp))
+        return false;
+    gt__link_resumes(e->client, client_ms);
+    bool said_hello = send_record(e->client, 0) && read_record(e->server, 0);
+    gt__link_resumes(e->server, server_ms);
+    return CHECK(said_hello && send_record(e->server, 0) && read_record(e->client, 0));
+}
+
+/* Answers each record by the same one, as the dispatcher's thread does. */
+static void *echo(void *argument)
+{
+    const ends *e = argument;
+    bool right = true;
+    for (uint64_t number = 1; right && number <= RECORDS; number++)
+        right = read_record(e->server, number) && send_record(e->server, number);
+    return (void *)(uintptr_t)right;
+}
+
+static void test_cuts(const void *argument)
+{
+    (void)argument;
+    ends e;
+    pthread_t thread;
+    if (!resumable(&e, WITHIN_MS, WITHIN_MS))
+        return;
+    pthread_create(&thread, NULL, echo, &e);
+    unsigned cuts = 0;
+    bool right = true;
+    for (uint64_t sent = 0, got = 0, turn = 0; right && got < RECORDS; turn++) {
+        uint64_t ahead = 1 + mix(turn) % MOST_AHEAD, reads = mix(turn + 1000) % MOST_AHEAD;
+        for (; right && sent < RECORDS && sent - got < ahead; sent++)
+            right = write_record(e.client, sent + 1);
+        if (turn % 2)
+            gt__link_flush(e.client);
+        cuts += cut(e.port) > 0;
+        for (; right && got < sent && reads; reads--, got++) {
+            right = read_record(e.client, got + 1);
+            if (mix(got) % 2000 == 0)
+                cuts += cut(e.port) > 0;
+        }
+    }
+    void *echoed;
+    pthread_join(thread, &echoed);
+    if (!CHECK(right && echoed))
+        fprintf(stderr, "  client: %s; server: %s; %s\n", e.client->reason, e.server->reason, gt_error_text());
+    CHECK(cuts > 10);
+    gt_link_slots client, server;
+    e.client->ops->slots(e.client, &client);
+    e.server->ops->slots(e.server, &server);
+    CHECK(client.sent == server.received && server.sent == client.received);
+    ends_close(&e);
+}
+
+/* What is kept for a peer that reads is bounded, and less on the server, which has many clients. */
+static void test_kept(const void *argument)
+{
+    (void)argument;
+    ends e;
+    pthread_t thread;
+    if (!resumable(&e, WITHIN_MS, WITHIN_MS))
+        return;
+    pthread_create(&thread, NULL, echo, &e);
+    for (uint64_t number = 1; number <= RECORDS; number++)
+        if (!CHECK(send_record(e.client, number) && read_record(e.client, number)))
+            break;
+    pthread_join(thread, NULL);
+    const gt_zmq_link *client = (gt_zmq_link *)e.client, *server = (gt_zmq_link *)e.server;
+    CHECK(client->sent > GT_ZMQ_WINDOW && client->sent - client->kept_from <= GT_ZMQ_WINDOW / 2);
+    CHECK(server->sent - server->kept_from <= GT_ZMQ_WINDOW / 16);
+    ends_close(&e);
+}
+
+/* ---- other peers -------------------------------------------------------------------------------------------- */
+
+/* The kind of the control that answers `resume`, sent as the first frame of a connection; the server's end is served meanwhile. */
+static unsigned answer_to(const ends *e, const gt_zmq_resume *resume)
+{
+    char endpoint[64];
+    void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
+    int at_once = 0;
+    gt_zmq_control answer = {0};
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", e->port);
+    zmq_setsockopt(socket, ZMQ_LINGER, &at_once, sizeof at_once);
+    CHECK(!zmq_connect(socket, endpoint));
+    CHECK(zmq_send(socket, resume, sizeof *resume, 0) == (int)sizeof *resume);
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (gt__remaining_ms(deadline) && zmq_recv(socket, &answer, sizeof answer, ZMQ_DONTWAIT) < 0) {
+        CHECK(!e->acceptor->ops->poll(e->acceptor));
+        gt__link_wait(e->server, GT_WAIT_READ, 10);
+    }
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    return answer.kind;
+}
+
+static gt_zmq_resume taken_from(const ends *e)
+{
+    const gt_zmq_link *client = (gt_zmq_link *)e->client;
+    gt_zmq_resume resume = {.magic = gt__zmq_control_of(GT_ZMQ_RESUME, 0).magic,
+                            .kind = GT_ZMQ_RESUME,
+                            .arrived = client->arrived,
+                            .given = client->arrived - client->received};
+    memcpy(resume.secret, client->secret, sizeof resume.secret);
+    return resume;
+}
+
+static void test_strangers(const void *argument)
+{
+    (void)argument;
+    ends e;
+    if (!resumable(&e, WITHIN_MS, WITHIN_MS))
+        return;
+    gt_zmq_resume stolen = taken_from(&e), guessed = stolen;
+    guessed.secret[31] ^= 1;
+    CHECK_EQ(answer_to(&e, &guessed), GT_ZMQ_UNKNOWN);
+    memset(guessed.secret, 0, sizeof guessed.secret); /* what a link without a secret has */
+    CHECK_EQ(answer_to(&e, &guessed), GT_ZMQ_UNKNOWN);
+    snprintf(e.server->user, sizeof e.server->user, "alice"); /* the secret is right, and the key another one */
+    CHECK_EQ(answer_to(&e, &stolen), GT_ZMQ_UNKNOWN);
+    *e.server->user = 0;
+    CHECK(send_record(e.client, 1) && read_record(e.server, 1));
+    CHECK(send_record(e.server, 1) && read_record(e.client, 1));
+    stolen.arrived += 5; /* more than was sent: only who knows the secret can end the link */
+    CHECK_EQ(answer_to(&e, &stolen), GT_ZMQ_RESUMED);
+    CHECK(e.server->dead && strstr(e.server->reason, "says that it got what was not sent"));
+    ends_close(&e);
+}
+
+static void test_no_secret(const void *argument)
+{
+    (void)argument;
+    ends e;
+    if (!ends_open(&e, &tcp))
+        return;
+    gt__link_resumes(e.server, WITHIN_MS); /* the client has not asked for it */
+    CHECK(send_record(e.client, 0) && read_record(e.server, 0));
+    CHECK(cut(e.port));
+    CHECK(dies(e.client) && dies(e.server));
+    ends_close(&e);
+}
+
+/* ---- giving up ---------------------------------------------------------------------------------------------- */
+
+typedef struct server_thread {
+    const ends *e;
+    atomic_bool over;
+} server_thread;
+
+static void *serve(void *argument)
+{
+    server_thread *server = argument;
+    while (!atomic_load(&server->over)) {
+        server->e->acceptor->ops->poll(server->e->acceptor);
+        gt__link_wait(server->e->server, GT_WAIT_READ, 1);
+    }
+    return NULL;
+}
+
+static void test_too_late(const void *argument)
+{
+    (void)argument;
+    ends e;
+    pthread_t thread;
+    server_thread server = {.e = &e};
+    if (!resumable(&e, 1, WITHIN_MS))
+        return;
+    CHECK(cut(e.port));
+    CHECK(dies(e.server));
+    CHECK(strstr(e.server->reason, "has not come back within 0.001 s"));
+    pthread_create(&thread, NULL, serve, &server);
+    CHECK(dies(e.client));
+    CHECK(strstr(e.client->reason, "does not know this client any more"));
+    atomic_store(&server.over, true);
+    pthread_join(thread, NULL);
+    ends_close(&e);
+}
+
+static void test_no_server(const void *argument)
+{
+    (void)argument;
+    ends e;
+    if (!resumable(&e, WITHIN_MS, WITHIN_MS))
+        return;
+    CHECK(cut(e.port));
+    e.acceptor->ops->close(e.acceptor);
+    e.acceptor = NULL;
+    CHECK(dies(e.client));
+    CHECK(strstr(e.client->reason, "has ended")); /* nothing listens on this host: no need to wait */
+    ends_close(&e);
+}
+
+static void test_no_answer(const void *argument)
+{
+    (void)argument;
+    ends e;
+    if (!resumable(&e, WITHIN_MS, 300))
+        return;
+    CHECK(cut(e.port)); /* and the server is not served any more */
+    CHECK(dies(e.client));
+    CHECK(strstr(e.client->reason, "could not be made again within 0.3 s"));
+    ends_close(&e);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("cuts", test_cuts, NULL);
+    check_run("what is kept", test_kept, NULL);
+    check_run("strangers", test_strangers, NULL);
+    check_run("no secret", test_no_secret, NULL);
+    check_run("too late", test_too_late, NULL);
+    check_run("no server", test_no_server, NULL);
+    check_run("no answer", test_no_answer, NULL);
+    return check_end();
+}

@@ -1,0 +1,225 @@
+"""
+Clients by tcp outlive their connection (docs/recovery.md): a proxy cuts connections after given numbers of bytes, and the program
+ends with the results of an undisturbed run.
+"""
+
+import random
+import re
+import socket
+import subprocess
+import threading
+
+import pytest
+from support import GT_BINARY, clean_environment, until
+
+# Uploads of several frames, hot paths, small and large answers, updates in place, frees.
+TRAIN = """
+import sys
+import numpy as np
+import gt
+gt.connect(sys.argv[1])
+random = np.random.default_rng(1)
+gt.manual_seed(3)
+weight = gt.randn(64, 32, requires_grad=True)
+bias = gt.zeros(32, requires_grad=True)
+optimizer = gt.optim.Adam([weight, bias], lr=0.01)
+for step in range(30):
+    batch = gt.from_numpy(random.standard_normal((256, 64)).astype(np.float32))
+    target = gt.from_numpy(random.standard_normal((256, 32)).astype(np.float32))
+    loss = (((batch @ weight + bias).relu() - target) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with gt.no_grad():
+        bias[step % 32] += 0.5
+    print(loss.item().hex())
+    if step % 5 == 0:
+        print(float(np.abs(batch.matmul(weight).detach().numpy()).sum()).hex())
+print(weight.detach().numpy().tobytes().hex()[:256], bias.detach().numpy().tobytes().hex())
+"""
+
+
+class CuttingProxy:
+    """Passes bytes, and cuts a connection, both ways, when so many bytes went by in all."""
+
+    def __init__(self, port, cuts=()):
+        self.target, self.cuts, self.passed, self.cut_count, self.connections = port, sorted(cuts), 0, 0, 0
+        self.closed = self.silent = False
+        self.lock = threading.Lock()
+        self.sockets = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                return
+            self.connections += 1
+            self.sockets = [client, server]
+            if self.closed:
+                self.end()
+            for ends in (client, server), (server, client):
+                threading.Thread(target=self.pump, args=ends, daemon=True).start()
+
+    def pump(self, source, sink):
+        try:
+            while data := source.recv(1 << 14):
+                with self.lock:
+                    left = self.cuts[0] - self.passed if self.cuts else len(data)
+                    cut = left < len(data)
+                    data = data[: max(left, 0)] if cut else data
+                    self.passed += len(data)
+                    self.cut_count += cut
+                    del self.cuts[:cut]
+                sink.sendall(data)
+                if cut:
+                    break
+        except OSError:
+            pass
+        for one in source, sink:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def end(self):
+        """No connection passes any more; new ones are closed at once."""
+        self.closed = True
+        for one in self.sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+        self.end()
+
+
+@pytest.fixture
+def through(programs):
+    proxies = []
+
+    def make(port, cuts=()):
+        proxies.append(CuttingProxy(port, cuts))
+        return proxies[-1]
+
+    yield make
+    for one in proxies:
+        one.close()
+
+
+def check_cuts(programs, through, port, runs, cuts, **environment):
+    """A run through cut connections prints what one without cuts does."""
+    whole = through(port)
+    expected = programs.run(TRAIN, f"tcp://127.0.0.1:{whole.port}", **environment)
+    chance = random.Random(5)
+    for _ in range(runs):
+        proxy = through(port, chance.sample(range(4000, whole.passed), cuts))
+        assert programs.run(TRAIN, f"tcp://127.0.0.1:{proxy.port}", GT_RESUME=60, **environment) == expected
+        assert proxy.cut_count >= cuts - 1 and proxy.connections == proxy.cut_count + 1
+
+
+def test_cuts_at_any_position_change_nothing(programs, through):
+    server = programs.server("--insecure", GT_RESUME=60)
+    programs.worker(server.port, "--threads", 1)
+    check_cuts(programs, through, server.port, runs=4, cuts=8)
+
+
+def test_cuts_of_a_sharded_program_change_nothing(programs, through):
+    server = programs.server("--insecure", GT_RESUME=60)
+    workers = [programs.worker(server.port, "--threads", 1, "--index", k, GT_VERBOSE=1) for k in range(2)]
+    for worker in workers:
+        until(lambda worker=worker: " joined " in worker.text(), "a worker")
+    check_cuts(programs, through, server.port, runs=2, cuts=8, GT_AUTO_SHARD=1)
+
+
+def test_an_encrypted_connection_is_made_again(programs, through):
+    def keygen(name, *more):
+        made = subprocess.run([GT_BINARY, "keygen", programs.directory / name, *more], capture_output=True, text=True, check=True,
+                              env=clean_environment(programs.runtime))
+        return made.stdout.split()[-1]
+
+    server_key = keygen("server")
+    allowed = programs.directory / "allowed"
+    allowed.write_text(f"client {keygen('alice', '--server', server_key)} alice\n")
+    server = programs.server("--key-file", programs.directory / "server", "--allow-keys", allowed, GT_RESUME=60)
+    programs.worker(server.port, "--threads", 1)
+    check_cuts(programs, through, server.port, runs=1, cuts=6, GT_KEY_FILE=programs.directory / "alice")
+
+
+# Works, waits for a file, and goes on.
+PAUSE = """
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+ones = gt.ones(1000)
+print(ones.sum().item(), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+try:
+    print((ones * 2).sum().item())
+except gt.GtConnectionError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def paused(programs, through):
+    """A program that has worked through a proxy and waits: the server, the proxy, the program, and what lets it go on."""
+    server = programs.server("--insecure", GT_RESUME=0.2, GT_VERBOSE=1)
+    programs.worker(server.port)
+
+    def start(**environment):
+        proxy, go = through(server.port), programs.directory / "go"
+        program = programs.python(PAUSE, f"tcp://127.0.0.1:{proxy.port}", go, **environment)
+        until(lambda: program.text() == "1000.0\n", "the first answer")
+        return server, proxy, program, go.touch
+
+    return start
+
+
+def test_a_program_whose_connection_cannot_be_made_again_says_so(paused):
+    _, proxy, program, go = paused(GT_RESUME=0.5)
+    proxy.end()
+    go()
+    assert program.wait() == 0
+    assert "could not be made again within 0.5 s" in program.text()
+
+
+def test_a_server_that_has_given_the_session_up_says_so(paused):
+    server, proxy, program, go = paused(GT_RESUME=60)
+    proxy.end()
+    until(lambda: "has not come back within 0.2 s" in server.text(), "the end of the session")
+    proxy.closed = False
+    go()
+    assert program.wait() == 0
+    assert "does not know this client any more: it was restarted, or the client was away for longer" in program.text()
+
+
+def test_another_server_at_the_address_says_so(programs, paused):
+    server, proxy, program, go = paused(GT_RESUME=60)
+    other = programs.server("--insecure")
+    proxy.target = other.port
+    server.kill()
+    go()
+    assert program.wait() == 0
+    assert "does not know this client any more" in program.text()
+
+
+def test_the_session_of_a_killed_client_ends_after_the_time(paused):
+    server, _, program, _ = paused()
+    program.kill()
+    until(lambda: re.search(r"client 1 .*left: .*has not come back within 0.2 s", server.text()), "the end of the session")
+
+
+def test_without_it_a_cut_connection_is_an_error_at_once(paused):
+    _, proxy, program, go = paused(GT_RESUME=0)
+    proxy.end()
+    go()
+    assert program.wait() == 0
+    assert "closed the connection" in program.text() and proxy.connections == 1
