@@ -207,17 +207,23 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
     zmq_msg_close(frame);
 }
 
-/* The frame has been read: give credit for its slots back, many at a time. */
+/* Not while the link is cut: the peer is told once how much it got back, when the link is resumed. */
+void gt__zmq_give_credit(gt_zmq_link *link)
+{
+    if (link->consumed < link->returns || link->base.gone || link->cut)
+        return;
+    link->received -= link->consumed;
+    gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed | (uint64_t)link->got << 32);
+    link->consumed = 0;
+}
+
+/* The frame has been read: give credit for its slots back. */
 static void retire(gt_zmq_link *link)
 {
     link->consumed += (unsigned)(zmq_msg_size(&link->reading) / sizeof(gt_slot));
     zmq_msg_close(&link->reading);
     zmq_msg_init(&link->reading);
-    if (link->consumed >= link->returns && !link->base.gone) {
-        link->received -= link->consumed;
-        gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed | (uint64_t)link->got << 32);
-        link->consumed = 0;
-    }
+    gt__zmq_give_credit(link);
 }
 
 /* The slots of the frame being read, at an aligned address. ZeroMQ puts short messages anywhere in its receive

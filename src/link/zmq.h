@@ -117,6 +117,8 @@ void gt__zmq_link_clear(gt_zmq_link *link);
 /* One frame from the peer; takes it. `more`: other frames follow in the message, which is an error. */
 void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more);
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value);
+/* Give credit for the slots that were read back, if there are many. */
+void gt__zmq_give_credit(gt_zmq_link *link);
 /* After each quarter of the window: prove later that the peer has got what was sent before. */
 void gt__zmq_send_receipt(gt_zmq_link *link);
 gt_zmq_control gt__zmq_control_of(gt_zmq_kind kind, uint64_t value);

@@ -100,6 +100,7 @@ void gt__zmq_resumed(gt_zmq_link *link, const gt_zmq_resume *peer)
         link->credit = GT_ZMQ_WINDOW - (unsigned)(link->sent - link->returned);
         gt__zmq_keep_less(link);
         possible = send_again(link, peer->arrived);
+        gt__zmq_give_credit(link);
     }
     if (!possible)
         gt__link_kill(&link->base, "protocol error: %s came back, and says that it got what was not sent",

@@ -49,24 +49,49 @@ static bool resumable(ends *e, int server_ms, int client_ms)
     return CHECK(said_hello && send_record(e->server, 0) && read_record(e->client, 0));
 }
 
-/* Answers each record by the same one, as the dispatcher's thread does. */
-static void *echo(void *argument)
+/* The dispatcher's thread. */
+typedef struct server_thread {
+    pthread_t thread;
+    const ends *e;
+    uint64_t records; /* to be answered, each by the same one */
+    bool right;
+    atomic_bool over;
+} server_thread;
+
+static void *serve(void *argument)
 {
-    const ends *e = argument;
-    bool right = true;
-    for (uint64_t number = 1; right && number <= RECORDS; number++)
-        right = read_record(e->server, number) && send_record(e->server, number);
-    return (void *)(uintptr_t)right;
+    server_thread *server = argument;
+    gt_link *link = server->e->server;
+    server->right = true;
+    for (uint64_t number = 1; server->right && number <= server->records; number++)
+        server->right = read_record(link, number) && send_record(link, number);
+    while (!atomic_load(&server->over)) { /* the client may have to come back for the last ones */
+        CHECK(!server->e->acceptor->ops->poll(server->e->acceptor));
+        gt__link_wait(link, GT_WAIT_READ, 1);
+    }
+    return NULL;
+}
+
+static void serve_begin(server_thread *server)
+{
+    pthread_create(&server->thread, NULL, serve, server);
+}
+
+static bool serve_end(server_thread *server)
+{
+    atomic_store(&server->over, true);
+    pthread_join(server->thread, NULL);
+    return server->right;
 }
 
 static void test_cuts(const void *argument)
 {
     (void)argument;
     ends e;
-    pthread_t thread;
+    server_thread server = {.e = &e, .records = RECORDS};
     if (!resumable(&e, WITHIN_MS, WITHIN_MS))
         return;
-    pthread_create(&thread, NULL, echo, &e);
+    serve_begin(&server);
     unsigned cuts = 0;
     bool right = true;
     for (uint64_t sent = 0, got = 0, turn = 0; right && got < RECORDS; turn++) {
@@ -82,15 +107,13 @@ static void test_cuts(const void *argument)
                 cuts += cut(e.port) > 0;
         }
     }
-    void *echoed;
-    pthread_join(thread, &echoed);
-    if (!CHECK(right && echoed))
+    if (!CHECK(right && serve_end(&server)))
         fprintf(stderr, "  client: %s; server: %s; %s\n", e.client->reason, e.server->reason, gt_error_text());
     CHECK(cuts > 10);
-    gt_link_slots client, server;
-    e.client->ops->slots(e.client, &client);
-    e.server->ops->slots(e.server, &server);
-    CHECK(client.sent == server.received && server.sent == client.received);
+    gt_link_slots near, far;
+    e.client->ops->slots(e.client, &near);
+    e.server->ops->slots(e.server, &far);
+    CHECK(near.sent == far.received && far.sent == near.received);
     ends_close(&e);
 }
 
@@ -99,17 +122,17 @@ static void test_kept(const void *argument)
 {
     (void)argument;
     ends e;
-    pthread_t thread;
+    server_thread server = {.e = &e, .records = RECORDS};
     if (!resumable(&e, WITHIN_MS, WITHIN_MS))
         return;
-    pthread_create(&thread, NULL, echo, &e);
+    serve_begin(&server);
     for (uint64_t number = 1; number <= RECORDS; number++)
         if (!CHECK(send_record(e.client, number) && read_record(e.client, number)))
             break;
-    pthread_join(thread, NULL);
-    const gt_zmq_link *client = (gt_zmq_link *)e.client, *server = (gt_zmq_link *)e.server;
-    CHECK(client->sent > GT_ZMQ_WINDOW && client->sent - client->kept_from <= GT_ZMQ_WINDOW / 2);
-    CHECK(server->sent - server->kept_from <= GT_ZMQ_WINDOW / 16);
+    CHECK(serve_end(&server));
+    const gt_zmq_link *near = (gt_zmq_link *)e.client, *far = (gt_zmq_link *)e.server;
+    CHECK(near->sent > GT_ZMQ_WINDOW && near->sent - near->kept_from <= GT_ZMQ_WINDOW / 2);
+    CHECK(far->sent - far->kept_from <= GT_ZMQ_WINDOW / 16);
     ends_close(&e);
 }
 
@@ -184,37 +207,20 @@ static void test_no_secret(const void *argument)
 
 /* ---- giving up ---------------------------------------------------------------------------------------------- */
 
-typedef struct server_thread {
-    const ends *e;
-    atomic_bool over;
-} server_thread;
-
-static void *serve(void *argument)
-{
-    server_thread *server = argument;
-    while (!atomic_load(&server->over)) {
-        server->e->acceptor->ops->poll(server->e->acceptor);
-        gt__link_wait(server->e->server, GT_WAIT_READ, 1);
-    }
-    return NULL;
-}
-
 static void test_too_late(const void *argument)
 {
     (void)argument;
     ends e;
-    pthread_t thread;
     server_thread server = {.e = &e};
     if (!resumable(&e, 1, WITHIN_MS))
         return;
     CHECK(cut(e.port));
     CHECK(dies(e.server));
     CHECK(strstr(e.server->reason, "has not come back within 0.001 s"));
-    pthread_create(&thread, NULL, serve, &server);
+    serve_begin(&server);
     CHECK(dies(e.client));
     CHECK(strstr(e.client->reason, "does not know this client any more"));
-    atomic_store(&server.over, true);
-    pthread_join(thread, NULL);
+    CHECK(serve_end(&server));
     ends_close(&e);
 }
 
