@@ -84,6 +84,20 @@ static bool serve_end(server_thread *server)
     return server->right;
 }
 
+/* All slots of the window are either credit of the sender or with the receiver, once the last controls have come. */
+static bool no_credit_is_lost(const ends *e)
+{
+    const gt_zmq_link *near = (gt_zmq_link *)e->client, *far = (gt_zmq_link *)e->server;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    bool whole = false;
+    while (!whole && gt__remaining_ms(deadline)) {
+        gt__link_wait(e->client, GT_WAIT_READ, 1);
+        gt__link_wait(e->server, GT_WAIT_READ, 1);
+        whole = near->credit + far->received == GT_ZMQ_WINDOW && far->credit + near->received == GT_ZMQ_WINDOW;
+    }
+    return whole;
+}
+
 static void test_cuts(const void *argument)
 {
     (void)argument;
@@ -114,6 +128,7 @@ static void test_cuts(const void *argument)
     e.client->ops->slots(e.client, &near);
     e.server->ops->slots(e.server, &far);
     CHECK(near.sent == far.received && far.sent == near.received);
+    CHECK(no_credit_is_lost(&e));
     ends_close(&e);
 }
 

@@ -262,6 +262,34 @@ def test_a_client_is_cut_off(cluster):
     assert second.output.read_text() == "3.0\n"
 
 
+@pytest.mark.parametrize("verb", ["cut", "reset"])
+def test_a_client_comes_back(cluster, verb):
+    """Its link is cut for a while, silently or by resets: each addition is executed once."""
+    one = cluster(1, GT_RESUME=60, **SOON)
+    healed = one.directory / "healed"
+    program = one.python("""
+        import os, sys
+        import gt
+        gt.connect(sys.argv[1])
+        x, steps = gt.zeros(1000), 0
+        while not os.path.exists(sys.argv[2]) or steps % 100:
+            x, steps = x + 1, steps + 1
+            assert x[7].item() == steps
+            if steps == 50:
+                print("begun", flush=True)
+        print(x.sum().item() == 1000 * steps)
+    """, one.address, healed)
+    until(lambda: "begun" in program.text() or not program.alive, "the program")
+    one.bed.order(verb, 2, 0)
+    until(lambda: "lost its connection" in one.server.text(), "the loss of the connection")
+    one.bed.order("heal", 2, 0)
+    until(lambda: "connected again" in program.text() or not program.alive, "another connection")
+    healed.touch()
+    assert program.wait(2 * PATIENCE_S) == 0, program.text()
+    assert program.output.read_text() == "begun\nTrue\n", program.text()
+
+
+
 # ---- recovery and changes -------------------------------------------------------------------------------------------
 
 TRAINING = BEGIN + """
