@@ -23,17 +23,29 @@ enum { SWEEP_MS = 1000 }; /* a process that ends closes its sockets one after th
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
+/* all: or only the questions of its client, not those of the dispatcher itself. */
+static void forget(gt_dispatch_worker *worker, gt_session *session, bool all)
 {
     for (uint32_t k = 0; k < worker->pendings.count; k++) {
         gt_pending *pending = gt__pendings_at(&worker->pendings, k);
+        bool own = pending->save || pending->departed || pending->settles;
         gt__inquiry_forget_session(pending->inquiry, session);
-        if (pending->session == session) {
+        if (pending->session == session && (all || !own)) {
             pending->session = NULL;
             pending->download = NULL;
             pending->save = NULL;
         }
     }
+}
+
+void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
+{
+    forget(worker, session, true);
+}
+
+void gt__worker_forget_client(gt_dispatch_worker *worker, gt_session *session)
+{
+    forget(worker, session, false);
 }
 
 /* Log an answer that is complete. */

@@ -102,6 +102,8 @@ void gt__workers_divide_memory(gt_dispatcher *dispatcher);
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
 /* The session is leaving: answers that it is owed are dropped when they come. */
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
+/* Only its client is: the answers to that client's questions are dropped. */
+void gt__worker_forget_client(gt_dispatch_worker *worker, gt_session *session);
 
 /* An entry without a worker that no config names yet; NULL: out of memory, or there are too many. */
 gt_dispatch_worker *gt__worker_vacant(gt_dispatcher *dispatcher);

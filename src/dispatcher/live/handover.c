@@ -161,6 +161,9 @@ static void park(gt_session *session)
     gt_dispatcher *dispatcher = session->dispatcher;
     gt_link *link = session->link;
     gt__relays_free(session); /* before their link is closed */
+    /* Before the downloads are freed; and the next client must not get answers to questions that it never asked. */
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        gt__worker_forget_client(dispatcher->workers[index], session);
     gt__download_drop_all(session, NULL);
     gt__link_traffic_keep(dispatcher, session->peer);
     gt__peer_take_link(session->peer, handover->parked);
