@@ -96,6 +96,7 @@ static void rotate(gt_dispatcher *dispatcher)
 static void rouse(gt_peer *peer)
 {
     gt__peer_wake(peer);
+    peer->rang = false;
     if (!peer->blocked)
         return;
     if (peer->link->fd >= 0)
@@ -107,9 +108,12 @@ static void rouse(gt_peer *peer)
     peer->blocked = false;
 }
 
+/* Any use of a link may find what came for another one: also while it is decided whose turn it is. So the peer is roused later. */
 static void link_arrived(gt_link *link)
 {
-    rouse(link->owner);
+    gt_peer *peer = link->owner;
+    gt__peer_wake(peer);
+    peer->rang = true;
 }
 
 /* Its hello is awaited from now on: always for the same time, so the list is in the order of the deadlines. */
@@ -419,6 +423,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
         bool busy = false;
         next = peer->active_next;
+        if (peer->rang)
+            rouse(peer);
         if (peer->blocked) {
             if (peer->session->account.waits_in)
                 continue;
@@ -501,8 +507,7 @@ static bool arm_all(gt_dispatcher *dispatcher)
     bool quiet = true;
     for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
         next = peer->active_next;
-        if (!peer->blocked)
-            quiet &= put_to_rest(peer);
+        quiet &= peer->blocked ? !peer->rang : put_to_rest(peer);
     }
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         if (!dispatcher->acceptors[k]->ops->arm(dispatcher->acceptors[k])) {
