@@ -484,6 +484,7 @@ void gt__session_free(gt_session *session, const char *reason)
         gt__runs_cancel(session);
     gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
+    gt__share_depart(session);
     gt__spreading_free(session);
     gt__signals_free(session);
     gt__paths_free(session);
@@ -494,7 +495,6 @@ void gt__session_free(gt_session *session, const char *reason)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
     gt__recovery_free(session);
-    gt__share_depart(session);
     gt__share_forget(session);
     dispatcher->session_count--;
     gt__relays_free(session);
