@@ -85,4 +85,10 @@ bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_
 /* Walk all: *cursor starts at 0; NULL at the end. No inserts or removals meanwhile. */
 gt_handle *gt__handles_next(gt_handles *table, uint32_t *cursor);
 
+/* To take a table apart, from its end: no id is found in it any more. Its last handle leaves it, and is there until the next
+ * gt__handles_shrink; NULL: there are no more. */
+gt_handle *gt__handles_pop(gt_handles *table);
+/* Give back the memory of those that left. At the end, all at once, that of a large table takes long. */
+void gt__handles_shrink(gt_handles *table);
+
 #endif

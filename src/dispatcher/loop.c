@@ -24,6 +24,7 @@
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/reload.h"
+#include "dispatcher/remains.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -440,6 +441,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         progress |= busy;
     }
     progress |= serve_waiting(dispatcher);
+    if (__builtin_expect(dispatcher->remains != NULL, 0))
+        progress |= gt__remains_turn(dispatcher);
     if (__builtin_expect(dispatcher->changing, 0))
         gt__live_turn(dispatcher);
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
@@ -772,6 +775,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt__allowed_free(dispatcher->allowed);
     explicit_bzero(&dispatcher->secrets, sizeof dispatcher->secrets);
     gt__observer_free(dispatcher);
+    gt__remains_free(dispatcher);
     gt__workers_free(dispatcher);
     gt__quota_users_free(dispatcher);
     gt__journal_pool_free(&dispatcher->recovery.pool);

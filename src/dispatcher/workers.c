@@ -503,6 +503,22 @@ bool gt__worker_dismiss(gt_dispatch_worker *worker)
     return true;
 }
 
+void gt__workers_session_left(gt_dispatcher *dispatcher, uint64_t session)
+{
+    gt_instruction share = {.op = GT_OP_share};
+    share.imm[0].u = session;
+    share.imm[1].u = GT_SHARE_LEFT;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer)
+            continue;
+        gt__worker_tell(worker, &share);
+        /* The next numbers are small again, so that the worker's table can shrink. */
+        if (!gt__slot_numbers_used(&worker->slots))
+            gt__slot_numbers_free(&worker->slots);
+    }
+}
+
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)
 {
     gt_dispatch_worker *best = NULL;

@@ -204,8 +204,9 @@ typedef struct party {
 } party;
 
 static _Thread_local party *current;
-static gt_err (*engine_lend)(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);
-static gt_err (*engine_collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+static gt_err (*_Atomic engine_lend)(gt_engine *engine, const void *memory, size_t bytes, bool outside,
+                                     gt_loan *loan);
+static gt_err (*_Atomic engine_collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
 static _Thread_local bool gives_up;
 
 static gt_err counted(gt_engine *engine, const gt_group_call *call, gt_token *token)

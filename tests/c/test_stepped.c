@@ -1,4 +1,6 @@
 /* test_stepped.c: peers that leave at a bad moment, and how much one turn of the dispatcher does. See stepped_fixture.h. */
+#include "core/record.h"
+#include "dispatcher/remains.h"
 #include "stepped_fixture.h"
 
 /* Everything that the worker was sent. Returns how many records of this op were among it. */
@@ -82,9 +84,132 @@ static void test_leaving_the_line(const void *argument)
     stepped_end(&s);
 }
 
+/* ---- many tensors ------------------------------------------------------------------------------------------- */
+
+enum { MANY = 60 * GT_REMAINS_PIECE }; /* their frees do not fit into a worker's link */
+
+/* Ids in the frees that the worker was sent since the last time. */
+static unsigned take_frees(gt_link *worker)
+{
+    size_t available;
+    unsigned count = 0, length;
+    const gt_slot *slots;
+    while ((slots = gt__link_peek(worker, &available)) &&
+           CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK)) {
+        const uint64_t *ids = gt__free_ids(&slots->ins);
+        for (unsigned k = 0; slots->ins.op == GT_OP_free && k < GT_FREE_IDS; k++)
+            count += ids[k] != 0;
+        if (slots->ins.op == GT_OP_mark)
+            answer_mark(worker);
+        gt__link_consume(worker, length);
+    }
+    return count;
+}
+
+/* A server with limits that nothing reaches, so that all is counted; raw workers, and a client with many tensors, which leaves. */
+static void leave_many(server *s, gt_link **workers, int worker_count, bool spread)
+{
+    gt_dispatcher_options options = {.modifiers = "identity"};
+    char name[16];
+    options.limits.most[GT_LIMIT_TENSORS] = 2 * MANY;
+    server_new_from(s, &options);
+    for (int w = 0; w < worker_count; w++) {
+        snprintf(name, sizeof name, "raw%d", w);
+        workers[w] = server_link(s);
+        stepped_join(s, workers[w], GT_ROLE_WORKER, name);
+    }
+    gt_link *client = server_link(s);
+    stepped_join(s, client, GT_ROLE_CLIENT, "leaver");
+    if (spread)
+        send_rows_scope(client);
+    for (uint64_t id = 1; id <= MANY; id++) {
+        gt_slot *out,
+            full[2] = {{.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = id}}};
+        full->ins.scope = spread;
+        full[1].i64[0] = 4;
+        while (!(out = gt__link_reserve(client, 2))) {
+            gt__dispatcher_turn(s->dispatcher);
+            for (int w = 0; w < worker_count; w++)
+                CHECK_EQ(take_frees(workers[w]), 0);
+        }
+        memcpy(out, full, sizeof full);
+        gt__link_commit(client, 2);
+    }
+    gt__link_flush(client);
+    while (stepped_session(s, 1)->handles.count < MANY) {
+        gt__dispatcher_turn(s->dispatcher);
+        for (int w = 0; w < worker_count; w++)
+            CHECK_EQ(take_frees(workers[w]), 0);
+    }
+    CHECK_EQ(s->dispatcher->users->tensors, MANY);
+    gt__link_close(client);
+    for (uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+         stepped_session(s, 1) && CHECK(gt__remaining_ms(deadline));)
+        gt__dispatcher_turn(s->dispatcher);
+}
+
+/* A client with many tensors leaves: no turn frees more than a piece of them, and all of them are freed. Those that are not count. */
+static void test_many_tensors(const void *argument)
+{
+    int worker_count = *(const int *)argument;
+    server s;
+    gt_link *workers[2];
+    unsigned freed[2] = {0}, most = 0, turns = 0;
+    leave_many(&s, workers, worker_count, worker_count > 1);
+    CHECK(s.dispatcher->remains && s.dispatcher->users->tensors >= MANY - GT_REMAINS_PIECE);
+    while (freed[0] < MANY && CHECK(turns++ < 10 * MANY)) {
+        uint64_t before = s.dispatcher->users->tensors;
+        gt__dispatcher_turn(s.dispatcher);
+        CHECK(before - s.dispatcher->users->tensors <= GT_REMAINS_PIECE);
+        for (int w = 0; w < worker_count; w++) {
+            unsigned now = take_frees(workers[w]);
+            freed[w] += now;
+            most = now > most ? now : most;
+        }
+    }
+    CHECK(most <= 2 * GT_REMAINS_PIECE); /* the first piece was freed in the turn in which the client left */
+    CHECK_EQ(freed[worker_count - 1], MANY);
+    stepped_settle(&s);
+    CHECK(!s.dispatcher->remains && !s.dispatcher->users->tensors);
+    CHECK_EQ(gt__slot_numbers_used(&s.dispatcher->workers[0]->slots), 0);
+    for (int w = 0; w < worker_count; w++)
+        gt__link_close(workers[w]);
+    stepped_end(&s);
+}
+
+/* A worker that takes nothing: the frees wait, and take no memory. It is replaced: its successor, which has other tensors, gets none. */
+static void test_remains_of_a_lost_worker(const void *argument)
+{
+    (void)argument;
+    server s;
+    gt_link *worker;
+    leave_many(&s, &worker, 1, false);
+    stepped_settle(&s);
+    CHECK(s.dispatcher->remains);
+    CHECK(gt__slot_queue_empty(&s.dispatcher->workers[0]->backlog.outbox));
+    gt__link_close(worker);
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (s.dispatcher->remains && CHECK(gt__remaining_ms(deadline)))
+        gt__dispatcher_turn(s.dispatcher);
+    CHECK(!s.dispatcher->users->tensors);
+    stepped_end(&s);
+    leave_many(&s, &worker, 1, false);
+    take_frees(worker);
+    gt_link *next = server_link(&s);
+    gt__link_close(worker);
+    stepped_join(&s, next, GT_ROLE_WORKER, "raw0");
+    stepped_settle(&s);
+    CHECK_EQ(take_frees(next), 0);
+    gt__link_close(next);
+    stepped_end(&s);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("leaving the line by ipc", test_leaving_the_line, "ipc");
+    check_run("many tensors", test_many_tensors, &(int){1});
+    check_run("many spread tensors", test_many_tensors, &(int){2});
+    check_run("remains of a lost worker", test_remains_of_a_lost_worker, NULL);
     return check_end();
 }
