@@ -254,7 +254,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     gt__runs_begin(session);
     gt_err err = serve(session, budget, progress);
     if (err == GT_OK && __builtin_expect(session->handover != NULL, 0))
-        err = gt__handover_turn(session);
+        err = gt__handover_turn(session, progress);
     gt__runs_end(session);
     return err;
 }

@@ -1,5 +1,6 @@
 /* test_stepped.c: peers that leave at a bad moment, and how much one turn of the dispatcher does. See stepped_fixture.h. */
 #include "core/record.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/remains.h"
 #include "stepped_fixture.h"
 
@@ -106,10 +107,10 @@ static unsigned take_frees(gt_link *worker)
     return count;
 }
 
-/* A server with limits that nothing reaches, so that all is counted; raw workers, and a client with many tensors, which leaves. */
-static void leave_many(server *s, gt_link **workers, int worker_count, bool spread)
+/* A server with limits that nothing reaches, so that all is counted; raw workers, and a client with many tensors. */
+static gt_link *make_many(server *s, gt_link **workers, int worker_count, bool spread)
 {
-    gt_dispatcher_options options = {.modifiers = "identity"};
+    gt_dispatcher_options options = {.listen = true, .modifiers = "identity"};
     char name[16];
     options.limits.most[GT_LIMIT_TENSORS] = 2 * MANY;
     server_new_from(s, &options);
@@ -142,7 +143,13 @@ static void leave_many(server *s, gt_link **workers, int worker_count, bool spre
             CHECK_EQ(take_frees(workers[w]), 0);
     }
     CHECK_EQ(s->dispatcher->users->tensors, MANY);
-    gt__link_close(client);
+    return client;
+}
+
+/* And it leaves. */
+static void leave_many(server *s, gt_link **workers, int worker_count, bool spread)
+{
+    gt__link_close(make_many(s, workers, worker_count, spread));
     for (uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
          stepped_session(s, 1) && CHECK(gt__remaining_ms(deadline));)
         gt__dispatcher_turn(s->dispatcher);
@@ -174,6 +181,40 @@ static void test_many_tensors(const void *argument)
     CHECK_EQ(gt__slot_numbers_used(&s.dispatcher->workers[0]->slots), 0);
     for (int w = 0; w < worker_count; w++)
         gt__link_close(workers[w]);
+    stepped_end(&s);
+}
+
+/* A client with many tensors detaches and keeps one of them, which it names many times: no turn frees more than a piece of the others. */
+static void test_detaching_from_many(const void *argument)
+{
+    (void)argument;
+    enum { KEPT = 20 * GT_REMAINS_PIECE, IDS = GT_MAX_CHUNK / 8 };
+    server s;
+    gt_link *worker, *client = make_many(&s, &worker, 1, false);
+    static gt_slot piece[1 + GT_MAX_TAIL];
+    unsigned freed = 0, turns = 0;
+    for (uint64_t at = 0, count; at < KEPT; at += count) {
+        count = KEPT - at < IDS ? KEPT - at : IDS;
+        piece->ins = (gt_instruction){.op = GT_OP_detach, .result = 9, .operand = {8 * KEPT, KEPT}};
+        piece->ins.imm[0].u = 8 * at;
+        piece->ins.imm[1].u = 8 * count;
+        piece->ins.tail = (uint16_t)gt__slots_for(8 * count);
+        for (uint64_t k = 0; k < count; k++)
+            memcpy((uint8_t *)(piece + 1) + 8 * k, &(uint64_t){7}, 8);
+        send_slots(client, piece, 1u + piece->ins.tail);
+    }
+    gt__link_flush(client);
+    while (!gt__session_is_detached(stepped_session(&s, 1)) && CHECK(turns++ < 10 * MANY)) {
+        gt__dispatcher_turn(s.dispatcher);
+        unsigned now = take_frees(worker);
+        CHECK(now <= GT_REMAINS_PIECE);
+        freed += now;
+    }
+    CHECK(turns > (KEPT + MANY) / GT_REMAINS_PIECE);
+    CHECK_EQ(freed + take_frees(worker), MANY - 1);
+    CHECK(gt__handles_find(&stepped_session(&s, 1)->handles, 7));
+    gt__link_close(client);
+    gt__link_close(worker);
     stepped_end(&s);
 }
 
@@ -210,6 +251,7 @@ int main(int argc, char **argv)
     check_run("leaving the line by ipc", test_leaving_the_line, "ipc");
     check_run("many tensors", test_many_tensors, &(int){1});
     check_run("many spread tensors", test_many_tensors, &(int){2});
+    check_run("detaching from many tensors", test_detaching_from_many, NULL);
     check_run("remains of a lost worker", test_remains_of_a_lost_worker, NULL);
     return check_end();
 }
