@@ -14,6 +14,7 @@
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/recover/suspect.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 #include "link/address.h"
@@ -28,7 +29,7 @@ static void forget(gt_dispatch_worker *worker, gt_session *session, bool all)
 {
     for (uint32_t k = 0; k < worker->pendings.count; k++) {
         gt_pending *pending = gt__pendings_at(&worker->pendings, k);
-        bool own = pending->save || pending->departed || pending->settles;
+        bool own = pending->save || pending->departed || pending->settles || pending->clears;
         gt__inquiry_forget_session(pending->inquiry, session);
         if (pending->session == session && (all || !own)) {
             pending->session = NULL;
@@ -120,6 +121,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (question->departed || question->settles) {
         gt_pending asked = gt__pendings_take(&worker->pendings, which);
         gt__evacuation_confirmed(worker->peer->dispatcher, worker, &asked, record->ins.op == GT_OP_reply);
+        return GT_OK;
+    }
+    if (question->clears) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
+        gt__suspect_answered(&asked, record->ins.op == GT_OP_reply);
         return GT_OK;
     }
     if (question->save)
@@ -402,6 +408,8 @@ static void drop_pendings(gt_dispatcher *dispatcher, gt_dispatch_worker *worker,
         gt__inquiry_settle(pending.inquiry);
         if (pending.departed || pending.settles)
             gt__evacuation_confirmed(dispatcher, worker, &pending, false);
+        else if (pending.clears)
+            gt__suspect_answered(&pending, false);
         else if (pending.session)
             gt__answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, lost);
         if (pending.download && pending.session->home != worker) /* which has moved on */

@@ -12,6 +12,7 @@
 
 #include "core/log.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/recover/suspect.h"
 #include "dispatcher/remains.h"
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
@@ -87,6 +88,7 @@ void gt__recovery_end(gt_session *session)
         return;
     if (recovery->saving)
         forget_parts(session);
+    gt__suspect_end(session);
     session->dispatcher->recovery.used -= recovery->charged;
     session->recovery = NULL;
     gt__remains_keep_recovery(session->dispatcher, recovery);
