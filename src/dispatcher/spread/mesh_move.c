@@ -69,20 +69,34 @@ static gt_meta meta_of_lines(const gt_layout *layout, unsigned d, const gt_meta 
     return meta;
 }
 
+/* A collective on each line along axis d, whose tensors are like `meta`; out[] are the caller's. */
+static gt_err change_lines(gt_session *session, const gt_layout *from, unsigned d, const gt_mesh_axis *after,
+                           const gt_meta *meta, const uint32_t *in, uint32_t *out)
+{
+    gt_err err = GT_OK;
+    memset(out, 0, from->count * sizeof *out);
+    for (unsigned head = 0; head < from->count && err == GT_OK; head++)
+        if (!gt__mesh_at(&from->mesh, d, head))
+            err = change_line(session, from, d, head, after, meta, in, out);
+    for (unsigned k = 0; k < from->count && err != GT_OK; k++)
+        if (out[k])
+            gt__worker_free_tensor(gt__spread_worker(session, from->member[k].worker), out[k]);
+    return err;
+}
+
 /* Along axis d the tensor becomes what `after` says, from parts or summands; out[] are the caller's. */
 static gt_err change_axis(gt_session *session, const gt_layout *from, unsigned d, const gt_mesh_axis *after,
                           const gt_meta *whole, const uint32_t *in, uint32_t *out)
 {
     gt_meta meta = meta_of_lines(from, d, whole);
-    gt_err err = GT_OK;
-    memset(out, 0, from->count * sizeof *out);
-    for (unsigned head = 0; head < from->count && err == GT_OK; head++)
-        if (!gt__mesh_at(&from->mesh, d, head))
-            err = change_line(session, from, d, head, after, &meta, in, out);
-    for (unsigned k = 0; k < from->count && err != GT_OK; k++)
-        if (out[k])
-            gt__worker_free_tensor(gt__spread_worker(session, from->member[k].worker), out[k]);
-    return err;
+    return change_lines(session, from, d, after, &meta, in, out);
+}
+
+gt_err gt__mesh_sum(gt_session *session, const gt_layout *layout, unsigned d, const gt_meta *meta,
+                    const uint32_t *in, uint32_t *out)
+{
+    const gt_mesh_axis whole = {.kind = GT_REPLICATED, .size = layout->mesh.axis[d].size};
+    return change_lines(session, layout, d, &whole, meta, in, out);
 }
 
 /* Each member keeps its part along axis d; out[] are temporaries. */
@@ -284,6 +298,14 @@ static unsigned first_member(const delivery *g, const gt_layout *wanted, unsigne
 }
 
 /* ---- layouts ------------------------------------------------------------------------------------------------- */
+
+bool gt__mesh_scatters(const gt_layout *from, const gt_layout *wanted)
+{
+    bool scatters = false;
+    for (unsigned d = 0; wanted && gt__layout_same_mesh(from, wanted) && d < from->mesh.rank; d++)
+        scatters |= from->mesh.axis[d].kind == GT_PARTIAL && wanted->mesh.axis[d].kind == GT_SPLIT;
+    return scatters;
+}
 
 gt_err gt__mesh_settle(gt_session *session, gt_source *source, const gt_layout *wanted)
 {

@@ -117,8 +117,8 @@ gt_err gt__move_slice(gt_session *session, int32_t worker, uint32_t from, const 
     return GT_OK;
 }
 
-static gt_err reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
-                      const gt_aim *made, uint32_t *slot)
+gt_err gt__move_reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
+                        const gt_aim *made, uint32_t *slot)
 {
     gt_slot *out;
     GT_TRY(gt__spread_reserve(session, worker, 2, &out));
@@ -141,9 +141,9 @@ static gt_err compact(gt_session *session, int32_t worker, uint32_t from, const 
                       uint32_t *slot)
 {
     uint32_t row;
-    GT_TRY(reshape(session, worker, from, 1, &meta->numel, NULL, &row));
+    GT_TRY(gt__move_reshape(session, worker, from, 1, &meta->numel, NULL, &row));
     GT_TRY(gt__spread_temporary(session, worker, row));
-    return reshape(session, worker, row, meta->rank, meta->shape, made, slot);
+    return gt__move_reshape(session, worker, row, meta->rank, meta->shape, made, slot);
 }
 
 /* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
@@ -546,11 +546,12 @@ static gt_err exchange_own(gt_session *session, gt_opcode op, gt_source *source,
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)
 {
     const gt_layout *from = source->layout;
-    if (from->kind == GT_MESHED)
-        return gt__mesh_settle(session, source, wanted);
-    if (from->kind != GT_PARTIAL)
+    if (!gt__layout_is_partial(from))
         return GT_OK;
     bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
+    gt__sums_settled(session, source->spread, scatter || gt__mesh_scatters(from, wanted));
+    if (from->kind == GT_MESHED)
+        return gt__mesh_settle(session, source, wanted);
     gt_layout *after = scatter ? gt__layout_retain(wanted) : gt__layout_like(from, GT_REPLICATED, 0);
     if (!after)
         return gt__spread_no_memory();
@@ -575,6 +576,8 @@ gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wan
     if (gt__layout_is_partial(source->layout) && !gt__layout_equal(source->layout, wanted))
         GT_TRY(gt__spread_settle(session, source, wanted));
     const gt_layout *from = source->layout;
+    if (gt__layout_parts(wanted) > gt__layout_parts(from))
+        gt__sums_parted(session, source->spread);
     if (gt__layout_equal(from, wanted)) {
         for (unsigned k = 0; k < wanted->count; k++)
             slots[k] = gt__source_slot(source, k);

@@ -10,6 +10,7 @@
  *     move.c    bring the operands there: slices, moves and collectives; mesh_move.c on a mesh of workers
  *     spread.c  the record itself, once for each member, with local shapes and slots
  *     reduce.c  the instructions that follow where it reduces the split axis
+ *     sums.c    gradients, added up together and before they are needed
  *     make.c    the steps of a record that takes several; along.c, pick.c and join.c are made of them
  *
  * One client record becomes records for several workers, written together: every worker's stream has moves and
@@ -23,6 +24,7 @@
 #include "core/config.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/layout.h"
+#include "dispatcher/spread/sums.h"
 #include "dispatcher/state.h"
 
 /* A whole copy of the tensor on a worker that its layout does not name, kept because it was needed there once. */
@@ -36,6 +38,8 @@ typedef struct gt_whole_copy {
 typedef struct gt_spread {
     gt_layout *layout;
     gt_whole_copy *copies;
+    size_t waits;    /* these bytes of each member, to be added up with others (sums.h); 0: it does not wait */
+    bool ahead;      /* it was added up before it was needed */
     uint32_t slot[]; /* by member */
 } gt_spread;
 
@@ -87,6 +91,7 @@ struct gt_spreading {
     gt_temporary *temporaries; /* freed after the record */
     size_t temporary_count, temporary_capacity;
     gt_unplaced *unplaced;
+    gt_sums sums;
     uint32_t scope, site; /* of the record being placed; moves made for it get the same */
 };
 
