@@ -63,6 +63,36 @@ static void test_resident_chain(const void *argument)
     engine->ops->close(engine);
 }
 
+/* More timed operations than the kernel has stamps, before anybody asks for the times: each has its own. */
+static void test_times_of_many(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 3000 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    void *a = filled(engine, 1);
+    uint64_t last_ns = 0;
+    unsigned seen = 0, lasted = 0;
+    gt_completion completion = {0};
+    gt_token last = 0;
+    for (int k = 0; k < ADDS; k++)
+        last = add_number(engine, a, a, 1, true);
+    while (completion.token < last && CHECK(engine->ops->completed(engine, true, &completion))) {
+        if (!completion.start_ns)
+            continue;
+        seen++;
+        lasted += completion.end_ns > completion.start_ns;
+        CHECK(completion.start_ns >= last_ns && completion.end_ns >= completion.start_ns);
+        last_ns = completion.end_ns;
+    }
+    CHECK_EQ(seen, ADDS);
+    CHECK(lasted > ADDS / 2); /* times that were overwritten by later ones leave none for those between */
+    check_vector(engine, a, ADDS + 1);
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->close(engine);
+}
+
 /* Operations on short rows are among those that it executes. */
 static void test_resident_rows(const void *argument)
 {
@@ -345,6 +375,7 @@ int main(int argc, char **argv)
         check_run("resident when it pays", test_resident_when_it_pays, NULL);
     }
     check_run("a resident chain", test_resident_chain, NULL);
+    check_run("times of many", test_times_of_many, NULL);
     check_run("resident rows", test_resident_rows, NULL);
     check_run("single numbers", test_single_numbers, NULL);
     check_run("resident and launched work", test_resident_order, NULL);

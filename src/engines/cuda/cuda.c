@@ -115,7 +115,7 @@ void gt__cuda_launching(gt_cuda *cuda)
 static gt_err end_timing(gt_cuda *cuda, gt_cuda_timing *timing)
 {
     if (timing->stamp && !timing->start)
-        return gt__cuda_item_stamp(cuda, timing->stamp, timing->queued_ns);
+        return gt__cuda_item_stamp(cuda, timing);
     if (!timing->start) /* nothing was queued */
         GT_TRY(gt__cuda_item_start(cuda, &timing->start));
     return gt__cuda_item_end(cuda, timing->start, timing->part, timing->queued_ns);

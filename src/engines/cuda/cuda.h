@@ -40,6 +40,8 @@ typedef struct gt_cuda_mark {
     struct gt_cuda_mark *next; /* in the spare list */
 } gt_cuda_mark;
 
+enum { GT_CUDA_STAMPS = 1024 }; /* in use at once */
+
 /* When work of the resident kernel started and ended, by the card's clock; pinned. */
 typedef struct gt_cuda_stamp {
     uint64_t start, end;
@@ -54,7 +56,9 @@ typedef struct gt_cuda_item {
     gt_cuda_mark *start, *end;
     double part;                /* of the time between them that is the item's */
     const gt_cuda_stamp *stamp; /* of work of the resident kernel, or NULL */
-    uint64_t queued_ns;
+    uint64_t stamp_number;
+    bool measured; /* start_ns and end_ns are known, and the marks and the stamp of no more use */
+    uint64_t queued_ns, start_ns, end_ns;
     gt_err err; /* it has failed already */
     char *text;
     unsigned step;
@@ -102,6 +106,7 @@ typedef struct gt_cuda_timing {
     gt_cuda_mark *start;        /* NULL: not timed, or not by events */
     double part;                /* of the work from there on that is the call's */
     const gt_cuda_stamp *stamp; /* NULL: not timed, or not by the resident kernel */
+    uint64_t stamp_number;
     uint64_t queued_ns;
     gt_token before; /* number of the last piece of work before the call */
 } gt_cuda_timing;
@@ -140,8 +145,9 @@ typedef struct gt_cuda {
     uint64_t base_ns, last_end_ns;
     int64_t stamp_offset; /* from the card's clock of stamps to the host's: the least that was seen */
     uint64_t stamp_since_ns;
-    unsigned timed_items;
-    char *told; /* the text of the last completion */
+    uint64_t stamp_head,
+        stamp_tail; /* numbers of the resident kernel's stamps: the next, and the first that is in use */
+    char *told;     /* the text of the last completion */
     bool broken;
     char broken_text[256];
 
@@ -240,8 +246,8 @@ gt_cuda_item *gt__cuda_item_at(const gt_cuda *cuda, size_t k);
 gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot);
 /* An open item that has failed, with the text of gt_error_text. */
 gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err);
-/* An open item for work that the resident kernel times. */
-gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns);
+/* An open item for work that the resident kernel times. Afterwards one of GT_CUDA_STAMPS stamps is free. */
+gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_timing *timing);
 /* Around timed work. */
 gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start);
 /* part: of the time between the marks that is this work's. */

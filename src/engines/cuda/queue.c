@@ -188,7 +188,6 @@ static void item_clear(gt_cuda *cuda, gt_cuda_item *item)
     if (item->errors)
         *item->errors = (gt_cuda_errors){0};
     slot_release(cuda, item);
-    cuda->timed_items -= item->start != NULL;
     mark_release(cuda, item->start);
     mark_release(cuda, item->end);
     free(item->text);
@@ -242,19 +241,29 @@ static void set_stamp_clock(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t 
     }
 }
 
-static void item_times(gt_cuda *cuda, const gt_cuda_item *item, gt_completion *completion)
+/* The item's work is done: when it started and ended, while its marks count from the present base, and its stamp is its own. */
+static void measure(gt_cuda *cuda, gt_cuda_item *item)
 {
-    uint64_t start, end, now = gt__cuda_now_ns();
+    if (item->measured || (!item->start && !item->stamp))
+        return;
+    item->measured = true;
     if (item->stamp) {
-        set_stamp_clock(cuda, item->stamp, now);
-        start = item->stamp->start + (uint64_t)cuda->stamp_offset;
-        end = item->stamp->end + (uint64_t)cuda->stamp_offset;
-    } else {
-        start = time_of(cuda, item->start);
-        end = time_of(cuda, item->end);
-        if (end > start)
-            start = end - (uint64_t)((double)(end - start) * item->part);
+        set_stamp_clock(cuda, item->stamp, gt__cuda_now_ns());
+        item->start_ns = item->stamp->start + (uint64_t)cuda->stamp_offset;
+        item->end_ns = item->stamp->end + (uint64_t)cuda->stamp_offset;
+        cuda->stamp_tail = item->stamp_number + 1;
+        return;
     }
+    item->start_ns = time_of(cuda, item->start);
+    item->end_ns = time_of(cuda, item->end);
+    if (item->end_ns > item->start_ns)
+        item->start_ns = item->end_ns - (uint64_t)((double)(item->end_ns - item->start_ns) * item->part);
+}
+
+static void item_times(gt_cuda *cuda, gt_cuda_item *item, gt_completion *completion)
+{
+    measure(cuda, item);
+    uint64_t start = item->start_ns, end = item->end_ns, now = gt__cuda_now_ns();
     uint64_t least = item->queued_ns > cuda->last_end_ns ? item->queued_ns : cuda->last_end_ns;
     least = least < now ? least : now;
     start = start < least ? least : start > now ? now : start; /* the two clocks differ a little */
@@ -399,16 +408,17 @@ gt_err gt__cuda_mark_here(gt_cuda *cuda, gt_cuda_mark **out)
     return GT_OK;
 }
 
-/* Times are counted from the base, so no item may use the old one. */
+/* Times are counted from the base, so what has used the old one is measured before. */
 gt_err gt__cuda_clock_set(gt_cuda *cuda)
 {
-    uint64_t now = gt__cuda_now_ns();
-    if (cuda->base && (cuda->timed_items || now - cuda->base_ns < clock_life_ns))
+    if (cuda->base && (cuda->running.start || gt__cuda_now_ns() - cuda->base_ns < clock_life_ns))
         return GT_OK;
     if (!cuda->base)
         GT_CUDA_TRY(cuda, "an event", cuda->driver->event_new(&cuda->base, CU_EVENT_DEFAULT));
     gt__cuda_settle(cuda);
-    GT_TRY(gt__cuda_queue_wait(cuda, cuda->last));
+    GT_TRY(gt__cuda_queue_wait(cuda, gt__cuda_queue_number(cuda)));
+    for (size_t k = 0; k < cuda->item_count; k++)
+        measure(cuda, gt__cuda_item_at(cuda, k));
     GT_CUDA_TRY(cuda, "an event", cuda->driver->event_record(cuda->base, cuda->stream));
     GT_CUDA_TRY(cuda, "an event", cuda->driver->event_wait(cuda->base));
     cuda->base_ns = gt__cuda_now_ns();
@@ -433,13 +443,30 @@ gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start)
     return gt__cuda_mark_here(cuda, start);
 }
 
-gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns)
+/* One stamp at least becomes free: the oldest is read, as soon as its work is done. */
+static gt_err free_stamp(gt_cuda *cuda)
+{
+    const gt_cuda_item *oldest = gt__cuda_item_at(cuda, 0);
+    for (size_t k = 1; !oldest->stamp || oldest->measured; k++)
+        oldest = gt__cuda_item_at(cuda, k);
+    cuda->stamp_tail = oldest->stamp_number; /* stamps before it were of calls that failed */
+    if (cuda->stamp_head - cuda->stamp_tail < GT_CUDA_STAMPS)
+        return GT_OK;
+    gt_token done = oldest->token;
+    GT_TRY(gt__cuda_queue_wait(cuda, done));
+    for (size_t k = 0; gt__cuda_item_at(cuda, k)->token && gt__cuda_item_at(cuda, k)->token <= done; k++)
+        measure(cuda, gt__cuda_item_at(cuda, k));
+    return GT_OK;
+}
+
+gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_timing *timing)
 {
     gt_cuda_item *item;
     GT_TRY(item_new(cuda, &item));
-    item->stamp = stamp;
-    item->queued_ns = queued_ns;
-    return GT_OK;
+    item->stamp = timing->stamp;
+    item->stamp_number = timing->stamp_number;
+    item->queued_ns = timing->queued_ns;
+    return cuda->stamp_head - cuda->stamp_tail < GT_CUDA_STAMPS ? GT_OK : free_stamp(cuda);
 }
 
 gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, double part, uint64_t queued_ns)
@@ -458,7 +485,6 @@ gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, double part, uint64
     item->end = end;
     item->part = part;
     item->queued_ns = queued_ns;
-    cuda->timed_items++;
     end->references++;
     cuda->last_mark = end;
     return GT_OK;

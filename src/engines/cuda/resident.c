@@ -51,7 +51,7 @@ struct gt_cuda_resident {
 
     gt_cuda_slot *ring; /* pinned */
     board *board;
-    gt_cuda_stamp *stamps; /* pinned; of a slot: at the slot's place */
+    gt_cuda_stamp *stamps; /* pinned, a ring */
     CUdeviceptr ring_address, board_address, stamps_address;
     uint64_t position;                /* the kernel's memory */
     uint64_t pushed, published, done; /* slots; done: at the last look */
@@ -96,7 +96,8 @@ static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
         GT_CUDA_TRY(cuda, "the resident kernel", driver->function_load(r->function));
     GT_TRY(gt__cuda_pinned(cuda, SLOTS * sizeof *r->ring, true, (void **)&r->ring, &r->ring_address));
     GT_TRY(gt__cuda_pinned(cuda, sizeof *r->board, true, (void **)&r->board, &r->board_address));
-    GT_TRY(gt__cuda_pinned(cuda, SLOTS * sizeof *r->stamps, true, (void **)&r->stamps, &r->stamps_address));
+    GT_TRY(
+        gt__cuda_pinned(cuda, GT_CUDA_STAMPS * sizeof *r->stamps, true, (void **)&r->stamps, &r->stamps_address));
     GT_TRY(gt__cuda_take(cuda, sizeof r->position, &r->position));
     GT_CUDA_TRY(cuda, "the resident kernel", driver->memory_set(r->position, 0, sizeof(uint64_t), cuda->stream));
     return GT_OK;
@@ -191,8 +192,12 @@ static void time_slot(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
 {
     if (!cuda->running.timed || cuda->running.start)
         return;
-    slot->stamp = 1 + (uint32_t)(slot - r->ring);
-    cuda->running.stamp = &r->stamps[slot - r->ring];
+    gt_cuda_timing *timing = &cuda->running;
+    if (!timing->stamp) {
+        timing->stamp_number = cuda->stamp_head++;
+        timing->stamp = &r->stamps[timing->stamp_number % GT_CUDA_STAMPS];
+    }
+    slot->stamp = 1 + (uint32_t)(timing->stamp - r->stamps);
     gt__cuda_mark_forget(cuda);
 }
 
