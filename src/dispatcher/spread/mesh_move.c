@@ -158,7 +158,7 @@ static gt_err step_axis(gt_session *session, gt_layout *now, unsigned d, const g
         GT_TRY(change_axis(session, now, d, after, whole, slots, out));
         gt_err err = GT_OK;
         for (unsigned k = 0; k < now->count; k++) {
-            gt_err kept = gt__spread_temporary(session, now->member[k].worker, out[k]);
+            gt_err kept = gt__spread_temporary_own(session, now->member[k].worker, out[k]);
             err = err == GT_OK ? kept : err;
         }
         GT_TRY(err);
@@ -262,7 +262,7 @@ static gt_err deliver_piece(delivery *g, unsigned member, uint32_t *slot)
     if (worker == g->to)
         return GT_OK;
     GT_TRY(gt__move_tensor(g->session, worker, *slot, g->to, &part, NULL, slot));
-    return gt__spread_temporary(g->session, g->to, *slot);
+    return gt__spread_temporary_own(g->session, g->to, *slot);
 }
 
 /* The pieces of the members that differ from `member` in the position along axes `depth` and later, joined. */

@@ -343,8 +343,11 @@ gt_err gt__spread_run_plan(gt_task *task, const gt_plan *plan, gt_handle *result
     uint32_t *slots = needed <= sizeof few / sizeof few[0] ? few : malloc(needed * sizeof *slots);
     gt_err err = slots ? arrange_operands(task, plan, slots) : gt__spread_no_memory();
     unsigned emitted = 0;
+    bool copies = task->ins->op == GT_OP_copy && !plan->localize; /* what was made for it is the copy */
     while (emitted < members && err == GT_OK) {
-        err = emit_member(task, plan, emitted, slots, &out[emitted]);
+        out[emitted] = slots[emitted];
+        if (!copies || !gt__spread_keep(task->session, plan->result->member[emitted].worker, slots[emitted]))
+            err = emit_member(task, plan, emitted, slots, &out[emitted]);
         emitted += err == GT_OK;
     }
     if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {

@@ -73,6 +73,7 @@ typedef struct gt_unplaced {
 typedef struct gt_temporary {
     int32_t worker;
     uint32_t slot;
+    bool own; /* it has memory of its own: a copy of it needs none */
 } gt_temporary;
 
 struct gt_spreading {
@@ -235,6 +236,10 @@ gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);
 /* Free a tensor after the record being placed. Out of memory: it is freed at once, and the record that would use it is
  * not written. */
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot);
+/* The same for one with memory of its own, which gt__spread_keep may take. */
+gt_err gt__spread_temporary_own(gt_session *session, int32_t worker, uint32_t slot);
+/* Instead of a copy of a temporary: it becomes the caller's. False: it is none, or shares its memory. */
+bool gt__spread_keep(gt_session *session, int32_t worker, uint32_t slot);
 void gt__spread_free_temporaries(gt_session *session);
 /* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or
  * temporaries. */
