@@ -89,6 +89,8 @@ struct gt_dispatcher {
         uint64_t snapshots;         /* that were taken */
         uint32_t holds;             /* segments of clients that are held, of all sessions */
         uint64_t stand_ins_look_ns; /* when to look which stand-ins are used: stand_in.c */
+        gt_session *suspect; /* the one whose recovery the others wait for, until then; NULL: none: suspect.h */
+        uint64_t suspect_until_ns;
         gt_journal_pool pool;
         gt_spool *spool; /* NULL: snapshots are in memory */
     } recovery;

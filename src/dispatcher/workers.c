@@ -14,6 +14,7 @@
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/recover/suspect.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 #include "link/address.h"
@@ -108,6 +109,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (question->departed || question->settles) {
         gt_pending asked = gt__pendings_take(&worker->pendings, which);
         gt__evacuation_confirmed(worker->peer->dispatcher, worker, &asked, record->ins.op == GT_OP_reply);
+        return GT_OK;
+    }
+    if (question->clears) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
+        gt__suspect_answered(&asked, record->ins.op == GT_OP_reply);
         return GT_OK;
     }
     if (question->save)
@@ -390,6 +396,8 @@ static void drop_pendings(gt_dispatcher *dispatcher, gt_dispatch_worker *worker,
         gt__inquiry_settle(pending.inquiry);
         if (pending.departed || pending.settles)
             gt__evacuation_confirmed(dispatcher, worker, &pending, false);
+        else if (pending.clears)
+            gt__suspect_answered(&pending, false);
         else if (pending.session)
             gt__answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, lost);
         if (pending.download && pending.session->home != worker) /* which has moved on */

@@ -12,6 +12,7 @@
 
 #include "core/log.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/recover/suspect.h"
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
@@ -86,6 +87,7 @@ void gt__recovery_free(gt_session *session)
         return;
     if (recovery->saving)
         forget_parts(session);
+    gt__suspect_end(session);
     session->dispatcher->recovery.used -= recovery->charged;
     gt__journal_free(&recovery->journal);
     gt__slot_queue_free(&recovery->state);
