@@ -203,7 +203,7 @@ static void abandon(gt_session *session)
         snprintf(session->lost, sizeof session->lost, "%s", recovery->reason);
         session->ended = true;
     }
-    gt__recovery_free(session);
+    gt__recovery_end(session);
 }
 
 /* It was not seen to end: it may go on, and write to segments that the client uses for something else by then. */

@@ -87,7 +87,12 @@ typedef struct gt_recovery {
 /* keep.c */
 /* The session is recoverable from now on, if the server wants that and its modifiers allow it. */
 void gt__recovery_new(gt_session *session);
-void gt__recovery_free(gt_session *session);
+/* It is not any more. What it kept is freed in a bounded number of tensors a turn: remains.h. */
+void gt__recovery_end(gt_session *session);
+/* Tensors of the snapshots. */
+size_t gt__recovery_tensors(const gt_recovery *recovery);
+/* So many of them; *recovery is NULL when all is free. */
+void gt__recovery_free_some(gt_recovery **recovery, size_t *tensors);
 /* Where the client's next records go, of one slot each; *count, which is at least 1, becomes how many at most. NULL: the session
  * is not recoverable any more. gt__recover_noted says how many there were. */
 gt_slot *gt__recover_window(gt_session *session, size_t *count);
