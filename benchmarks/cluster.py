@@ -61,9 +61,11 @@ def scaling(quick):
 
 
 def delays(quick):
-    times = hosts.delayed_steps(1 if quick else 3)
+    times, rounds = hosts.delayed_steps(1 if quick else 3)
     for name, seconds in times.items():
         yield Row(f"step of an MLP with 16 gradients, 2 hosts, {name}", seconds * 1e3, "ms", times["no delay"] * 1e3, "no delay")
+    alone = "1 ms, a sum for each gradient, when it is needed"
+    yield Row("all-reduces of that step", rounds["1 ms"], "", rounds[alone], "a sum for each gradient")
 
 
 def crowds(quick):

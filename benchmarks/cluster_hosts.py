@@ -48,14 +48,16 @@ def step():
     return loss
 for _ in range(30):
     step()
-times = []
+def collectives():
+    return max(worker["collectives"] for worker in gt.debug.get_worker_stats(wait=True).values())
+times, before = [], collectives()
 for _ in range(30):
     gt.synchronize()
     start = time.perf_counter()
     step()
     gt.synchronize()
     times.append(time.perf_counter() - start)
-print(statistics.median(times))
+print(statistics.median(times), (collectives() - before) / 30)
 """
 
 # 64 MiB live, split over both workers.
@@ -98,18 +100,21 @@ def not_permitted():
 
 
 def delayed_steps(rounds):
-    """{name: seconds of a step} of an MLP with 16 gradients on two workers, with 0 and 1 ms of delay."""
-    seen = {}
+    """({name: seconds of a step}, {name: all-reduces of a step}) of an MLP with 16 gradients on two workers, with 0 and 1 ms of delay."""
+    seen, rounds_of = {}, {}
+    ways = (("no delay", 0, False, 1), ("1 ms", 1, False, 1), ("1 ms, a sum for each gradient, when it is needed", 1, False, 0),
+            ("1 ms, without overlap", 1, True, 1))
     for _ in range(rounds):
-        for name, delay, log in (("no delay", 0, False), ("1 ms", 1, False), ("1 ms, without overlap", 1, True)):
+        for name, delay, log, ahead in ways:
             with tempfile.TemporaryDirectory() as directory:
                 options = ("--log", pathlib.Path(directory) / "run.log") if log else ()  # workers keep to the order of their streams
-                bed, made = cluster(2, directory, options=options)
+                bed, made = cluster(2, directory, options=options, GT_SUM_AHEAD=ahead)
                 with bed, made:
                     bed.order("delay", value=delay)
                     lines, _ = made.run(STEPS)
-                    seen.setdefault(name, []).append(float(lines[-1]))
-    return {name: statistics.median(times) for name, times in seen.items()}
+                    seconds, rounds_of[name] = map(float, lines[-1].split())
+                    seen.setdefault(name, []).append(seconds)
+    return {name: statistics.median(times) for name, times in seen.items()}, rounds_of
 
 
 def processor_seconds(pid):

@@ -135,8 +135,8 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-const char *const gt__exchange_names[GT_EXCHANGE_NAMES] = {"",           "local",     "mesh", "ucx",
-                                                           "local+nccl", "mesh+nccl", "",     ""};
+const char *const gt__exchange_names[GT_EXCHANGE_NAMES] = {"",           "local",     "mesh",     "ucx",
+                                                           "local+nccl", "mesh+nccl", "ucx+nccl", ""};
 
 static uint64_t exchange_bits(const char *name)
 {

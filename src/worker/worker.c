@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/cards.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "core/settings.h"
@@ -267,6 +268,21 @@ static bool may_wait(const gt_worker_options *options, uint64_t deadline, int ne
     return options->wait;
 }
 
+/* Whether to use a library (NCCL) for collectives that was not asked for. It opens ports without encryption: on the network if
+ * that is trusted, else on the loopback interface, which is set for the process. So not in a process of the user's. */
+static bool may_choose_library(const gt_worker *worker)
+{
+    gt_card cards[GT_MOST_CARDS];
+    if (worker->exchange->ops->by_reference)
+        return false;
+    if (worker->options->listen)
+        return gt__setting(GT_SETTING_TRUST_NETWORK) != 0;
+    if (gt__cards_read(cards) < 2) /* no other worker that it could be used with */
+        return false;
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    return true;
+}
+
 /* With whom our engine holds collectives, and how data goes, for people. */
 static gt_err choose_league(gt_worker *worker, char way[WAY_SIZE])
 {
@@ -274,8 +290,10 @@ static gt_err choose_league(gt_worker *worker, char way[WAY_SIZE])
     gt_exchange_choice choice;
     GT_TRY(gt__exchange_choose(&choice));
     bool named = engine->league && engine->league_name, asked = choice == GT_CHOOSE_NCCL;
-    bool wanted = named ? asked : engine->league && choice == GT_CHOOSE_AUTO;
-    worker->league = wanted ? engine->league(worker->engine) : 0;
+    bool chosen = engine->league && choice == GT_CHOOSE_AUTO && (!named || may_choose_library(worker));
+    worker->league = chosen || (named && asked) ? engine->league(worker->engine) : 0;
+    if (chosen && named && !worker->league)
+        gt__log(GT_LOG_STATUS, "collectives without %s: %s", engine->league_name, gt_error_text());
     if (asked && !worker->league)
         return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE=nccl cannot be used: %s",
                         named ? gt_error_text() : "it is for workers of the cuda engine");

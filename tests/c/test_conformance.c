@@ -58,6 +58,7 @@ typedef struct form {
     const char *name;
     unsigned rank, axis, axis_after; /* split before, and after an all_to_all */
     int64_t other; /* the dimensions that are not split; 0: as long as makes it LARGE; -1: empty */
+    int64_t times; /* of that size; 0: once */
 } form;
 
 static const form forms[] = {
@@ -69,7 +70,10 @@ static const form forms[] = {
     {.name = "large rows", .rank = 3, .axis = 0, .axis_after = 1},
     {.name = "large columns", .rank = 3, .axis = 1, .axis_after = 0},
 };
-enum { FORMS = sizeof forms / sizeof forms[0], SMALL_FORMS = 5 };
+enum { FORMS = sizeof forms / sizeof forms[0], SMALL_FORMS = 5, PIECES_MOST = 4 };
+
+/* An all_reduce of this goes in pieces (collective_host.c); PIECES_MOST parties: for more it takes long. */
+static const form in_pieces = {.name = "pieces", .rank = 1, .times = 18};
 
 typedef struct collective_case {
     gt_opcode op;
@@ -109,6 +113,8 @@ static bool make_case(gt_opcode op, gt_dtype dtype, const form *f, division how,
     int64_t after = divide(how, count, c->begin_after, c->end_after);
     int64_t split = turns ? before * after : before, others = f->rank - (turns ? 2 : 1);
     int64_t other = f->other ? f->other : 1 + LARGE / split;
+    if (f->times) /* for an all_reduce, which has no parts */
+        before = f->times * LARGE;
     if (!f->other && others == 2)
         for (other = 1; other * other * split < LARGE;)
             other++;
@@ -430,6 +436,8 @@ static void hold_all(party *p)
             if (make_case(collectives[op], GT_FLOAT32, &forms[f], UNEVEN, p->count, &c))
                 hold_case(p, &c, p->self, -1);
     }
+    if (p->count <= PIECES_MOST && make_case(GT_OP_all_reduce, GT_FLOAT32, &in_pieces, UNEVEN, p->count, &c))
+        hold_case(p, &c, p->self, -1);
     if (p->way->lends)
         CHECK_EQ(p->taken > 0, !p->way->apart);
     else
@@ -454,7 +462,8 @@ static void refuse(party *p, const form *f, unsigned failing)
     gt_slot missing[8] = {{.ins = {.op = GT_OP_neg, .result = OPERAND, .operand = {1000}}}};
     collective_case c;
     for (unsigned op = 0; op < COLLECTIVES; op++) {
-        if (!make_case(collectives[op], GT_FLOAT32, f, UNEVEN, p->count, &c))
+        if ((f->times && collectives[op] != GT_OP_all_reduce) ||
+            !make_case(collectives[op], GT_FLOAT32, f, UNEVEN, p->count, &c))
             continue;
         make_operand(p, &c, p->self);
         if (p->self == failing)
@@ -538,7 +547,8 @@ static void die_or_outlive(party *p, unsigned op)
 {
     collective_case c;
     unsigned victim = op % 2 ? 0 : p->count - 1;
-    make_case(collectives[op], GT_FLOAT32, &forms[SMALL_FORMS], UNEVEN, p->count, &c);
+    bool pieces = collectives[op] == GT_OP_all_reduce && p->count <= PIECES_MOST;
+    make_case(collectives[op], GT_FLOAT32, pieces ? &in_pieces : &forms[SMALL_FORMS], UNEVEN, p->count, &c);
     hold_case(p, &c, p->self, -1);
     pthread_barrier_wait(&p->meeting->all);
     if (p->self == victim) {
@@ -576,6 +586,8 @@ static void *take_part(void *argument)
     if (p->count > 1) {
         refuse(p, &forms[1], 0);
         refuse(p, &forms[SMALL_FORMS], p->count - 1);
+        if (p->count <= PIECES_MOST)
+            refuse(p, &in_pieces, p->count - 1);
         if (p->way->holds)
             give_up(p);
     }

@@ -300,7 +300,8 @@ static void test_token(const void *argument)
     char why[GT_LANE_WHY];
     uint8_t offer[GT_LANE_OFFER], wrong[GT_LANE_OFFER], answer[GT_LANE_OFFER];
     size_t bytes = sizeof offer, answer_bytes = sizeof answer;
-    if (!CHECK_EQ(gt__lane_find(&ops), GT_OK) || !ops)
+    bool asked;
+    if (!CHECK_EQ(gt__lane_find(false, &ops, &asked), GT_OK) || !ops || !CHECK(asked))
         return;
     if (!CHECK_EQ(ops->open(&events, &to_us, NULL, why, &ours), GT_OK) ||
         !CHECK_EQ(ops->open(&events, &to_them, NULL, why, &theirs), GT_OK))

@@ -225,6 +225,52 @@ static void run_program(gt_client *client)
         gt_tensor_release(all[k]);
 }
 
+enum { WEIGHTS = 3, PASSES = 4 };
+
+/* One backward pass: the gradient of each weight is the sum of the table's columns, three times. */
+static void run_pass(gt_client *client, gt_tensor *rows, gt_tensor *const *w)
+{
+    gt_tensor *product, *part, *loss = NULL, *more;
+    OK(gt_signal_enter(client, "data", NULL));
+    for (unsigned k = 0; k < WEIGHTS; k++) {
+        OK(gt_matmul(rows, w[k], &product));
+        OK(gt_sum(product, 0, false, &part));
+        gt_tensor_release(product);
+        if (loss) {
+            OK(gt_add(loss, part, &more));
+            gt_tensor_release(loss);
+            gt_tensor_release(part);
+        }
+        loss = loss ? more : part;
+    }
+    OK(gt_signal_exit("data"));
+    OK(gt_backward(loss, NULL, false));
+    gt_tensor_release(loss);
+}
+
+/* Gradients that are added up early, together, or after several passes (sums.h). */
+static void run_gradients(gt_client *client, bool accumulates)
+{
+    gt_tensor *whole = table(client), *rows, *w[WEIGHTS], *gradient, *sum;
+    OK(gt_signal_tensor(whole, "data", &rows));
+    for (int pass = 0; pass < PASSES; pass++) {
+        for (unsigned k = 0; k < WEIGHTS && (pass == 0 || !accumulates); k++) {
+            OK(gt_full(client, GT_FLOAT32, SHAPE(COLUMNS, 3), 0.5, &w[k]));
+            OK(gt_tensor_set_requires_grad(w[k], true));
+        }
+        run_pass(client, rows, w);
+        for (unsigned k = 0; k < WEIGHTS && (pass == PASSES - 1 || !accumulates); k++) {
+            OK(gt_tensor_grad(w[k], &gradient));
+            OK(gt_sum(gradient, 0, false, &sum));
+            CHECK_EQ(expect_item(sum), 3 * 420 * (accumulates ? PASSES : 1));
+            gt_tensor_release(gradient);
+            gt_tensor_release(w[k]);
+        }
+    }
+    gt_tensor_release(whole);
+    gt_tensor_release(rows);
+}
+
 /* An index that is out of range on one worker poisons what all of them add up. */
 static void run_poison(gt_client *client)
 {
@@ -272,6 +318,7 @@ static void run_extremes(gt_client *client)
 static void set_signals(void)
 {
     set_signal("rows", GT_CONFIG_AXIS, 0, WORKERS);
+    set_signal("data", GT_CONFIG_AXIS, 0, WORKERS);
     set_signal("columns", GT_CONFIG_AXIS, -1, WORKERS);
     gt_signal_config stage = {.name = "stage", .flags = GT_CONFIG_SHARD, .worker_count = 1, .workers = {1}};
     OK(gt__signal_config_set(&stage));
@@ -284,6 +331,8 @@ static void test_embedded(const void *argument)
     set_signals();
     for (int round = 0; round < 3; round++)
         run_program(client);
+    run_gradients(client, false);
+    run_gradients(client, true);
     run_poison(client);
     run_extremes(client);
     gt_client_close(&client);
@@ -340,6 +389,8 @@ static void test_links(const void *argument)
         while (client->workers < WORKERS)
             OK(gt_synchronize(client)); /* the news comes with answers */
         run_program(client);
+        run_gradients(client, true);
+        run_gradients(client, false);
         run_poison(client);
         gt_client_close(&client);
     }

@@ -150,10 +150,10 @@ class Cluster:
         self.address = f"{self.bed.address(0)}:{self.port}"
         return server
 
-    def start_worker(self, index, host=None):
+    def start_worker(self, index, host=None, **environment):
         worker = self.start(index + 1 if host is None else host,
                             [GT_BINARY, "worker", "--host", self.bed.address(0), "-p", self.port, "--threads", 1, "--index", index,
-                             "--key-file", self.key, "--listen", "auto", *self.worker_options], f"worker{index}")
+                             "--key-file", self.key, "--listen", "auto", *self.worker_options], f"worker{index}", **environment)
         until(lambda: " joined " in worker.text() or not worker.alive, f"worker {index}")
         assert worker.alive, worker.text()
         return worker

@@ -115,6 +115,23 @@ def test_spread_tensors(cluster, exchange):
 
 
 @pytest.mark.usual
+@pytest.mark.skipif(not HAS_UCX, reason="gt is built without libucx")
+def test_the_exchange_that_is_chosen(cluster):
+    """Links are encrypted, so UCX is used between hosts only where both workers trust the network."""
+    one = cluster(0, exchange="auto")
+    one.bed.order("heal")
+    trusting = {"GT_TRUST_NETWORK": 1}
+    one.workers = {0: one.start_worker(0, 0, **trusting), 1: one.start_worker(1, 1, **trusting), 2: one.start_worker(2, 1)}
+    program = one.python(SPREAD + "\n    print(*(w['exchange'] for w in gt.debug.get_worker_stats().values()))\n", one.address, 3)
+    assert program.wait(2 * PATIENCE_S) == 0, program.text()
+    assert program.output.read_text().splitlines()[1:] == ["ucx ucx mesh"]
+    said = [worker.text() for worker in one.workers.values()]
+    assert [" exchange by ucx\n" in text for text in said] == [True, True, False], said
+    assert "worker 0 and worker 1 exchange by ucx\n" in said[0] and "workers exchange by ucx where both have it, on the interface " in said[0]
+    assert one.gt("top", "--once").count(" cpu+ucx ") == 2
+
+
+@pytest.mark.usual
 @exchanges
 def test_a_bad_network(cluster, exchange):
     """1 ms, 100 MB/s, one packet of 200 is lost: everything arrives, later."""

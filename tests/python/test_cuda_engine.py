@@ -140,6 +140,27 @@ def test_nccl_is_not_used_unasked(programs):
     assert text.endswith("3 True True\n{'local'}\n"), text
 
 
+@pytest.mark.parametrize("options, environment, exchange", [
+    ([], {}, "mesh[+]nccl"),  # fake_nvml.c has two cards
+    ([], {"GT_EXCHANGE": "mesh"}, "mesh"),
+    (["--listen", "127.0.0.1"], {}, "mesh"),  # NCCL would send without encryption
+    (["--listen", "127.0.0.1"], {"GT_TRUST_NETWORK": 1, "UCX_TLS": "tcp"}, "(mesh|ucx)[+]nccl"),
+])
+def test_worker_processes_choose_nccl_by_themselves(programs, options, environment, exchange):
+    server = programs.server()
+    workers = [programs.worker(server.port, *options, **fake(FAKE_CUDA_CARDS=2, GT_VERBOSE=1, **environment)) for _ in range(2)]
+    text = programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        while len(stats := gt.debug.get_worker_stats()) < 2:
+            pass
+        print(*{w['exchange'] for w in stats.values()})
+    """, f"localhost:{server.port}")
+    assert re.fullmatch(exchange + "\n", text), (text, workers[0].text())
+    assert all(("cuda: NCCL" in worker.text()) == ("nccl" in exchange) for worker in workers)
+
+
 def test_a_card_that_breaks_in_a_program_is_named(programs):
     text = programs.run(
         """

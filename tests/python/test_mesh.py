@@ -237,9 +237,9 @@ def test_what_is_not_split_stays_and_what_has_no_rule_is_gathered_along_its_axis
     x, whole, gathers = on(name, A), gt.tensor(A), 0
     for function, gathered in [(lambda t: t.exp() * 2, False), (lambda t: t.T.contiguous(), False), (lambda t: t.mean(), False),
                                (lambda t: t.amax(0), False), (lambda t: t.norm(), False), (lambda t: t.logsumexp(1), False),
-                               (lambda t: t.reshape(4, 4, 16), name == "turned"), (lambda t: t.softmax(1), name != "rows"),
-                               (lambda t: t.cumsum(0), name != "columns"), (lambda t: F.layer_norm(t, (16,)), name != "rows"),
-                               (lambda t: t.var(), True), (lambda t: t.sort(1)[0], name != "rows")]:
+                               (lambda t: t.reshape(4, 4, 16), name == "turned"), (lambda t: t.softmax(1), False),
+                               (lambda t: t.cumsum(0), name in ("both", "turned")), (lambda t: F.layer_norm(t, (16,)), name != "rows"),
+                               (lambda t: t.var(), True), (lambda t: t.sort(1)[0], name in ("both", "turned"))]:
         result = function(x)
         np.testing.assert_allclose(result.numpy(), function(whole).numpy(), rtol=1e-12, atol=1e-12)
         now = totals("gathers")
@@ -248,7 +248,55 @@ def test_what_is_not_split_stays_and_what_has_no_rule_is_gathered_along_its_axis
         gathers = now
     # Along the other axis it stays split.
     if name == "both":
-        assert x.softmax(1).placement == f"mesh(data=4 split(axis=0), model=2 replicated, {WORKERS})"
+        assert x.cumsum(1).placement == f"mesh(data=4 split(axis=0), model=2 replicated, {WORKERS})"
+
+
+ALONG = {
+    "softmax": lambda t, d: t.softmax(d), "log_softmax": lambda t, d: t.log_softmax(d), "cumsum": lambda t, d: t.cumsum(d),
+    "cumprod": lambda t, d: t.cumprod(d), "logcumsumexp": lambda t, d: t.logcumsumexp(d), "cummax": lambda t, d: t.cummax(d)[0],
+    "cummin": lambda t, d: t.cummin(d)[1], "argmax": lambda t, d: t.argmax(d), "argmin": lambda t, d: t.argmin(d, keepdim=True),
+    "sort": lambda t, d: t.sort(d)[0], "argsort": lambda t, d: t.argsort(d, descending=True), "topk": lambda t, d: t.topk(3, d)[0],
+    "topk positions": lambda t, d: t.topk(2, d, largest=False)[1], "cat": lambda t, d: gt.cat([t, t * 2, t + 1], d),
+    "cat of different lengths": lambda t, d: gt.cat([t, gt.zeros([1 if k == d else n for k, n in enumerate(t.shape)], dtype=t.dtype)], d),
+    "gather": lambda t, d: t.gather(d, t.argsort(d)),
+    "softmax backward": lambda t, d: gradient(t, lambda x: (x.softmax(d) ** 3).sum()),
+    "log_softmax backward": lambda t, d: gradient(t, lambda x: (x.log_softmax(d) * x).sum()),
+}
+
+
+def gradient(t, function):
+    x = t.detach().requires_grad_(True)
+    function(x).backward()
+    return x.grad
+
+
+@pytest.mark.parametrize("op", ALONG)
+def test_along_a_split_dimension_nothing_is_gathered(workers, op):
+    """Against one worker, along each dimension that is split: dimensions of 4, 12, 6 and 5 elements, of which the last divides by nothing."""
+    workers(8)
+    array = np.random.default_rng(3).standard_normal((4, 12, 6, 5))
+    array[1, 3:5] = array[0, 0, 0, 0]  # equal elements
+    whole = gt.tensor(array)
+    for number, split in enumerate([{0: "data"}, {1: "data"}, {1: "model"}, {0: "data", 2: "model"}, {2: "model", 1: "data"}]):
+        shard(f"s{number}", split)
+        for dimension in split:
+            x = on(f"s{number}", array)
+            before, moved = totals("gathers"), totals("bytes_moved")
+            result = ALONG[op](x, dimension)
+            assert totals("gathers") == before, (op, split, dimension)
+            assert totals("bytes_moved") - moved < 8 * 2 * array.size * 8
+            if op != "argmax":
+                assert "mesh(" in result.placement, (result.placement, split, dimension)
+            expected = ALONG[op](whole, dimension)
+            assert result.dtype == expected.dtype
+            np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-12, atol=1e-12, err_msg=f"{split} {dimension}")
+
+
+def test_along_the_only_dimension_the_line_is_gathered(eight):
+    x = np.random.default_rng(4).standard_normal(16)
+    spread, whole = on("rows", x), gt.tensor(x)
+    for name in ("softmax", "cumsum", "argmax", "sort", "topk", "cat"):
+        np.testing.assert_allclose(ALONG[name](spread, 0).numpy(), ALONG[name](whole, 0).numpy(), rtol=1e-12)
 
 
 def test_a_table_that_is_looked_up_by_parts_of_a_batch(workers):

@@ -483,6 +483,26 @@ def test_large_things_are_spread_by_themselves(programs):
     ]
 
 
+def test_what_was_made_for_a_copy_is_the_copy(programs, tmp_path):
+    """A part that came from another worker is not copied again; a part of a tensor that stays is."""
+    log = tmp_path / "log"
+    said = programs.run("""
+        import gt
+        gt.gpu_workers(2)
+        for axis, name in enumerate(("rows", "columns")):
+            gt.register_config(name, gt.SignalConfig(gt.ShardConfig(axis=axis)))
+        x = gt.arange(64).reshape(8, 8)
+        rows = gt.signal.tensor(x, name="rows")
+        columns = gt.signal.tensor(rows, name="columns")
+        again = gt.signal.tensor(columns, name="columns")
+        print(columns.placement, (columns == x).all().item(), (rows == x).all().item(), (again == x).all().item())
+    """, GT_INSTRUCTION_LOG=log)
+    assert said == "split(axis=1, workers=[0,1]) True True True\n"
+    sent = [line for line in log.read_text().splitlines() if "WORKER_SEND" in line and "op=copy" in line]
+    copies = [sum(name in line for line in sent) for name in ("WORKER auto_worker ", "WORKER auto_worker_1 ")]
+    assert copies == [2, 1], sent  # worker 0 keeps its part of x; both copy what is in place, for `again`
+
+
 # ---- bad input ------------------------------------------------------------------------------------------------------
 
 

@@ -121,8 +121,10 @@ static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
                         .part_count = parts};
     if (!parts)
         saved->reason = handle->slot;
-    if (spread)
+    if (spread) {
         saved->layout = gt__layout_retain(spread->layout);
+        saved->ahead = spread->ahead;
+    }
     for (unsigned k = 0; k < parts; k++) {
         uint32_t slot;
         saved->part[k].worker = place_of(handle, spread, k, &slot);
@@ -237,6 +239,7 @@ gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **o
         return no_memory();
     snapshot->strided = strided;
     snapshot->asking = true;
+    snapshot->sums_when = session->spreading ? (int)session->spreading->sums.when : -1;
     snapshot->capacity = session->handles.count;
     snapshot->index_bits = 4;
     while ((size_t)1 << snapshot->index_bits < 2 * (size_t)snapshot->capacity)
@@ -433,7 +436,7 @@ static gt_err restore_spread(gt_session *session, const gt_saved *saved, gt_hand
         free(spread);
         return err;
     }
-    *spread = (gt_spread){.layout = gt__layout_retain(saved->layout)};
+    *spread = (gt_spread){.layout = gt__layout_retain(saved->layout), .ahead = saved->ahead};
     memset(spread->slot, 0, layout->count * sizeof spread->slot[0]);
     gt__spread_put(session, handle, spread);
     for (unsigned k = 0; k < layout->count; k++)

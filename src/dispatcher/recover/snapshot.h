@@ -32,6 +32,7 @@ typedef struct gt_saved {
     uint32_t scope, site; /* handle's */
     gt_meta meta;
     gt_layout *layout; /* NULL: on one worker, or lost */
+    bool ahead;        /* gt_spread's */
     int32_t *copies;   /* workers that have whole copies, as in gt_spread */
     unsigned copy_count;
     unsigned part_count; /* 0: lost. The last is the whole tensor if there are copies of a split one */
@@ -44,6 +45,7 @@ typedef struct gt_snapshot {
     uint32_t held;                /* of the session's holds, those before it */
     uint32_t refused;             /* of its refusals, the same */
     size_t state;                 /* of the session's state records, those before it (recover.c) */
+    int sums_when;                /* gt_sums.when, which is learned from the program; -1: nothing is spread */
     gt_saved **tensor;
     uint32_t count, capacity;
     uint32_t *index;      /* a hash table by id: places in `tensor` plus one, 0: unused */

@@ -222,7 +222,7 @@ gt_err gt__run_positions_so_far(gt_task *task, const gt_plan *plan, gt_handle *r
 gt_err gt__run_elsewhere(gt_task *task, const gt_plan *plan, gt_handle *result)
 {
     gt_maker m = gt__make_begin(task->session);
-    gt_handle *operand[GT_MAX_OPERANDS];
+    gt_handle *operand[GT_MAX_CAT];
     gt_layout *there = NULL;
     for (unsigned k = 0; k < task->count; k++) {
         operand[k] = task->source[k].handle;

@@ -69,20 +69,34 @@ static gt_meta meta_of_lines(const gt_layout *layout, unsigned d, const gt_meta 
     return meta;
 }
 
+/* A collective on each line along axis d, whose tensors are like `meta`; out[] are the caller's. */
+static gt_err change_lines(gt_session *session, const gt_layout *from, unsigned d, const gt_mesh_axis *after,
+                           const gt_meta *meta, const uint32_t *in, uint32_t *out)
+{
+    gt_err err = GT_OK;
+    memset(out, 0, from->count * sizeof *out);
+    for (unsigned head = 0; head < from->count && err == GT_OK; head++)
+        if (!gt__mesh_at(&from->mesh, d, head))
+            err = change_line(session, from, d, head, after, meta, in, out);
+    for (unsigned k = 0; k < from->count && err != GT_OK; k++)
+        if (out[k])
+            gt__worker_free_tensor(gt__spread_worker(session, from->member[k].worker), out[k]);
+    return err;
+}
+
 /* Along axis d the tensor becomes what `after` says, from parts or summands; out[] are the caller's. */
 static gt_err change_axis(gt_session *session, const gt_layout *from, unsigned d, const gt_mesh_axis *after,
                           const gt_meta *whole, const uint32_t *in, uint32_t *out)
 {
     gt_meta meta = meta_of_lines(from, d, whole);
-    gt_err err = GT_OK;
-    memset(out, 0, from->count * sizeof *out);
-    for (unsigned head = 0; head < from->count && err == GT_OK; head++)
-        if (!gt__mesh_at(&from->mesh, d, head))
-            err = change_line(session, from, d, head, after, &meta, in, out);
-    for (unsigned k = 0; k < from->count && err != GT_OK; k++)
-        if (out[k])
-            gt__worker_free_tensor(gt__spread_worker(session, from->member[k].worker), out[k]);
-    return err;
+    return change_lines(session, from, d, after, &meta, in, out);
+}
+
+gt_err gt__mesh_sum(gt_session *session, const gt_layout *layout, unsigned d, const gt_meta *meta,
+                    const uint32_t *in, uint32_t *out)
+{
+    const gt_mesh_axis whole = {.kind = GT_REPLICATED, .size = layout->mesh.axis[d].size};
+    return change_lines(session, layout, d, &whole, meta, in, out);
 }
 
 /* Each member keeps its part along axis d; out[] are temporaries. */
@@ -144,7 +158,7 @@ static gt_err step_axis(gt_session *session, gt_layout *now, unsigned d, const g
         GT_TRY(change_axis(session, now, d, after, whole, slots, out));
         gt_err err = GT_OK;
         for (unsigned k = 0; k < now->count; k++) {
-            gt_err kept = gt__spread_temporary(session, now->member[k].worker, out[k]);
+            gt_err kept = gt__spread_temporary_own(session, now->member[k].worker, out[k]);
             err = err == GT_OK ? kept : err;
         }
         GT_TRY(err);
@@ -248,7 +262,7 @@ static gt_err deliver_piece(delivery *g, unsigned member, uint32_t *slot)
     if (worker == g->to)
         return GT_OK;
     GT_TRY(gt__move_tensor(g->session, worker, *slot, g->to, &part, NULL, slot));
-    return gt__spread_temporary(g->session, g->to, *slot);
+    return gt__spread_temporary_own(g->session, g->to, *slot);
 }
 
 /* The pieces of the members that differ from `member` in the position along axes `depth` and later, joined. */
@@ -284,6 +298,14 @@ static unsigned first_member(const delivery *g, const gt_layout *wanted, unsigne
 }
 
 /* ---- layouts ------------------------------------------------------------------------------------------------- */
+
+bool gt__mesh_scatters(const gt_layout *from, const gt_layout *wanted)
+{
+    bool scatters = false;
+    for (unsigned d = 0; wanted && gt__layout_same_mesh(from, wanted) && d < from->mesh.rank; d++)
+        scatters |= from->mesh.axis[d].kind == GT_PARTIAL && wanted->mesh.axis[d].kind == GT_SPLIT;
+    return scatters;
+}
 
 gt_err gt__mesh_settle(gt_session *session, gt_source *source, const gt_layout *wanted)
 {

@@ -71,6 +71,27 @@ gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
     return GT_OK;
 }
 
+gt_err gt__spread_temporary_own(gt_session *session, int32_t worker, uint32_t slot)
+{
+    GT_TRY(gt__spread_temporary(session, worker, slot));
+    session->spreading->temporaries[session->spreading->temporary_count - 1].own = true;
+    return GT_OK;
+}
+
+bool gt__spread_keep(gt_session *session, int32_t worker, uint32_t slot)
+{
+    gt_spreading *s = session->spreading;
+    for (size_t k = s->temporary_count; k-- > 0;) {
+        const gt_temporary found = s->temporaries[k];
+        if (found.worker != worker || found.slot != slot)
+            continue;
+        if (found.own)
+            s->temporaries[k] = s->temporaries[--s->temporary_count];
+        return found.own;
+    }
+    return false;
+}
+
 void gt__spread_free_temporaries(gt_session *session)
 {
     gt_spreading *s = session->spreading;
@@ -117,8 +138,8 @@ gt_err gt__move_slice(gt_session *session, int32_t worker, uint32_t from, const 
     return GT_OK;
 }
 
-static gt_err reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
-                      const gt_aim *made, uint32_t *slot)
+gt_err gt__move_reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
+                        const gt_aim *made, uint32_t *slot)
 {
     gt_slot *out;
     GT_TRY(gt__spread_reserve(session, worker, 2, &out));
@@ -141,9 +162,9 @@ static gt_err compact(gt_session *session, int32_t worker, uint32_t from, const 
                       uint32_t *slot)
 {
     uint32_t row;
-    GT_TRY(reshape(session, worker, from, 1, &meta->numel, NULL, &row));
+    GT_TRY(gt__move_reshape(session, worker, from, 1, &meta->numel, NULL, &row));
     GT_TRY(gt__spread_temporary(session, worker, row));
-    return reshape(session, worker, row, meta->rank, meta->shape, made, slot);
+    return gt__move_reshape(session, worker, row, meta->rank, meta->shape, made, slot);
 }
 
 /* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
@@ -183,7 +204,7 @@ gt_err gt__move_cat(gt_session *session, int32_t worker, const uint32_t *slots, 
     gt_slot *out;
     unsigned tail = (count + 7) / 8;
     GT_TRY(gt__spread_slot(session, worker, slot));
-    GT_TRY(gt__spread_temporary(session, worker, *slot));
+    GT_TRY(gt__spread_temporary_own(session, worker, *slot));
     GT_TRY(gt__spread_reserve(session, worker, 1 + tail, &out));
     memset(out, 0, (1 + tail) * sizeof *out);
     out->ins = caused(session, GT_OP_cat);
@@ -427,9 +448,12 @@ static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned
     }
     if (from == to && p->all)
         return GT_OK;
-    GT_TRY(from == to ? compact(session, to, *slot, &part, made, slot)
-                      : gt__move_tensor(session, from, *slot, to, &part, made, slot));
-    return gt__spread_temporary(session, to, *slot);
+    if (from == to) {
+        GT_TRY(compact(session, to, *slot, &part, made, slot));
+        return gt__spread_temporary(session, to, *slot);
+    }
+    GT_TRY(gt__move_tensor(session, from, *slot, to, &part, made, slot));
+    return gt__spread_temporary_own(session, to, *slot);
 }
 
 /* Put together the part of a split tensor that member t of `wanted` needs. */
@@ -497,7 +521,7 @@ static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from,
     gt_err err = GT_OK;
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
-        gt_err kept = gt__spread_temporary(session, worker, out[k]);
+        gt_err kept = gt__spread_temporary_own(session, worker, out[k]);
         err = err == GT_OK ? kept : err;
         slots[gt__layout_find(wanted, worker)] = out[k];
     }
@@ -546,11 +570,12 @@ static gt_err exchange_own(gt_session *session, gt_opcode op, gt_source *source,
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)
 {
     const gt_layout *from = source->layout;
-    if (from->kind == GT_MESHED)
-        return gt__mesh_settle(session, source, wanted);
-    if (from->kind != GT_PARTIAL)
+    if (!gt__layout_is_partial(from))
         return GT_OK;
     bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
+    gt__sums_settled(session, source->spread, scatter || gt__mesh_scatters(from, wanted));
+    if (from->kind == GT_MESHED)
+        return gt__mesh_settle(session, source, wanted);
     gt_layout *after = scatter ? gt__layout_retain(wanted) : gt__layout_like(from, GT_REPLICATED, 0);
     if (!after)
         return gt__spread_no_memory();
@@ -575,6 +600,8 @@ gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wan
     if (gt__layout_is_partial(source->layout) && !gt__layout_equal(source->layout, wanted))
         GT_TRY(gt__spread_settle(session, source, wanted));
     const gt_layout *from = source->layout;
+    if (gt__layout_parts(wanted) > gt__layout_parts(from))
+        gt__sums_parted(session, source->spread);
     if (gt__layout_equal(from, wanted)) {
         for (unsigned k = 0; k < wanted->count; k++)
             slots[k] = gt__source_slot(source, k);

@@ -17,6 +17,9 @@ typedef struct gt_aim {
 /* A part of a tensor, as a temporary view where it is; `made` may be NULL. */
 gt_err gt__move_slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta,
                       const int64_t *starts, const int64_t *counts, const gt_aim *made, uint32_t *slot);
+/* The same elements in another shape; a view if they are contiguous. */
+gt_err gt__move_reshape(gt_session *session, int32_t worker, uint32_t from, unsigned rank, const int64_t *shape,
+                        const gt_aim *made, uint32_t *slot);
 /* A tensor like `meta` from one worker to another. */
 gt_err gt__move_tensor(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
                        const gt_aim *made, uint32_t *slot);
@@ -30,7 +33,12 @@ gt_err gt__move_collective(gt_session *session, gt_opcode op, const gt_layout *f
 /* The slot of a whole copy of the tensor on a worker; 0: there is none. */
 uint32_t gt__move_whole_on(const gt_source *source, int32_t worker);
 
-/* mesh_move.c: gt__spread_settle and gt__spread_arrange where one of the layouts is meshed. */
+/* mesh_move.c: the sums of the lines along axis d of a mesh; `meta` is what each member has. out[] are the caller's. */
+gt_err gt__mesh_sum(gt_session *session, const gt_layout *layout, unsigned d, const gt_meta *meta,
+                    const uint32_t *in, uint32_t *out);
+/* Whether summands become parts along an axis of a mesh; `wanted` may be NULL. */
+bool gt__mesh_scatters(const gt_layout *from, const gt_layout *wanted);
+/* gt__spread_settle and gt__spread_arrange where one of the layouts is meshed. */
 gt_err gt__mesh_settle(gt_session *session, gt_source *source, const gt_layout *wanted);
 gt_err gt__mesh_arrange(gt_session *session, gt_source *source, const gt_layout *wanted, uint32_t *slots);
 

@@ -307,8 +307,7 @@ static gt_spread *make_spread(const gt_placed *result, const uint64_t *source)
     gt_spread *spread = malloc(sizeof *spread + members * sizeof spread->slot[0]);
     if (!spread)
         return NULL;
-    spread->layout = gt__layout_retain(result->layout);
-    spread->copies = NULL;
+    *spread = (gt_spread){.layout = gt__layout_retain(result->layout)};
     for (uint32_t k = 0; k < members; k++)
         spread->slot[k] = (uint32_t)source[result->place[k].source];
     for (uint32_t k = result->count; k > members; k--) {
@@ -420,6 +419,14 @@ static gt_err free_others(gt_session *session, const gt_path *path, const gt_slo
     return GT_OK;
 }
 
+/* What the workers have of it stays, or was freed by the run. */
+static void take_spread(gt_session *session, uint32_t number)
+{
+    gt_spread *spread = gt__spread_take(session, number);
+    gt__sums_leave(session, spread);
+    spread_discard(spread);
+}
+
 /* The run was sent: its tensors are where the replay says. */
 static void place_results(gt_session *session, const gt_replay *replay, const gt_path *path, const gt_slot *run,
                           const uint64_t *source, gt_spread **spread)
@@ -428,7 +435,7 @@ static void place_results(gt_session *session, const gt_replay *replay, const gt
         const gt_placed *result = &replay->result[k];
         gt_handle *handle = gt__handles_find(&session->handles, id_of(path, run, result->which));
         if (handle->worker == GT_SPREAD)
-            spread_discard(gt__spread_take(session, handle->slot));
+            take_spread(session, handle->slot);
         if (spread[k])
             gt__spread_put(session, handle, spread[k]);
         else {
@@ -441,7 +448,7 @@ static void place_results(gt_session *session, const gt_replay *replay, const gt
         uint32_t slot;
         if (path->dies[k] && gt__handles_remove(&session->handles, gt__path_word(run, k), &worker, &slot) &&
             worker == GT_SPREAD)
-            spread_discard(gt__spread_take(session, slot));
+            take_spread(session, slot);
     }
 }
 
@@ -518,6 +525,7 @@ static gt_err record(gt_session *session, gt_replay *replay, const gt_path *path
 gt_err gt__replay_place(gt_session *session, gt_replays *replays, gt_replay_scratch *scratch, const gt_path *path,
                         const gt_slot *run)
 {
+    GT_TRY(gt__sums_before_run(session, path, run));
     bool placed = !session->spreading->unplaced, expand = !placed;
     gt_replay *replay = placed ? find(session, replays, scratch, run) : NULL;
     if (placed && !replay)
@@ -532,5 +540,6 @@ gt_err gt__replay_place(gt_session *session, gt_replays *replays, gt_replay_scra
         return gt__path_expand(path, run, put, session);
     GT_TRY(replay->recorded ? replay_run(session, replay, path, run, scratch->source)
                             : record(session, replay, path, run, scratch->source));
+    GT_TRY(gt__sums_after_run(session, path, run));
     return free_others(session, path, run);
 }

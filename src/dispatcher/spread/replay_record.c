@@ -751,7 +751,11 @@ gt_err gt__replay_record(gt_session *session, gt_replay *replay, const gt_path *
         return gt__spread_no_memory();
     }
     hold(&r);
-    gt_err err = gt__path_expand(path, own, put, &r);
+    gt_err err = gt__sums_record(session, path, run);
+    if (err == GT_OK)
+        err = gt__path_expand(path, own, put, &r);
+    if (err == GT_OK)
+        err = gt__sums_recorded(session);
     replay->tags = (uint32_t)(session->dispatcher->next_tag - r.first_tag);
     replay->first_input = path->parameters + replay->tags;
     replay->sources += replay->first_input;

@@ -9,6 +9,8 @@
 
 /* rules_mesh.c: plan a record on a mesh of workers; *planned is false where no operand and no target is on one. */
 gt_err gt__mesh_plan(gt_task *task, gt_plan *plan, bool *planned);
+/* rules_mesh_along.c: the same for an op along a dimension that is split. */
+gt_err gt__mesh_plan_along(gt_task *task, gt_plan *plan, bool *planned);
 /* rules.c: the rule of the record's op. No layout is meshed. */
 gt_err gt__rule_apply(gt_task *task, gt_plan *plan);
 

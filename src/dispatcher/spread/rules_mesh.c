@@ -9,7 +9,7 @@
  *
  * A rule that takes several steps (gt_plan.run, var and batch norm), or that makes parts of different sizes, is not used on a
  * mesh: along that axis the operands become whole, and all workers of a line compute the same. The
- * split along the other axes stays. Read rules.c first.
+ * split along the other axes stays. Softmax, sort and others along a split dimension are rules_mesh_along.c's. Read rules.c first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -445,8 +445,10 @@ gt_err gt__mesh_plan(gt_task *task, gt_plan *plan, bool *planned)
     if (places) {
         GT_TRY(plan_wish(task, plan, &wish, planned));
         grid = wish ? gt__layout_retain(wish) : NULL;
-    } else
-        grid = choose_grid(task);
+    } else {
+        GT_TRY(gt__mesh_plan_along(task, plan, planned));
+        grid = *planned ? NULL : choose_grid(task);
+    }
     if (!grid)
         return GT_OK;
     *planned = true;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/record.h"
+#include "core/settings.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
 #include "dispatcher/worker_stream.h"
@@ -43,6 +44,7 @@ gt_source gt__spread_source(gt_session *session, gt_handle *handle)
 /* Frees the parts and copies of a spread tensor, with the temporaries or, if there is no memory for that, at once. */
 static void spread_free(gt_session *session, gt_spread *spread)
 {
+    gt__sums_leave(session, spread);
     for (unsigned k = 0; k < spread->layout->count; k++)
         gt__spread_temporary(session, spread->layout->member[k].worker, spread->slot[k]);
     while (spread->copies) {
@@ -94,8 +96,7 @@ gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout,
         free(spread);
         return err;
     }
-    spread->layout = layout;
-    spread->copies = NULL;
+    *spread = (gt_spread){.layout = layout};
     memcpy(spread->slot, slots, layout->count * sizeof slots[0]);
     if (!old) {
         gt__spread_put(session, handle, spread);
@@ -136,7 +137,11 @@ gt_err gt__spreading_new(gt_session *session)
         return GT_OK;
     session->plain_scope = 0;
     session->spreading = calloc(1, sizeof *session->spreading);
-    return session->spreading ? GT_OK : gt__spread_no_memory();
+    if (!session->spreading)
+        return gt__spread_no_memory();
+    if (gt__setting(GT_SETTING_SUM_AHEAD) == 0)
+        session->spreading->sums.when = GT_SUMS_ALONE;
+    return GT_OK;
 }
 
 void gt__spread_turn_over(gt_session *session)
@@ -176,6 +181,7 @@ void gt__spreading_free(gt_session *session)
     free(s->reached);
     free(s->alone);
     free(s->temporaries);
+    gt__sums_free(&s->sums);
     free(s);
     session->spreading = NULL;
 }
@@ -337,8 +343,11 @@ gt_err gt__spread_run_plan(gt_task *task, const gt_plan *plan, gt_handle *result
     uint32_t *slots = needed <= sizeof few / sizeof few[0] ? few : malloc(needed * sizeof *slots);
     gt_err err = slots ? arrange_operands(task, plan, slots) : gt__spread_no_memory();
     unsigned emitted = 0;
+    bool copies = task->ins->op == GT_OP_copy && !plan->localize; /* what was made for it is the copy */
     while (emitted < members && err == GT_OK) {
-        err = emit_member(task, plan, emitted, slots, &out[emitted]);
+        out[emitted] = slots[emitted];
+        if (!copies || !gt__spread_keep(task->session, plan->result->member[emitted].worker, slots[emitted]))
+            err = emit_member(task, plan, emitted, slots, &out[emitted]);
         emitted += err == GT_OK;
     }
     if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
@@ -574,6 +583,8 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
         err = gt__spread_target(session, ins, &task.target);
         if (err == GT_OK)
             err = ins->op == GT_OP_upload ? upload(session, record, task.target, result) : compute(&task, result);
+        if (err == GT_OK)
+            err = gt__sums_after(session, record, result);
         if (err == GT_ERR_VALUE &&
             result->worker != GT_SPREAD) { /* the target is impossible: the tensor is lost, with that reason */
             if (result->worker != GT_NO_WORKER)
@@ -595,7 +606,9 @@ gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
 {
     session->spreading->scope = record->ins.scope;
     session->spreading->site = record->ins.site;
-    gt_err err = gt__quota_misses(session, record) ? GT_OK : compute_record(session, record);
+    gt_err err = session->home ? gt__sums_before(session, record) : GT_OK;
+    if (err == GT_OK && !gt__quota_misses(session, record))
+        err = compute_record(session, record);
     gt__spread_free_temporaries(session);
     if (err == GT_OK && gt__record_consumed(&record->ins))
         drop_tensor(session, gt__record_consumed(&record->ins));
@@ -608,6 +621,7 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
 {
     gt_dispatch_worker *home = session->home;
     uint32_t slot;
+    GT_TRY(gt__sums_need(session, handle));
     gt_source source = gt__spread_source(session, handle);
     gt_layout *alone = gt__spread_alone(session, home->index);
     if (!source.layout || !alone)

@@ -10,6 +10,7 @@
  *     move.c    bring the operands there: slices, moves and collectives; mesh_move.c on a mesh of workers
  *     spread.c  the record itself, once for each member, with local shapes and slots
  *     reduce.c  the instructions that follow where it reduces the split axis
+ *     sums.c    gradients, added up together and before they are needed
  *     make.c    the steps of a record that takes several; along.c, pick.c and join.c are made of them
  *
  * One client record becomes records for several workers, written together: every worker's stream has moves and
@@ -23,6 +24,7 @@
 #include "core/config.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/layout.h"
+#include "dispatcher/spread/sums.h"
 #include "dispatcher/state.h"
 
 /* A whole copy of the tensor on a worker that its layout does not name, kept because it was needed there once. */
@@ -36,6 +38,8 @@ typedef struct gt_whole_copy {
 typedef struct gt_spread {
     gt_layout *layout;
     gt_whole_copy *copies;
+    size_t waits;    /* these bytes of each member, to be added up with others (sums.h); 0: it does not wait */
+    bool ahead;      /* it was added up before it was needed */
     uint32_t slot[]; /* by member */
 } gt_spread;
 
@@ -69,6 +73,7 @@ typedef struct gt_unplaced {
 typedef struct gt_temporary {
     int32_t worker;
     uint32_t slot;
+    bool own; /* it has memory of its own: a copy of it needs none */
 } gt_temporary;
 
 struct gt_spreading {
@@ -87,6 +92,7 @@ struct gt_spreading {
     gt_temporary *temporaries; /* freed after the record */
     size_t temporary_count, temporary_capacity;
     gt_unplaced *unplaced;
+    gt_sums sums;
     uint32_t scope, site; /* of the record being placed; moves made for it get the same */
 };
 
@@ -230,6 +236,10 @@ gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);
 /* Free a tensor after the record being placed. Out of memory: it is freed at once, and the record that would use it is
  * not written. */
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot);
+/* The same for one with memory of its own, which gt__spread_keep may take. */
+gt_err gt__spread_temporary_own(gt_session *session, int32_t worker, uint32_t slot);
+/* Instead of a copy of a temporary: it becomes the caller's. False: it is none, or shares its memory. */
+bool gt__spread_keep(gt_session *session, int32_t worker, uint32_t slot);
 void gt__spread_free_temporaries(gt_session *session);
 /* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or
  * temporaries. */

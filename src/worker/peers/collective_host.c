@@ -11,6 +11,9 @@
  * get the same bits. Between threads (an exchange by reference) the others read a party's memory where it is, and
  * nothing is packed or sent.
  *
+ * A large all_reduce goes in pieces, each with its two steps: while one is added up, the next is on its way, and the sums of
+ * the one before are.
+ *
  * The steps are deadlock-free, also after a failure: in each step every party gets one message of each other party,
  * data or a failure. A party that has failed, or received a failure, sends that failure in the remaining steps.
  */
@@ -22,9 +25,11 @@
 #include "worker/worker.h"
 
 enum {
-    SMALL = 16 << 10,         /* bytes: below, each party adds up everything, which saves a step */
-    BLOCK = 32 << 10,         /* elements added up at a time: they stay in the cache */
-    LARGE_BROADCAST = 1 << 20 /* bytes: from here on a broadcast is a scatter and a gather */
+    SMALL = 16 << 10,          /* bytes: below, each party adds up everything, which saves a step */
+    BLOCK = 32 << 10,          /* elements added up at a time: they stay in the cache */
+    LARGE_BROADCAST = 1 << 20, /* bytes: from here on a broadcast is a scatter and a gather */
+    PIECE = 8 << 20,           /* bytes: an all_reduce of twice as many goes in pieces of at least so many */
+    MOST_PIECES = 16
 };
 
 typedef struct host {
@@ -94,7 +99,6 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
 
 /* One party's way through a collective: one step, or two. In each, a message of each party that it expects one of. */
 typedef struct passage {
-    gt_passage base;
     host *h;
     const gt_collective_call *call;
     gt_err err;   /* the first failure, ours or received: from then on we send it instead of data */
@@ -102,6 +106,8 @@ typedef struct passage {
     const uint8_t *in;
     gt_buffer *buffer, *out_buffer; /* of in and out; NULL: they are a copy on the host, in `staged` */
     uint8_t *staged;
+    int64_t elements; /* of the flat tensor; those of one piece, whose messages have numbers from `first` on */
+    uint32_t first;
     unsigned step;
     gt_message *messages[GT_MAX_PARTIES]; /* of the step, by party */
     bool gone[GT_MAX_PARTIES];            /* and parties of which none will come */
@@ -174,7 +180,7 @@ static bool get(passage *p, unsigned k, const gt_meta *meta, unsigned axis, int6
     gt_err err = GT_OK;
     if (!message) {
         int32_t from = (int32_t)p->call->party[k].worker;
-        err = gt__exchange_look(exchange, from, p->call->tag, p->step, &p->messages[k]);
+        err = gt__exchange_look(exchange, from, p->call->tag, p->first + p->step, &p->messages[k]);
         if (err == GT_OK) /* it was, a moment ago */
             err = gt__fail(GT_ERR_CONNECTION, "worker %d is gone", from);
     } else if (message->err != GT_OK) {
@@ -208,8 +214,8 @@ static bool have_arrived(passage *p)
     for (unsigned k = 0; k < call->count; k++) {
         if (!is_expected(p, k) || p->messages[k] || p->gone[k])
             continue;
-        gt_err err =
-            gt__exchange_look(p->h->exchange, (int32_t)call->party[k].worker, call->tag, p->step, &p->messages[k]);
+        gt_err err = gt__exchange_look(p->h->exchange, (int32_t)call->party[k].worker, call->tag,
+                                       p->first + p->step, &p->messages[k]);
         p->gone[k] = err != GT_OK;
         all &= p->messages[k] || p->gone[k];
     }
@@ -311,7 +317,7 @@ static void scatter_send(passage *p, const gt_meta *meta, unsigned axis, const r
 {
     for (unsigned k = 0; k < p->call->count; k++)
         if (k != p->call->self)
-            give(p, k, p->step, meta, p->in, p->buffer, axis, ranges[k].start, ranges[k].count);
+            give(p, k, p->first + p->step, meta, p->in, p->buffer, axis, ranges[k].start, ranges[k].count);
 }
 
 /* Add up our own range of all parties' tensors into `to`, contiguous. */
@@ -339,7 +345,7 @@ static void gather_send(passage *p, const gt_meta *meta, const void *data, gt_bu
     gt_meta own = gt__meta_narrowed(meta, axis, ranges[p->call->self].count);
     for (unsigned k = 0; k < p->call->count; k++)
         if (k != p->call->self)
-            lend(p, k, p->step, data, gt__meta_bytes(&own), buffer);
+            lend(p, k, p->first + p->step, data, gt__meta_bytes(&own), buffer);
 }
 
 /* Copy the ranges of all parties along an axis of `meta` into the whole at `to`. Ours is a tensor at `data`. */
@@ -379,11 +385,12 @@ static void party_ranges(const gt_collective_call *call, bool after, unsigned ax
         gt__party_part(call, k, after, axis, &ranges[k].start, &ranges[k].count);
 }
 
-static gt_meta flattened(const gt_meta *meta)
+/* The elements that the passage is for, in a row. */
+static gt_meta flattened(const passage *p)
 {
-    gt_meta flat = *meta;
+    gt_meta flat = *p->call->whole;
     flat.rank = 1;
-    flat.shape[0] = flat.numel;
+    flat.shape[0] = flat.numel = p->elements;
     return flat;
 }
 
@@ -391,7 +398,7 @@ static gt_meta flattened(const gt_meta *meta)
 static bool has_parts(const passage *p)
 {
     const gt_collective_call *call = p->call;
-    size_t bytes = gt__meta_bytes(call->whole);
+    size_t bytes = (size_t)p->elements * gt__dtype_size((gt_dtype)call->whole->dtype);
     if (call->op == GT_OP_all_reduce)
         return bytes > SMALL;
     return call->op == GT_OP_broadcast && !p->h->exchange->ops->by_reference && call->count > 2 &&
@@ -459,7 +466,7 @@ static void send_step(passage *p)
 {
     const gt_collective_call *call = p->call;
     range ranges[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
-    gt_meta flat = flattened(call->whole);
+    gt_meta flat = flattened(p);
     switch (call->op) {
     case GT_OP_reduce_scatter:
         party_ranges(call, true, call->axis_after, ranges);
@@ -487,7 +494,7 @@ static void take_step(passage *p)
 {
     const gt_collective_call *call = p->call;
     range ranges[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
-    gt_meta flat = flattened(call->whole);
+    gt_meta flat = flattened(p);
     switch (call->op) {
     case GT_OP_reduce_scatter:
         party_ranges(call, true, call->axis_after, ranges);
@@ -570,9 +577,9 @@ static void stage(passage *p)
     p->out = memory ? memory + in_bytes : NULL;
 }
 
-static void begin(passage *p, host *h, const gt_collective_call *call)
+static void prepare(passage *p, host *h, const gt_collective_call *call)
 {
-    *p = (passage){.h = h, .call = call};
+    *p = (passage){.h = h, .call = call, .elements = call->whole->numel};
     if (call->poison)
         fail(p, gt__fail(call->poison->err, "%s", call->poison->text));
     else if (!h->direct)
@@ -583,65 +590,142 @@ static void begin(passage *p, host *h, const gt_collective_call *call)
         p->buffer = call->buffer;
         p->out_buffer = call->out_buffer;
     }
-    send_step(p);
 }
 
 /* As far as messages have arrived. True: it is over. */
-static bool go_on(passage *p, gt_err *err)
+static bool go_on(passage *p)
 {
     for (; have_arrived(p); send_step(p)) {
         take_step(p);
         give_back(p);
-        if (++p->step <= has_parts(p))
-            continue;
-        if (p->staged && p->err == GT_OK) {
-            gt_err written = write_result(p->h, p->call, p->staged, p->out);
-            if (written != GT_OK)
-                fail(p, written);
-        } else
-            free(p->staged);
-        *err = p->err == GT_OK ? GT_OK : gt__fail(p->err, "%s", p->why);
-        return true;
+        if (++p->step > has_parts(p))
+            return true;
     }
     return false;
 }
 
+/* ---- pieces ------------------------------------------------------------------------------------------------- */
+
+/* A passage, of one piece or several. */
+typedef struct in_pieces {
+    gt_passage base;
+    passage whole;    /* what the pieces have in common, and the first failure */
+    gt_origin failed; /* its origin */
+    unsigned count;
+    bool over[MOST_PIECES];
+    passage piece[];
+} in_pieces;
+
+/* How many: the same for all parties. Between threads there is one: nothing is on its way. */
+static unsigned pieces_of(const host *h, const gt_collective_call *call)
+{
+    bool may_be = call->op == GT_OP_all_reduce && !h->exchange->ops->by_reference;
+    size_t pieces = may_be ? gt__meta_bytes(call->whole) / PIECE : 1;
+    return pieces < 2 ? 1 : pieces < MOST_PIECES ? (unsigned)pieces : MOST_PIECES;
+}
+
+/* Piece k of `count`, whose first step is sent. */
+static void begin(passage *p, const passage *whole, unsigned k, unsigned count)
+{
+    const gt_meta *meta = whole->call->whole;
+    int64_t start = meta->numel * k / count;
+    size_t bytes = (size_t)start * gt__dtype_size((gt_dtype)meta->dtype);
+    *p = *whole;
+    p->staged = NULL;
+    p->first = 2 * k;
+    p->elements = meta->numel * (k + 1) / count - start;
+    if (p->in)
+        p->in += bytes;
+    if (p->out)
+        p->out += bytes;
+    send_step(p);
+}
+
+/* A piece is over: keep its failure, if it is the first. */
+static void note_end(const passage *p, passage *whole, gt_origin *failed)
+{
+    if (p->err == GT_OK || whole->err != GT_OK)
+        return;
+    whole->err = p->err;
+    memcpy(whole->why, p->why, sizeof whole->why);
+    *failed = p->h->exchange->failed;
+}
+
+/* All pieces are over. */
+static gt_err conclude(passage *whole, const gt_origin *failed)
+{
+    if (whole->staged && whole->err == GT_OK) {
+        gt_err written = write_result(whole->h, whole->call, whole->staged, whole->out);
+        if (written != GT_OK)
+            fail(whole, written);
+    } else
+        free(whole->staged);
+    if (whole->err == GT_OK)
+        return GT_OK;
+    whole->h->exchange->failed = *failed;
+    return gt__fail(whole->err, "%s", whole->why);
+}
+
+/* One piece after the other: also when there is no memory for all of them. */
 static gt_err run(gt_collective *collective, const gt_collective_call *call)
 {
     enum { LOOK_UP_MS = 100 }; /* *stop may be set */
-    gt_exchange *exchange = ((host *)collective)->exchange;
-    passage p;
-    gt_err err;
+    host *h = (host *)collective;
+    passage whole, p;
     uint64_t seen = 0;
-    for (begin(&p, (host *)collective, call); !go_on(&p, &err);)
-        gt__exchange_wait(exchange, &seen, LOOK_UP_MS);
-    return err;
+    unsigned count = pieces_of(h, call);
+    prepare(&whole, h, call);
+    gt_origin failed = h->exchange->failed;
+    for (unsigned k = 0; k < count; k++) {
+        for (begin(&p, &whole, k, count); !go_on(&p);)
+            gt__exchange_wait(h->exchange, &seen, LOOK_UP_MS);
+        note_end(&p, &whole, &failed);
+    }
+    return conclude(&whole, &failed);
 }
 
 static bool advance(gt_passage *passage_of, gt_err *err)
 {
-    bool over = go_on((passage *)passage_of, err);
-    if (over)
-        free(passage_of);
-    return over;
+    in_pieces *all = (in_pieces *)passage_of;
+    bool over = true;
+    for (unsigned k = 0; k < all->count; k++) {
+        if (!all->over[k] && go_on(&all->piece[k])) {
+            all->over[k] = true;
+            note_end(&all->piece[k], &all->whole, &all->failed);
+        }
+        over &= all->over[k];
+    }
+    if (!over)
+        return false;
+    *err = conclude(&all->whole, &all->failed);
+    free(all);
+    return true;
 }
 
 static void abandon(gt_passage *passage_of)
 {
-    passage *p = (passage *)passage_of;
-    give_back(p);
-    free(p->staged);
-    free(p);
+    in_pieces *all = (in_pieces *)passage_of;
+    for (unsigned k = 0; k < all->count; k++)
+        give_back(&all->piece[k]);
+    free(all->whole.staged);
+    free(all);
 }
 
 static gt_passage *start(gt_collective *collective, const gt_collective_call *call)
 {
-    passage *p = malloc(sizeof *p);
-    if (!p)
+    host *h = (host *)collective;
+    unsigned count = pieces_of(h, call);
+    in_pieces *all = malloc(sizeof *all + count * sizeof all->piece[0]);
+    if (!all)
         return NULL;
-    begin(p, (host *)collective, call);
-    p->base = (gt_passage){.advance = advance, .abandon = abandon};
-    return &p->base;
+    all->base = (gt_passage){.advance = advance, .abandon = abandon};
+    all->count = count;
+    memset(all->over, 0, sizeof all->over);
+    prepare(&all->whole, h, call);
+    all->failed = h->exchange->failed;
+    for (unsigned k = 0; k < count; k++)
+        begin(&all->piece[k], &all->whole, k, count);
+    return &all->base;
 }
 
 static void close_host(gt_collective *collective)

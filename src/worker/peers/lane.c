@@ -1,4 +1,4 @@
-/* lane.c: which lane GT_EXCHANGE asks for, and loading it. See lane.h. */
+/* lane.c: which lane to use, and loading it. See lane.h. */
 #include "worker/peers/lane.h"
 
 #include <dlfcn.h>
@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
+#include "core/settings.h"
 #include "engines/loader.h"
 
 /* UCX reads these once, as it is loaded. It would replace handlers of signals, patch functions of libc to see memory go (for
@@ -58,10 +60,17 @@ gt_err gt__exchange_choose(gt_exchange_choice *choice)
     return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE is 'auto', 'mesh', 'ucx' or 'nccl', not '%.40s'", name);
 }
 
-gt_err gt__lane_find(const gt_lane_ops **ops)
+/* UCX does not encrypt, so it is not chosen unasked where the link would; and on one host the link is as fast. */
+gt_err gt__lane_find(bool reachable, const gt_lane_ops **ops, bool *asked)
 {
     gt_exchange_choice choice;
     *ops = NULL;
     GT_TRY(gt__exchange_choose(&choice));
-    return choice == GT_CHOOSE_UCX ? load("ucx", ops) : GT_OK;
+    *asked = choice == GT_CHOOSE_UCX;
+    if (*asked)
+        return load("ucx", ops);
+    bool trusted = reachable && gt__setting(GT_SETTING_TRUST_NETWORK) != 0;
+    if (choice == GT_CHOOSE_AUTO && trusted && load("ucx", ops) != GT_OK)
+        gt__log(GT_LOG_STATUS, "workers exchange without UCX: %s", gt_error_text());
+    return GT_OK;
 }

@@ -68,13 +68,14 @@ typedef struct gt_lane_plugin {
 
 /* lane.c. What GT_EXCHANGE says. An unknown name is an error. */
 typedef enum gt_exchange_choice {
-    GT_CHOOSE_AUTO, /* the mesh, and collectives that engines hold by themselves (gt_engine_ops.league_name) */
+    GT_CHOOSE_AUTO, /* NCCL for collectives, UCX for the rest, where they are there and need no trust that was not given */
     GT_CHOOSE_MESH,
     GT_CHOOSE_UCX,
     GT_CHOOSE_NCCL /* the mesh, and NCCL's collectives */
 } gt_exchange_choice;
 gt_err gt__exchange_choose(gt_exchange_choice *choice);
-/* The lane that GT_EXCHANGE names; NULL, without an error, if there is none. */
-gt_err gt__lane_find(const gt_lane_ops **ops);
+/* The lane to use; NULL, without an error, if there is none. *asked: GT_EXCHANGE names it. Otherwise it was chosen: for a worker
+ * that workers of other hosts reach, by a network that is trusted. */
+gt_err gt__lane_find(bool reachable, const gt_lane_ops **ops, bool *asked);
 
 #endif

@@ -210,16 +210,23 @@ gt_err gt__mesh_lane_open(gt_mesh *mesh, const char *host, bool listens)
     static const gt_lane_events events = {
         .room = room, .arrived = arrived, .lost = lost, .sent = sent, .failed = failed};
     char interface[IF_NAMESIZE], why[GT_LANE_WHY] = "";
-    GT_TRY(gt__lane_find(&mesh->lane_ops));
+    bool asked, network = listens && interface_of(host, interface);
+    GT_TRY(gt__lane_find(network, &mesh->lane_ops, &asked));
     if (!mesh->lane_ops)
         return GT_OK;
-    bool network = listens && interface_of(host, interface);
-    if (mesh->lane_ops->open(&events, mesh, network ? interface : NULL, why, &mesh->lane) != GT_OK)
-        return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE=%s cannot be used: %s", mesh->lane_ops->name, why);
-    mesh->lane_from = SEGMENT_FROM;
+    if (mesh->lane_ops->open(&events, mesh, network ? interface : NULL, why, &mesh->lane) != GT_OK) {
+        if (asked)
+            return gt__fail(GT_ERR_VALUE, "GT_EXCHANGE=%s cannot be used: %s", mesh->lane_ops->name, why);
+        gt__log(GT_LOG_STATUS, "workers exchange without %s: %s", mesh->lane_ops->name, why);
+        return GT_OK;
+    }
+    mesh->lane_from = asked ? SEGMENT_FROM : SIZE_MAX; /* on a host: by segments, if it was not asked for */
     mesh->base.way = mesh->lane_ops->name;
     gt__log(GT_LOG_STATUS, "workers exchange by %s where both have it, %s%s", mesh->lane_ops->name,
-            network ? "on this host and on the interface " : "on this host", network ? interface : "");
+            !network ? "on this host"
+            : asked  ? "on this host and on the interface "
+                     : "on the interface ",
+            network ? interface : "");
     return GT_OK;
 }
 
