@@ -202,7 +202,9 @@ void gt__tensor_release_any(gt_tensor *tensor)
 
 void gt_tensor_release(gt_tensor *tensor)
 {
-    if (tensor && !gt__quick_release(tensor))
+    if (tensor && tensor->references > 1)
+        tensor->references--;
+    else if (tensor && !gt__quick_release(tensor))
         gt__tensor_release_any(tensor);
 }
 
