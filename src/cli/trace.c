@@ -156,7 +156,7 @@ int gt__command_trace(int argc, char **argv)
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
-    gt_watcher watcher = {0};
+    gt_watcher watcher = {.stop = &stop_requested};
     atomic_store(&stop_requested, false);
     gt__signals_catch(stop, NULL, &stop_requested);
     gt_err err = trace(&watcher, &arguments);

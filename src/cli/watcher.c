@@ -10,7 +10,10 @@
 #include "cli/cli.h"
 #include "link/hello.h"
 
-enum { MOST_BYTES = 64 << 20 }; /* of one message */
+enum {
+    MOST_BYTES = 64 << 20, /* of one message */
+    LOOK_UP_MS = 100 /* how often a wait looks at watcher->stop: a signal just before the wait does not end it */
+};
 
 static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *options, unsigned which)
 {
@@ -152,6 +155,10 @@ gt_err gt__watcher_next(gt_watcher *watcher, int timeout_ms, uint64_t *topic)
         int remaining = gt__remaining_ms(deadline);
         if (remaining == 0)
             return GT_ERR_TIMEOUT;
+        if (watcher->stop && atomic_load(watcher->stop))
+            return GT_ERR_INTERRUPTED;
+        if (watcher->stop && (remaining < 0 || remaining > LOOK_UP_MS))
+            remaining = LOOK_UP_MS;
         gt_err err = gt__link_wait(watcher->link, GT_WAIT_READ, remaining);
         if (err == GT_ERR_INTERRUPTED)
             return err;

@@ -4,6 +4,7 @@
 #ifndef GT_CLI_WATCHER_H
 #define GT_CLI_WATCHER_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "cli/servers.h"
@@ -25,7 +26,8 @@ typedef struct gt_watcher {
     unsigned server_count;
     char *text; /* the message being received, NUL-ended */
     size_t filled, capacity;
-    uint64_t lost; /* lines that the dispatcher could not send us */
+    uint64_t lost;           /* lines that the dispatcher could not send us */
+    const atomic_bool *stop; /* set by a handler of signals: waits end soon after; NULL: they do not */
 } gt_watcher;
 
 /* Connect and subscribe to topics (GT_TOPIC_*). `which`: the index among several dispatchers here, if no port is given. */
@@ -42,7 +44,7 @@ gt_err gt__watcher_ask(gt_watcher *watcher, uint64_t topics, int interval_ms, ui
 
 /*
  * The next complete message: its topic in *topic, its text (NUL-ended) in watcher->text. GT_ERR_TIMEOUT: no message;
- * GT_ERR_INTERRUPTED: a signal arrived; GT_ERR_CONNECTION: the dispatcher is gone.
+ * GT_ERR_INTERRUPTED: a signal arrived, or watcher->stop is set; GT_ERR_CONNECTION: the dispatcher is gone.
  */
 gt_err gt__watcher_next(gt_watcher *watcher, int timeout_ms, uint64_t *topic);
 

@@ -133,8 +133,6 @@ gt_err gt__client_open(const char *address, const char *key_file, int timeout_ms
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "%s", address);
     client->key_file = key_file ? strdup(key_file) : NULL;
-    if (token) /* until it knows which ones the clients before it had: workers may still answer those */
-        client->next_ticket = (uint64_t)1 << 62;
     gt_err err = gt__address_connect(address, key_file, timeout_ms, &client->link);
     /* Who attaches a session waits for no worker: if none came in time, the session would be lost. */
     if (err == GT_OK)

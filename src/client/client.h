@@ -119,6 +119,10 @@ struct gt_client {
     uint64_t seed;
     uint64_t stream; /* counts random tensors since the seed */
     gt_transfer *transfers;
+    struct {
+        uint64_t ticket; /* of the last question whether the worker has taken the segments before it; 0: it has */
+        uint64_t bytes;  /* in segments since then */
+    } uploads;           /* transfer.c limits them */
     gt_embedded *embedded;
     uint64_t number;      /* by which the server knows it */
     int workers;          /* workers of the server now */

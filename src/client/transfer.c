@@ -23,6 +23,7 @@ enum {
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
     SOON_MS = 20,               /* how long statistics may wait for the dispatcher and the workers */
+    MOST_AHEAD = 256 << 20,     /* bytes in segments that the workers may not have taken yet */
     LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
@@ -277,6 +278,7 @@ static void handle_other(gt_client *client, const gt_slot *record)
         gt__link_kill(client->link, "the server closed the connection: %s", reason);
     } else if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
         client->stats_ticket = record->ins.result == client->stats_ticket ? 0 : client->stats_ticket;
+        client->uploads.ticket = record->ins.result == client->uploads.ticket ? 0 : client->uploads.ticket;
         for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next)
             if (transfer->abandoned == record->ins.result) {
                 transfer->abandoned = 0;
@@ -529,6 +531,41 @@ static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint
     return GT_OK;
 }
 
+/* Wait for the answer to the last question about uploads, unless it came with others. If it is that the worker was lost, so are the
+ * uploads: whoever reads one hears of it. */
+static gt_err await_uploads(gt_client *client)
+{
+    sink nothing = {.op = GT_OP_sync};
+    gt__client_flush(client);
+    GT_TRY(gt__client_lock(client));
+    client->progress.op = GT_OP_sync;
+    gt_err err = client->uploads.ticket ? await_locked(client, client->uploads.ticket, &nothing, 0) : GT_OK;
+    if (err != GT_ERR_INTERRUPTED)
+        client->uploads.ticket = 0;
+    gt__client_unlock(client);
+    return err == GT_ERR_INTERRUPTED || client->link->dead ? err : GT_OK;
+}
+
+/*
+ * The ring holds the records of many uploads, whose data would fill the host's memory while the worker is busy with something else. So
+ * there is a question behind every half of what may be ahead, and a wait for the answer one half later: not at once, which would keep the
+ * worker idle. That a segment is busy says less: it may be a tensor's memory for as long as that lives.
+ */
+static gt_err limit_uploads(gt_client *client, size_t bytes)
+{
+    gt_slot *slot;
+    if (client->uploads.bytes >= MOST_AHEAD / 2) {
+        GT_TRY(await_uploads(client));
+        GT_TRY(gt__client_reserve(client, 1, &slot));
+        client->uploads.ticket = client->next_ticket++;
+        client->uploads.bytes = 0;
+        slot->ins = (gt_instruction){.op = GT_OP_sync, .result = client->uploads.ticket};
+        gt__client_commit(client, 1, 0);
+    }
+    client->uploads.bytes += bytes;
+    return GT_OK;
+}
+
 gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, const void *data,
                     gt_tensor **out)
 {
@@ -545,6 +582,8 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
     upload.imm[0].u = bytes;
     gt_slot tail[GT_MAX_TAIL];
     memcpy(tail[0].i64, meta.shape, sizeof tail[0].i64);
+    if (through_segment(client, bytes))
+        GT_TRY(limit_uploads(client, bytes));
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
     if (transfer) {
         gt__copy_large(transfer->segment->data, data, bytes);

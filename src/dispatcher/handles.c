@@ -113,6 +113,25 @@ bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_
     return true;
 }
 
+gt_handle *gt__handles_pop(gt_handles *table)
+{
+    while (table->used) {
+        gt_handle *handle = &table->handles[--table->used];
+        if (handle->id)
+            return handle;
+    }
+    return NULL;
+}
+
+void gt__handles_shrink(gt_handles *table)
+{
+    size_t used = (size_t)table->used + 1; /* not 0 */
+    void *handles = realloc(table->handles, used * sizeof *table->handles);
+    void *refs = 2 * used < (size_t)1 << table->bits ? realloc(table->refs, 2 * used * sizeof *table->refs) : NULL;
+    table->handles = handles ? handles : table->handles;
+    table->refs = refs ? refs : table->refs;
+}
+
 gt_handle *gt__handles_next(gt_handles *table, uint32_t *cursor)
 {
     while (*cursor < table->used) {

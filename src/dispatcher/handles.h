@@ -82,7 +82,13 @@ static inline gt_handle *gt__handles_insert_now(gt_handles *table, uint64_t id)
 /* Remove an id and return where its tensor was; false: there is no such id. */
 bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_t *slot);
 
-/* Walk all: *cursor starts at 0; NULL at the end. No inserts or removals meanwhile. */
+/* Walk all: *cursor starts at 0; NULL at the end. Those that it has passed may be removed meanwhile. No inserts. */
 gt_handle *gt__handles_next(gt_handles *table, uint32_t *cursor);
+
+/* To take a table apart, from its end: no id is found in it any more. Its last handle leaves it, and is there until the next
+ * gt__handles_shrink; NULL: there are no more. */
+gt_handle *gt__handles_pop(gt_handles *table);
+/* Give back the memory of those that left. At the end, all at once, that of a large table takes long. */
+void gt__handles_shrink(gt_handles *table);
 
 #endif

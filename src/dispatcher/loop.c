@@ -24,6 +24,7 @@
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/reload.h"
+#include "dispatcher/remains.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -96,6 +97,7 @@ static void rotate(gt_dispatcher *dispatcher)
 static void rouse(gt_peer *peer)
 {
     gt__peer_wake(peer);
+    peer->rang = false;
     if (!peer->blocked)
         return;
     if (peer->link->fd >= 0)
@@ -107,9 +109,12 @@ static void rouse(gt_peer *peer)
     peer->blocked = false;
 }
 
+/* Any use of a link may find what came for another one: also while it is decided whose turn it is. So the peer is roused later. */
 static void link_arrived(gt_link *link)
 {
-    rouse(link->owner);
+    gt_peer *peer = link->owner;
+    gt__peer_wake(peer);
+    peer->rang = true;
 }
 
 /* Its hello is awaited from now on: always for the same time, so the list is in the order of the deadlines. */
@@ -419,6 +424,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
         bool busy = false;
         next = peer->active_next;
+        if (peer->rang)
+            rouse(peer);
         if (peer->blocked) {
             if (peer->session->account.waits_in)
                 continue;
@@ -434,6 +441,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         progress |= busy;
     }
     progress |= serve_waiting(dispatcher);
+    if (__builtin_expect(dispatcher->remains != NULL, 0))
+        progress |= gt__remains_turn(dispatcher);
     if (__builtin_expect(dispatcher->changing, 0))
         gt__live_turn(dispatcher);
     if (__builtin_expect(dispatcher->monitors != NULL, 0))
@@ -501,8 +510,7 @@ static bool arm_all(gt_dispatcher *dispatcher)
     bool quiet = true;
     for (gt_peer *peer = dispatcher->active_first, *next; peer; peer = next) {
         next = peer->active_next;
-        if (!peer->blocked)
-            quiet &= put_to_rest(peer);
+        quiet &= peer->blocked ? !peer->rang : put_to_rest(peer);
     }
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         if (!dispatcher->acceptors[k]->ops->arm(dispatcher->acceptors[k])) {
@@ -767,6 +775,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt__allowed_free(dispatcher->allowed);
     explicit_bzero(&dispatcher->secrets, sizeof dispatcher->secrets);
     gt__observer_free(dispatcher);
+    gt__remains_free(dispatcher);
     gt__workers_free(dispatcher);
     gt__quota_users_free(dispatcher);
     gt__journal_pool_free(&dispatcher->recovery.pool);

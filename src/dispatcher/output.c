@@ -58,6 +58,19 @@ static bool claim_home(gt_session *session, const gt_instruction *ins)
     return gt__worker_own(home, session->number);
 }
 
+/* A session that is not spread yet, and whose record will be: it waits in the line, not in the list of its home, where it would get turns
+ * of other workers. If its scope cannot be placed, placement says so. */
+static gt_err foresee_spread(gt_session *session, const gt_instruction *ins)
+{
+    gt_target *target = NULL;
+    if (!session->spreading || session->account.spread || session->holding || ins->op >= GT_OP_FIRST_CONTROL ||
+        gt__spread_target(session, ins, &target) != GT_OK || !target)
+        return GT_OK;
+    for (unsigned k = 0; k < target->count; k++)
+        GT_TRY(gt__spread_reach(session, target->worker[k]));
+    return GT_OK;
+}
+
 /* Whether a record can be placed now: there is room, and the worker knows the segment that the record names. */
 static gt_err is_ready(gt_session *session, const gt_instruction *ins, bool *ready)
 {
@@ -65,6 +78,7 @@ static gt_err is_ready(gt_session *session, const gt_instruction *ins, bool *rea
     bool shared = true;
     if (segment)
         GT_TRY(gt__relay_share(session, segment, &shared));
+    GT_TRY(foresee_spread(session, ins));
     session->output.retry = !shared;
     /* Room last: sharing may find that the link is lost. */
     *ready = shared && has_room(session, ins) && claim_home(session, ins);

@@ -24,6 +24,7 @@ typedef struct gt_peer {
     bool overdue;                                  /* its hello is, and it got more time */
     uint64_t hello_by;                             /* when its hello is overdue; 0: it has said it, or need not */
     bool active;          /* in the list of peers that every turn serves; otherwise its doorbell wakes the loop */
+    bool rang;            /* something came for it, or its link is lost: the next turn looks */
     bool blocked;         /* a session that waits for room in its worker's link (output.h) */
     unsigned quiet_turns; /* in a row in which it did nothing */
 } gt_peer;

@@ -32,6 +32,8 @@ typedef struct gt_pending {
         departed; /* the life of the worker whose tensors came before this question (live/evacuate.h); 0: it is another question */
     uint64_t
         settles; /* the number of a question behind all that a session has sent to a worker (live/evacuate.h); 0: as above */
+    uint64_t
+        clears; /* the number of a question behind all that a recovery has repeated (recover/suspect.h); 0: as above */
     uint64_t record; /* of a mark: its number in the worker's stream */
 } gt_pending;
 

@@ -403,9 +403,8 @@ gt_err gt__quota_apply(gt_session *session)
     return GT_OK;
 }
 
-void gt__quota_free(gt_session *session)
+void gt__quota_release(gt_quota *quota)
 {
-    gt_quota *quota = session->quota;
     if (!quota)
         return;
     for (uint32_t index = 0; index < quota->holding_capacity; index++)
@@ -413,6 +412,11 @@ void gt__quota_free(gt_session *session)
     free(quota->holdings);
     free(quota->storages);
     free(quota);
+}
+
+void gt__quota_free(gt_session *session)
+{
+    gt__quota_release(session->quota);
     session->quota = NULL;
     session->handles.quota = NULL;
 }

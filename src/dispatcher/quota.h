@@ -68,6 +68,8 @@ void gt__quota_disconnect(gt_peer *peer);
 /* Count what the session has from now on, or no more, as its limits want it. */
 gt_err gt__quota_apply(gt_session *session);
 void gt__quota_free(gt_session *session);
+/* All that it counts is gone. NULL is fine. */
+void gt__quota_release(gt_quota *quota);
 /* The limits have changed: read the server's config again. The limits of the command line stay. */
 gt_err gt__quota_configure(gt_dispatcher *dispatcher);
 void gt__quota_users_free(gt_dispatcher *dispatcher);

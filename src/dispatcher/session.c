@@ -17,6 +17,7 @@
 #include "dispatcher/live/handover.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/remains.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
@@ -253,7 +254,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     gt__runs_begin(session);
     gt_err err = serve(session, budget, progress);
     if (err == GT_OK && __builtin_expect(session->handover != NULL, 0))
-        err = gt__handover_turn(session);
+        err = gt__handover_turn(session, progress);
     gt__runs_end(session);
     return err;
 }
@@ -439,23 +440,6 @@ static void free_tensors(gt_session *session)
         gt__worker_flush_frees(worker);
 }
 
-/* Behind the frees of its tensors: memory that the others do not need can go back to the system. */
-static void tell_workers_of_end(const gt_session *session)
-{
-    gt_instruction share = {.op = GT_OP_share};
-    share.imm[0].u = session->number;
-    share.imm[1].u = GT_SHARE_LEFT;
-    for (int32_t index = 0; index < session->dispatcher->worker_count; index++) {
-        gt_dispatch_worker *worker = session->dispatcher->workers[index];
-        if (!worker->peer)
-            continue;
-        gt__worker_tell(worker, &share);
-        /* The next numbers are small again, so that the worker's table can shrink. */
-        if (!gt__slot_numbers_used(&worker->slots))
-            gt__slot_numbers_free(&worker->slots);
-    }
-}
-
 gt_err gt__session_drop_tensors(gt_session *session)
 {
     gt__spreading_free(session);
@@ -484,6 +468,8 @@ void gt__session_free(gt_session *session, const char *reason)
         gt__runs_cancel(session);
     gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
+    gt__share_depart(session);
+    bool kept = gt__remains_keep_tensors(session);
     gt__spreading_free(session);
     gt__signals_free(session);
     gt__paths_free(session);
@@ -493,12 +479,12 @@ void gt__session_free(gt_session *session, const char *reason)
     dispatcher->past_instructions += session->instructions;
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
-    gt__recovery_free(session);
-    gt__share_depart(session);
+    gt__recovery_end(session);
     gt__share_forget(session);
     dispatcher->session_count--;
     gt__relays_free(session);
-    tell_workers_of_end(session);
+    if (!kept) /* or when they are free */
+        gt__workers_session_left(dispatcher, session->number);
     session->peer->session = NULL;
     gt__texts_free(&session->sites);
     gt__texts_free(&session->reasons);

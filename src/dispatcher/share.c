@@ -408,17 +408,18 @@ void gt__share_marked(gt_dispatch_worker *worker, uint32_t charges, uint64_t pla
     double ratio = estimate > 0 ? measured / estimate : 1;
     for (uint32_t k = 0; k < charges; k++) {
         const gt_charge *charge = charge_at(share, k);
+        /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
+        double estimated = (double)charge->ns * charge->part, change = fmin(ratio, most) - 1;
+        share->line_ns += (double)charge->ns * change * charge->line_inverse;
         if (!charge->session) {
-            share->left_ns += (double)charge->ns * (fmin(ratio, most) - 1) * charge->inverse;
+            gt_spread_line *line = &worker->peer->dispatcher->line;
+            *(charge->line_inverse > 0 ? &line->left_ns : &share->left_ns) += estimated * change * charge->inverse;
             continue;
         }
-        /* From what was estimated to what was measured; a machine that was busy otherwise costs the session little. */
         gt_account *account = &charge->session->account;
-        double estimated = (double)charge->ns * charge->part, change = fmin(ratio, most) - 1;
         account->used_ns += estimated * change * charge->inverse;
         account->total_ns += estimated * (ratio - 1);
         account->queued -= charge->records;
-        share->line_ns += (double)charge->ns * change * charge->line_inverse;
         gt__share_reorder(charge->session);
     }
     measure(share, by_work, measured, aside);

@@ -78,6 +78,7 @@ typedef struct gt_spread_line {
     const gt_dispatch_worker *awaited; /* the worker of it that is far from open */
     const gt_dispatch_worker *yields;  /* one that was not kept, because its own sessions had the next turn */
     double clock_ns;                   /* used_ns of the one that was served last, when it was */
+    double left_ns;                    /* used_ns of those that left: gt_share.left_ns */
     uint64_t walk;                     /* number of looks through the line: gt_share.claimed */
 } gt_spread_line;
 
@@ -143,7 +144,7 @@ void gt__share_leave(gt_dispatch_worker *worker);
 gt_err gt__share_weigh(gt_session *session, double weight);
 /* The session has another home worker, whose clock tells another time. */
 void gt__share_move(gt_session *session);
-/* The session ends: what it has used counts for the next new one. Before gt__share_forget. */
+/* The session ends: what it has used counts for the next new one. Before gt__share_gather and gt__share_forget. */
 void gt__share_depart(const gt_session *session);
 /* Nothing of the session is waited for or measured any more. */
 void gt__share_forget(gt_session *session);

@@ -61,6 +61,7 @@ struct gt_dispatcher {
     bool attach_by_any;                             /* also by another user than the one who detached it */
     uint64_t past_instructions;                     /* of sessions that have left */
     gt_link_traffic past_traffic[GT_TRANSPORTS][2]; /* of peers that have left, by transport and role */
+    struct gt_remains *remains;                     /* of sessions that ended: remains.h */
     gt_slot record[1 + GT_MAX_TAIL];                /* the one being handled, copied out of its link */
     gt_slot scratch[1 + GT_MAX_TAIL];               /* where records are written that have no worker */
 
@@ -89,6 +90,8 @@ struct gt_dispatcher {
         uint64_t snapshots;         /* that were taken */
         uint32_t holds;             /* segments of clients that are held, of all sessions */
         uint64_t stand_ins_look_ns; /* when to look which stand-ins are used: stand_in.c */
+        gt_session *suspect; /* the one whose recovery the others wait for, until then; NULL: none: suspect.h */
+        uint64_t suspect_until_ns;
         gt_journal_pool pool;
         gt_spool *spool; /* NULL: snapshots are in memory */
     } recovery;

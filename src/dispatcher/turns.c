@@ -57,6 +57,12 @@ void gt__share_reorder(gt_session *session)
     enlist(waiting, session);
 }
 
+/* Where sessions begin that have used nothing yet. */
+static double beginning_ns(double clock_ns, double left_ns)
+{
+    return fmax(clock_ns, fmin(left_ns, clock_ns + MOST_DEBT_NS));
+}
+
 /* In this turn of the loop. */
 static bool was_served(const gt_session *session)
 {
@@ -116,7 +122,7 @@ void gt__share_spread(gt_session *session)
     if (account->spread)
         return;
     account->spread = true;
-    account->used_ns = line_of(session)->clock_ns;
+    account->used_ns = beginning_ns(line_of(session)->clock_ns, line_of(session)->left_ns);
 }
 
 void gt__share_gather(gt_session *session)
@@ -372,12 +378,6 @@ bool gt__share_open(const gt_session *session)
     return true;
 }
 
-/* Where sessions begin that have used nothing yet. */
-static double beginning_ns(const gt_share *share)
-{
-    return fmax(share->clock_ns, fmin(share->left_ns, share->clock_ns + MOST_DEBT_NS));
-}
-
 void gt__share_wait(gt_session *session)
 {
     gt_account *account = &session->account;
@@ -388,7 +388,8 @@ void gt__share_wait(gt_session *session)
         join_line(session);
         return;
     }
-    double least_ns = account->total_ns > 0 ? worker->share.clock_ns : beginning_ns(&worker->share);
+    const gt_share *share = &worker->share;
+    double least_ns = account->total_ns > 0 ? share->clock_ns : beginning_ns(share->clock_ns, share->left_ns);
     account->used_ns = fmax(account->used_ns, least_ns);
     enlist(&worker->share.waiting, session);
     gt__share_decide(worker);
@@ -525,12 +526,14 @@ void gt__share_move(gt_session *session)
 void gt__share_depart(const gt_session *session)
 {
     const gt_account *account = &session->account;
-    if (!session->home || account->spread)
+    if (!session->home)
         return;
     gt_share *share = &session->home->share;
-    double ahead_ns = fmin(account->used_ns - share->clock_ns, account->total_ns * account->inverse);
+    double clock_ns = account->spread ? line_of(session)->clock_ns : share->clock_ns;
+    double *left_ns = account->spread ? &line_of(session)->left_ns : &share->left_ns;
+    double ahead_ns = fmin(account->used_ns - clock_ns, account->total_ns * account->inverse);
     if (ahead_ns > 0)
-        share->left_ns = beginning_ns(share) + ahead_ns;
+        *left_ns = beginning_ns(clock_ns, *left_ns) + ahead_ns;
 }
 
 void gt__share_forget(gt_session *session)

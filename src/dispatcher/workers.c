@@ -14,6 +14,7 @@
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/recover/suspect.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 #include "link/address.h"
@@ -23,17 +24,29 @@ enum { SWEEP_MS = 1000 }; /* a process that ends closes its sockets one after th
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
+/* all: or only the questions of its client, not those of the dispatcher itself. */
+static void forget(gt_dispatch_worker *worker, gt_session *session, bool all)
 {
     for (uint32_t k = 0; k < worker->pendings.count; k++) {
         gt_pending *pending = gt__pendings_at(&worker->pendings, k);
+        bool own = pending->save || pending->departed || pending->settles || pending->clears;
         gt__inquiry_forget_session(pending->inquiry, session);
-        if (pending->session == session) {
+        if (pending->session == session && (all || !own)) {
             pending->session = NULL;
             pending->download = NULL;
             pending->save = NULL;
         }
     }
+}
+
+void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
+{
+    forget(worker, session, true);
+}
+
+void gt__worker_forget_client(gt_dispatch_worker *worker, gt_session *session)
+{
+    forget(worker, session, false);
 }
 
 /* Log an answer that is complete. */
@@ -108,6 +121,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (question->departed || question->settles) {
         gt_pending asked = gt__pendings_take(&worker->pendings, which);
         gt__evacuation_confirmed(worker->peer->dispatcher, worker, &asked, record->ins.op == GT_OP_reply);
+        return GT_OK;
+    }
+    if (question->clears) {
+        gt_pending asked = gt__pendings_take(&worker->pendings, which);
+        gt__suspect_answered(&asked, record->ins.op == GT_OP_reply);
         return GT_OK;
     }
     if (question->save)
@@ -390,6 +408,8 @@ static void drop_pendings(gt_dispatcher *dispatcher, gt_dispatch_worker *worker,
         gt__inquiry_settle(pending.inquiry);
         if (pending.departed || pending.settles)
             gt__evacuation_confirmed(dispatcher, worker, &pending, false);
+        else if (pending.clears)
+            gt__suspect_answered(&pending, false);
         else if (pending.session)
             gt__answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, lost);
         if (pending.download && pending.session->home != worker) /* which has moved on */
@@ -489,6 +509,22 @@ bool gt__worker_dismiss(gt_dispatch_worker *worker)
     out->ins = (gt_instruction){.op = GT_OP_goodbye, .tail = GT_GOODBYE_TAIL};
     gt__worker_put(worker, 1 + GT_GOODBYE_TAIL);
     return true;
+}
+
+void gt__workers_session_left(gt_dispatcher *dispatcher, uint64_t session)
+{
+    gt_instruction share = {.op = GT_OP_share};
+    share.imm[0].u = session;
+    share.imm[1].u = GT_SHARE_LEFT;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer)
+            continue;
+        gt__worker_tell(worker, &share);
+        /* The next numbers are small again, so that the worker's table can shrink. */
+        if (!gt__slot_numbers_used(&worker->slots))
+            gt__slot_numbers_free(&worker->slots);
+    }
 }
 
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)

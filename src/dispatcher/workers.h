@@ -100,8 +100,12 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
 void gt__workers_divide_memory(gt_dispatcher *dispatcher);
 /* Pass on its answers, at most `budget` slots. *progress is set if any. An error ends the worker's connection. */
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
+/* Behind the frees of all tensors of a session that ended: memory that the others do not need can go back to the system. */
+void gt__workers_session_left(gt_dispatcher *dispatcher, uint64_t session);
 /* The session is leaving: answers that it is owed are dropped when they come. */
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
+/* Only its client is: the answers to that client's questions are dropped. */
+void gt__worker_forget_client(gt_dispatch_worker *worker, gt_session *session);
 
 /* An entry without a worker that no config names yet; NULL: out of memory, or there are too many. */
 gt_dispatch_worker *gt__worker_vacant(gt_dispatcher *dispatcher);

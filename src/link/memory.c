@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -225,10 +226,13 @@ static void segment_put(memory_link *m, uint64_t id, int fd)
     m->segments[m->segment_count++] = segment;
 }
 
-/* Read what waits on the socket: descriptors, or end of file. Bounded by the socket's buffer. */
+/* Read what waits on the socket: descriptors, or end of file. Not what comes meanwhile: a peer that sends as fast as we read would keep
+ * us here for ever. Its bell rings again for that. */
 static void socket_drain(memory_link *m)
 {
-    while (!m->base.gone) {
+    int bytes = 0;
+    ioctl(m->socket, FIONREAD, &bytes);
+    for (size_t left = (size_t)bytes / sizeof(gt_memory_message) + 1; left && !m->base.gone; left--) {
         gt_memory_message message;
         int fd = -1;
         gt_memory_received got = gt__memory_receive(m->socket, &message, &fd, 1);

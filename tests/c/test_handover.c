@@ -266,6 +266,58 @@ static void test_parcels_of_others(const void *argument)
     server_stop(&s);
 }
 
+/* ---- questions without an answer ----------------------------------------------------------------------------- */
+
+/*
+ * A client asks for more than one part of a long answer, or for a short one, and detaches before the worker has answered. What the
+ * worker answers later is for no client: it is dropped, also if the next client is there by then.
+ */
+static void test_questions_of_the_client_before(const void *argument)
+{
+    bool is_long = *(const bool *)argument;
+    enum { TICKET = 5, LONG_FLOATS = 4 << 20 };
+    static gt_slot record[1 + GT_MAX_TAIL];
+    server s;
+    char secret[128], text[64];
+    gt_welcome welcome = {0};
+    server_new(&s, true);
+    gt_link *worker = server_link(&s);
+    server_start(&s);
+    join_worker(worker, "raw");
+    gt_link *client = server_connect(&s, "memory");
+    CHECK(join_client(client));
+    send_full(client, 1, is_long ? LONG_FLOATS : 4, 1.0);
+    send_ins(client, (gt_instruction){.op = GT_OP_fetch, .result = TICKET, .operand = {1}});
+    gt_slot detach[2] = {detach_head(0, 8, 8, 1)};
+    detach[1].u64[0] = 1;
+    send_slots(client, detach, 2);
+    CHECK_EQ(receive_answer(client, 9, secret, sizeof secret), GT_OK);
+    gt__link_close(client);
+    gt_link *next = server_connect(&s, "memory");
+    CHECK_EQ(gt__hello_send_client(next, "raw", NULL, secret), GT_OK);
+    CHECK_EQ(gt__hello_wait(next, PATIENCE_MS, &welcome), GT_OK);
+    do
+        CHECK(receive(worker, record));
+    while (record->ins.op != GT_OP_fetch);
+    gt_slot reply[2] = {{.ins = {.op = GT_OP_reply, .flags = GT_FLAG_LAST, .tail = 1}}};
+    reply->ins.result = record->ins.result;
+    reply->ins.imm[1].u = 4 * sizeof(float);
+    send_slots(worker, reply, 2);
+    gt__link_flush(worker);
+    /* Its own questions are answered, and nothing else. */
+    send_ins(next, (gt_instruction){.op = GT_OP_sync, .result = 77});
+    gt__link_flush(next);
+    do
+        CHECK(receive(worker, record));
+    while (record->ins.op != GT_OP_sync);
+    send_ins(worker, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = record->ins.result});
+    gt__link_flush(worker);
+    CHECK_EQ(receive_answer(next, 77, text, sizeof text), GT_OK);
+    gt__link_close(next);
+    server_stop(&s);
+    gt__link_close(worker);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -278,5 +330,7 @@ int main(int argc, char **argv)
     check_run("an embedded server keeps nothing", test_an_embedded_server_keeps_nothing, NULL);
     check_run("malformed parcels", test_malformed_parcels, NULL);
     check_run("parcels of others", test_parcels_of_others, NULL);
+    check_run("questions of the client before, short", test_questions_of_the_client_before, &(bool){false});
+    check_run("questions of the client before, long", test_questions_of_the_client_before, &(bool){true});
     return check_end();
 }

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -462,6 +463,56 @@ static void test_stray_descriptors(const void *argument)
     close(plain);
 }
 
+/* A peer that is as fast as we are: for each of its messages that is received there is the next one. */
+static struct {
+    int socket, segment; /* where it sends the descriptor of a segment */
+    unsigned left;       /* how often */
+} flood;
+
+ssize_t recvmsg(int socket, struct msghdr *header, int flags)
+{
+    ssize_t got = syscall(SYS_recvmsg, socket, header, flags);
+    if (got > 0 && flood.left) {
+        flood.left--;
+        gt__memory_send(flood.socket, GT_MEMORY_SEGMENT, 7, &flood.segment, 1);
+    }
+    return got;
+}
+
+/* Descriptors without end: a look at the socket ends all the same. */
+static void test_endless_descriptors(const void *argument)
+{
+    (void)argument;
+    enum { FLOOD = 10000 }; /* far more than a socket holds */
+    gt_acceptor *acceptor;
+    gt_memory_message message;
+    gt_segment *segment;
+    int port, fds[GT_MEMORY_PARTS];
+    CHECK_EQ(gt__segment_new(1, &segment), GT_OK);
+    if (!CHECK_EQ(gt__transport_memory.listen("localhost", 0, &acceptor, &port), GT_OK))
+        return;
+    int fd = raw_connect(&gt__transport_memory, port);
+    CHECK_EQ(gt__memory_send(fd, GT_MEMORY_HELLO, 0, NULL, 0), GT_OK);
+    gt_link *link = accept_one(acceptor);
+    CHECK_EQ(gt__memory_receive(fd, &message, fds, GT_MEMORY_PARTS), GT_MEMORY_RECEIVED);
+    CHECK_EQ(gt__memory_send(fd, GT_MEMORY_SEGMENT, 7, &segment->fd, 1), GT_OK);
+    flood.socket = fd;
+    flood.segment = segment->fd;
+    flood.left = FLOOD;
+    CHECK(!link->ops->segment(link, 8));
+    CHECK(flood.left > FLOOD / 2);
+    link->ops->arm(link);
+    CHECK(flood.left > FLOOD / 2);
+    CHECK(link->ops->segment(link, 7) && !link->dead);
+    flood.left = 0;
+    gt__link_close(link);
+    for (int k = 0; k < GT_MEMORY_PARTS; k++)
+        close(fds[k]);
+    close(fd);
+    acceptor->ops->close(acceptor);
+    gt__segment_release(segment);
+}
+
 /* Many connect at once and say hello only later: all of them get a link. */
 static void test_crowd(const void *argument)
 {
@@ -509,6 +560,7 @@ int main(int argc, char **argv)
         {.name = "stray descriptors", .run = test_stray_descriptors, .which = MEMORY},
         {.name = "no descriptors", .run = test_no_descriptors, .which = MEMORY},
         {.name = "a crowd", .run = test_crowd, .which = MEMORY},
+        {.name = "endless descriptors", .run = test_endless_descriptors, .which = MEMORY},
     };
     check_begin(argc, argv);
     check_run("hosts", test_hosts, NULL);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "dispatcher/remains.h"
 #include "server_fixture.h"
 
 /* ---- short answers, long streams ---------------------------------------------------------------------------- */
@@ -471,21 +472,25 @@ static void ask_for_long(gt_link *client, int64_t floats)
 static void test_long_answers_in_order(const void *argument)
 {
     (void)argument;
-    enum { TENSORS = 60000, AT_ONCE = 16, PARTS = 64, FLOATS = PARTS * (4 << 20) / (int)sizeof(float) };
+    enum { FILLERS = 60, AT_ONCE = 16, PARTS = 64, FLOATS = PARTS * (4 << 20) / (int)sizeof(float) };
     static gt_slot record[1 + GT_MAX_TAIL];
     server s;
     server_new(&s, false);
     late_worker w = {.link = server_link(&s)};
-    gt_link *filler = server_link(&s), *first = server_link(&s), *second = server_link(&s);
+    gt_link *fillers[FILLERS], *first = server_link(&s), *second = server_link(&s);
+    for (int f = 0; f < FILLERS; f++)
+        fillers[f] = server_link(&s);
     server_start(&s);
     join_worker(w.link, "late");
-    join_client(filler);
-    for (uint64_t id = 1; id <= TENSORS; id += AT_ONCE) {
-        for (uint64_t k = id; k < id + AT_ONCE; k++)
-            send_full(filler, k, 1, 1.0);
-        gt__link_flush(filler);
-        for (int k = 0; k < AT_ONCE; k++)
-            CHECK(receive(w.link, record) && record->ins.op == GT_OP_full);
+    for (int f = 0; f < FILLERS; f++) { /* so few tensors of each that they are freed at once */
+        join_client(fillers[f]);
+        for (uint64_t id = 1; id <= GT_REMAINS_PIECE; id += AT_ONCE) {
+            for (uint64_t k = id; k < id + AT_ONCE; k++)
+                send_full(fillers[f], k, 1, 1.0);
+            gt__link_flush(fillers[f]);
+            for (int k = 0; k < AT_ONCE; k++)
+                CHECK(receive(w.link, record) && record->ins.op == GT_OP_full);
+        }
     }
     uint64_t row_of_second = 0, row = 0, ticket = 8;
     ask_for_long(second, FLOATS);
@@ -495,7 +500,8 @@ static void test_long_answers_in_order(const void *argument)
         answer_all(&w);
     while (CHECK(receive_fetch(&w, &row)) && row == row_of_second);
     CHECK(receive_fetch(&w, &row) && row == row_of_second);
-    gt__link_close(filler); /* the frees of its tensors fill the worker's link */
+    for (int f = 0; f < FILLERS; f++) /* the frees of their tensors fill the worker's link */
+        gt__link_close(fillers[f]);
     uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
     while (server_statistic(first, ticket++, "\"workers\"", "sessions") != 2)
         if (!CHECK(gt__remaining_ms(deadline)))

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from support import GT_BINARY, until
+from support import GT_BINARY, HELD, clean_environment, until
 
 LINKS = ("memory", "ipc", "tcp")
 
@@ -423,6 +423,77 @@ def test_a_long_stream_costs_bounded_memory(programs, link):
     run(300000)
     most = resident_mib(server, "VmHWM"), resident_mib(worker, "VmHWM")
     assert most[0] < before[0] + 16 and most[1] < before[1] + 16, (before, most)
+
+
+def test_uploads_wait_for_a_worker_that_is_busy(programs):
+    """While a matrix product lasts, a program sends 256 MiB in shared memory and one array more, not all that it has."""
+    (programs.directory / "gt_engine_held.py").write_text(HELD)
+    server = programs.server()
+    programs.worker(server.port, python=True, GT_BACKEND="held", HELD=programs.directory,
+                    PYTHONPATH=f"{programs.directory}:{clean_environment()['PYTHONPATH']}")
+    sent, product = map(float, programs.run("""
+        import pathlib, sys, threading, time
+        import gt
+        import numpy as np
+        gt.connect(sys.argv[1])
+        a = gt.ones(2, 2)
+        product = a @ a
+        array, sent, at_go = np.ones(1 << 22, np.float32), 0, 0
+        def go():                                                # when no upload has come for a while: it waits
+            global at_go
+            before = -1
+            while sent < 24 and before != sent:
+                before = sent
+                time.sleep(1)
+            at_go = sent
+            pathlib.Path(sys.argv[2]).touch()
+        helper = threading.Thread(target=go)
+        helper.start()
+        for k in range(24):
+            x = gt.from_numpy(array)
+            sent += 1
+        helper.join()
+        assert x.sum().item() == array.size
+        print(at_go, product.sum().item())
+        """, f"memory://localhost:{server.port}", programs.directory / "go").split())
+    assert sent <= 256 // 16 + 1 and product == 8
+
+
+def test_uploads_go_on_after_the_worker_that_was_waited_for_is_lost(programs):
+    server = programs.server()
+    worker = programs.worker(server.port)
+    program = programs.python("""
+        import pathlib, sys, time
+        import gt
+        import numpy as np
+        gt.connect(sys.argv[1])
+        array = np.ones(1 << 22, np.float32)
+        gt.ones(1).item()
+        print("ready", flush=True)
+        while not pathlib.Path(sys.argv[2]).exists():
+            time.sleep(0.01)
+        lost = [gt.from_numpy(array) for k in range(12)]         # there is a question behind the first eight
+        print("sent", flush=True)
+        while not pathlib.Path(sys.argv[3]).exists():
+            time.sleep(0.01)
+        for k in range(16):
+            x = gt.from_numpy(array)
+        print(x.sum().item() == array.size)
+        try:
+            lost[0].sum().item()
+        except gt.GtConnectionError as error:
+            print(error)
+        """, f"memory://localhost:{server.port}", programs.directory / "stopped", programs.directory / "lost")
+    until(lambda: "ready" in program.text(), "the program")
+    worker.signal(signal.SIGSTOP)
+    (programs.directory / "stopped").touch()
+    until(lambda: "sent" in program.text(), "the uploads")
+    worker.kill()
+    other = programs.worker(server.port, GT_VERBOSE=1)
+    until(lambda: " joined " in other.text(), "another worker")
+    (programs.directory / "lost").touch()
+    assert program.wait() == 0, program.text()
+    assert program.text().split("\n")[2] == "True" and "is gone" in program.text(), program.text()
 
 
 def test_peers_that_send_a_byte_now_and_then(programs):

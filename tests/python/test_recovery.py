@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import PATIENCE_S, REPOSITORY, until
+from support import PATIENCE_S, REPOSITORY, clean_environment, until
 
 # What programs begin with. kill(n) has the test kill worker n, which starts it again; the program waits for the death, or not.
 BEGIN = """
@@ -321,19 +321,73 @@ read(x)
 
 
 def test_workers_that_die_again_and_again(programs):
-    """What kills its worker kills the next one, too: after a few of them it is an error."""
-    cluster = Cluster(programs, 1)
-    ask = programs.directory / "kills"
-    ask.mkdir()
-    lines, kills = cluster.run(LOST + """
-for step in range(20):
+    """A program that reads its values between the deaths of its workers goes on, however often they die."""
+    _, kills = both(programs, """
+x = gt.arange(600) * 1.0
+for step in range(12):
     kill(0)
-    read(x)
-    if x.placement == "lost":
-        break
-""", ask)
-    assert 3 < kills < 20 and lines[-1].startswith("lost:"), lines
-    assert lines[1:-1] == lines[:1] * (len(lines) - 2)
+    say((x + step).sum().item())
+""")
+    assert kills == 12
+
+
+# An engine that ends its worker at the first matrix product.
+DEADLY = """
+import os
+import gt
+class Engine(gt.engines.Engine):
+    def matmul(self, out, a, b):
+        os._exit(1)
+"""
+
+
+def test_what_kills_its_workers_is_given_up_and_other_programs_go_on(programs):
+    """What kills its worker kills the next one, too: after a few of them it is an error, for the program that has it."""
+    (programs.directory / "gt_engine_deadly.py").write_text(DEADLY)
+    server = programs.server("--recover")
+    address = f"localhost:{server.port}"
+    paths = f"{programs.directory}:{clean_environment()['PYTHONPATH']}"
+
+    def start():
+        return programs.worker(server.port, "--index", 0, python=True, GT_BACKEND="deadly", PYTHONPATH=paths)
+
+    workers = [start()]
+    stop = programs.directory / "stop"
+    others = [programs.python("""
+        import pathlib, sys, time
+        import gt
+        gt.connect(sys.argv[1])
+        x = gt.arange(1000) * 1.0
+        print("ready", x[3].item(), flush=True)
+        steps = 0
+        while not pathlib.Path(sys.argv[2]).exists():
+            if sys.argv[3] == "busy":
+                x, steps = x + 1, steps + 1
+                assert x[0].item() == steps
+            time.sleep(0.01)
+        print((x - steps).sum().item() == 499500, flush=True)
+        """, address, stop, kind, name=kind) for kind in ("busy", "busy", "idle")]
+    for other in others:
+        until(lambda: "ready 3.0" in other.text(), f"{other.name}: {other.text()}")
+    deadly = programs.python("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        a = gt.ones(4, 4)
+        try:
+            print((a @ a).sum().item())
+        except gt.GtConnectionError as error:
+            print(error)
+        """, address, name="deadly")
+    while deadly.alive:
+        until(lambda: not (deadly.alive and workers[-1].alive), "the worker's end")
+        if not workers[-1].alive:
+            workers.append(start())
+    assert "5 workers died while they repeated its instructions; worker worker_0 is gone" in deadly.text()
+    stop.touch()
+    for other in others:
+        assert other.wait() == 0 and other.text().split()[-1] == "True", other.text()
+    assert server.text().count("is not recovered") == 1, server.text()
 
 
 def test_without_recovery_others_go_on(programs):

@@ -244,7 +244,7 @@ int gt__command_top(int argc, char **argv)
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
-    viewer session = {.arguments = &arguments};
+    viewer session = {.arguments = &arguments, .watcher.stop = &stop_requested};
     session.view.address = session.watcher.address;
     session.view.interval = arguments.interval;
     session.view.span = SPAN;

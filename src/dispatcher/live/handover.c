@@ -8,12 +8,16 @@
 #include "core/record.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/state.h"
 #include "link/hello.h"
 #include "link/parked.h"
 
-enum { MOST_DETACHED = 1024 }; /* sessions: they have no descriptor that would limit them */
+enum {
+    MOST_DETACHED = 1024, /* sessions: they have no descriptor that would limit them */
+    PIECE = 1024,         /* tensors looked at in a turn */
+};
 
 void gt__handover_free(gt_session *session)
 {
@@ -26,6 +30,7 @@ void gt__handover_free(gt_session *session)
         gt__link_close(handover->parked);
     explicit_bzero(handover->token, sizeof handover->token);
     free(handover->parcel);
+    free(handover->stays);
     free(handover);
     session->handover = NULL;
 }
@@ -48,12 +53,6 @@ static gt_err begin(gt_session *session, const gt_instruction *ins)
     return gt__link_parked(session->link, &session->handover->parked);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* As if the client had sent it. */
 static gt_err send_free(gt_session *session, const gt_slot *record)
 {
@@ -65,48 +64,67 @@ static gt_err send_free(gt_session *session, const gt_slot *record)
     return session->chain->ops->step(session->chain, record);
 }
 
-/* No client can name the tensors that are not in the parcel. */
-static gt_err free_others(gt_session *session, const uint64_t *kept, uint64_t count)
+/* The tensors of the parcel must be the session's. They are marked. */
+static gt_err mark_some(gt_session *session)
 {
-    uint32_t cursor = 0, others = 0;
-    const gt_handle *handle;
-    uint64_t *dropped = malloc((session->handles.count + 1) * sizeof *dropped);
-    gt_err err = dropped ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
-    while (dropped && (handle = gt__handles_next(&session->handles, &cursor)))
-        if (!count || !bsearch(&handle->id, kept, count, sizeof *kept, compare_ids))
-            dropped[others++] = handle->id;
-    gt_slot record = {0};
-    unsigned ids = 0;
-    for (uint32_t k = 0; k < others && err == GT_OK; k++)
-        if (gt__free_append(&record.ins, &ids, dropped[k]) || k + 1 == others) {
-            err = send_free(session, &record);
-            record = (gt_slot){0};
-            ids = 0;
-        }
-    free(dropped);
-    return err;
+    gt_handover *handover = session->handover;
+    const uint8_t *ids = handover->parcel + handover->bytes - handover->kept * sizeof(uint64_t);
+    if (!handover->stays && !(handover->stays = calloc((size_t)session->handles.used / 8 + 1, 1)))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (unsigned k = 0; k < PIECE && handover->marked < handover->kept; k++) {
+        uint64_t id;
+        memcpy(&id, ids + handover->marked++ * sizeof id, sizeof id);
+        const gt_handle *handle = gt__handles_find(&session->handles, id);
+        if (!handle && !session->left_out)
+            return gt__fail(GT_ERR_PROTOCOL, "detach names tensor %llu, which does not exist",
+                            (unsigned long long)id);
+        size_t index = handle ? (size_t)(handle - session->handles.handles) : 0;
+        if (handle)
+            handover->stays[index / 8] |= (uint8_t)(1u << index % 8);
+    }
+    if (handover->marked == handover->kept)
+        handover->phase = GT_HANDOVER_FREES;
+    return GT_OK;
 }
 
-/* The ids that stay, in order. They must be the session's. */
-static gt_err sort_kept(const gt_session *session, uint64_t **out)
+/* No client can name the others. */
+static gt_err free_some(gt_session *session)
 {
-    const gt_handover *handover = session->handover;
-    uint64_t *ids = malloc((handover->kept + 1) * sizeof *ids);
-    if (!ids)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    if (handover->kept)
-        memcpy(ids, handover->parcel + handover->bytes - handover->kept * sizeof *ids,
-               handover->kept * sizeof *ids);
-    qsort(ids, handover->kept, sizeof *ids, compare_ids);
-    for (uint64_t k = 0; k < handover->kept; k++)
-        if (!gt__handles_find(&session->handles, ids[k]) && !session->left_out) {
-            gt_err err = gt__fail(GT_ERR_PROTOCOL, "detach names tensor %llu, which does not exist",
-                                  (unsigned long long)ids[k]);
-            free(ids);
-            return err;
-        }
-    *out = ids;
-    return GT_OK;
+    gt_handover *handover = session->handover;
+    const gt_handle *handle = NULL;
+    gt_slot record = {0};
+    unsigned ids = 0, looked = 0;
+    while (looked++ < PIECE && (handle = gt__handles_next(&session->handles, &handover->cursor))) {
+        size_t index = handover->cursor - 1;
+        if (handover->stays[index / 8] & 1u << index % 8 || !gt__free_append(&record.ins, &ids, handle->id))
+            continue;
+        GT_TRY(send_free(session, &record));
+        record = (gt_slot){0};
+        ids = 0;
+    }
+    if (ids)
+        GT_TRY(send_free(session, &record));
+    if (handle)
+        return GT_OK;
+    handover->phase = GT_HANDOVER_WANTED;
+    return gt__chain_flush(session->chain, GT_FLUSH_SYNC);
+}
+
+/* Go on with the tensors, a piece in each turn: there may be a million. A recovery makes the session's table anew. */
+static gt_err sort_tensors(gt_session *session, bool *progress)
+{
+    gt_handover *handover = session->handover;
+    if (gt__recover_active(session)) {
+        free(handover->stays);
+        handover->stays = NULL;
+        handover->marked = handover->cursor = 0;
+        handover->phase = GT_HANDOVER_MARKS;
+        return GT_OK;
+    }
+    if (gt__output_waits(&session->output) || gt__recover_keeps(session) || gt__evacuation_awaited(session))
+        return GT_OK;
+    *progress = true;
+    return handover->phase == GT_HANDOVER_MARKS ? mark_some(session) : free_some(session);
 }
 
 /* The session stays with its client. */
@@ -120,18 +138,11 @@ static gt_err refuse(gt_session *session, const char *why)
 /* The parcel is complete. */
 static gt_err want_token(gt_session *session)
 {
-    gt_handover *handover = session->handover;
-    uint64_t *kept;
     if (session->dispatcher->monitors_only)
         return refuse(session, "this is a program's own server, which ends with it: no other can attach to it");
     if (session->dispatcher->detached >= MOST_DETACHED)
         return refuse(session, "the server keeps as many detached sessions as it can");
-    GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_SYNC));
-    GT_TRY(sort_kept(session, &kept));
-    gt_err err = free_others(session, kept, handover->kept);
-    free(kept);
-    GT_TRY(err);
-    handover->phase = GT_HANDOVER_WANTED;
+    session->handover->phase = GT_HANDOVER_MARKS;
     return gt__chain_flush(session->chain, GT_FLUSH_SYNC);
 }
 
@@ -161,6 +172,9 @@ static void park(gt_session *session)
     gt_dispatcher *dispatcher = session->dispatcher;
     gt_link *link = session->link;
     gt__relays_free(session); /* before their link is closed */
+    /* Before the downloads are freed; and the next client must not get answers to questions that it never asked. */
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        gt__worker_forget_client(dispatcher->workers[index], session);
     gt__download_drop_all(session, NULL);
     gt__link_traffic_keep(dispatcher, session->peer);
     gt__peer_take_link(session->peer, handover->parked);
@@ -174,12 +188,15 @@ static void park(gt_session *session)
     gt__peer_log(session->peer, GT_LOG_STATUS, "is detached, with %u tensors", session->handles.count);
 }
 
-gt_err gt__handover_turn(gt_session *session)
+gt_err gt__handover_turn(gt_session *session, bool *progress)
 {
     gt_handover *handover = session->handover;
-    bool open = handover->phase == GT_HANDOVER_WANTED || handover->phase == GT_HANDOVER_TOLD;
+    bool sorts = handover->phase == GT_HANDOVER_MARKS || handover->phase == GT_HANDOVER_FREES;
+    bool open = sorts || handover->phase == GT_HANDOVER_WANTED || handover->phase == GT_HANDOVER_TOLD;
     if (open && session->link->gone) /* the token was not delivered: no client can attach */
         return gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason);
+    if (sorts)
+        GT_TRY(sort_tensors(session, progress));
     bool placed = !gt__output_waits(&session->output) && !gt__recover_active(session) && !session->moving.wanted;
     if (handover->phase == GT_HANDOVER_WANTED && placed) {
         GT_TRY(gt__secret_make(handover->token));

@@ -18,6 +18,8 @@
 typedef struct gt_handover {
     enum {
         GT_HANDOVER_PARCEL,
+        GT_HANDOVER_MARKS, /* which tensors stay */
+        GT_HANDOVER_FREES, /* the others */
         GT_HANDOVER_WANTED,
         GT_HANDOVER_TOLD,
         GT_HANDOVER_DETACHED,
@@ -25,7 +27,9 @@ typedef struct gt_handover {
     } phase;
     uint8_t *parcel;
     uint64_t received, bytes; /* of the parcel */
-    uint64_t kept;            /* ids at its end */
+    uint64_t kept, marked;    /* ids at its end; those that were looked at */
+    uint8_t *stays;           /* a bit for each of the session's handles */
+    uint32_t cursor;          /* in these */
     uint64_t ticket;          /* of the question for a token */
     gt_link *parked;          /* for the time without a client; NULL: it is in use, or was */
     char token[GT_SECRET_SIZE];
@@ -46,8 +50,8 @@ static inline bool gt__session_is_detached(const gt_session *session)
 {
     return session->handover && session->handover->phase == GT_HANDOVER_DETACHED;
 }
-/* After the session was served: go on with its handover. An error ends it. */
-gt_err gt__handover_turn(gt_session *session);
+/* After the session was served: go on with its handover. *progress is set if there is more to do. An error ends it. */
+gt_err gt__handover_turn(gt_session *session, bool *progress);
 /* A client has said hello with a token: give its link to the session, whose peer it is from now on. The client's peer of before has
  * nothing to do any more and must end, on GT_OK as well. */
 gt_err gt__handover_take(gt_peer *newcomer, const gt_slot *hello);

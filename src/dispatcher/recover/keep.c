@@ -12,6 +12,8 @@
 
 #include "core/log.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/recover/suspect.h"
+#include "dispatcher/remains.h"
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
@@ -79,33 +81,53 @@ static void forget_parts(gt_session *session)
     }
 }
 
-void gt__recovery_free(gt_session *session)
+void gt__recovery_end(gt_session *session)
 {
     gt_recovery *recovery = session->recovery;
     if (!recovery)
         return;
     if (recovery->saving)
         forget_parts(session);
+    gt__suspect_end(session);
     session->dispatcher->recovery.used -= recovery->charged;
+    session->recovery = NULL;
+    gt__remains_keep_recovery(session->dispatcher, recovery);
+}
+
+size_t gt__recovery_tensors(const gt_recovery *recovery)
+{
+    const gt_snapshot *snapshots[] = {recovery->saved, recovery->saving, recovery->dropped};
+    size_t count = 0;
+    for (size_t k = 0; k < sizeof snapshots / sizeof *snapshots; k++)
+        count += snapshots[k] ? snapshots[k]->count : 0;
+    return count;
+}
+
+void gt__recovery_free_some(gt_recovery **where, size_t *tensors)
+{
+    gt_recovery *recovery = *where;
+    gt_snapshot **snapshots[] = {&recovery->saved, &recovery->saving, &recovery->dropped};
+    for (size_t k = 0; k < sizeof snapshots / sizeof *snapshots; k++)
+        if (*snapshots[k])
+            gt__snapshot_free_some(snapshots[k], tensors);
+    if (recovery->saved || recovery->saving || recovery->dropped)
+        return;
     gt__journal_free(&recovery->journal);
     gt__slot_queue_free(&recovery->state);
-    gt__snapshot_free(&recovery->saved);
-    gt__snapshot_free(&recovery->saving);
-    gt__snapshot_free(&recovery->dropped);
-    gt__holds_free(&recovery->holds);
+    gt__holds_free(&recovery->holds); /* behind the snapshots, which have some of them */
     free(recovery->fills.fill);
     free(recovery->refusals);
     free(recovery->needed);
     free(recovery->owed);
     free(recovery);
-    session->recovery = NULL;
+    *where = NULL;
 }
 
 /* The session is not recoverable from now on. */
 static void give_up(gt_session *session, const char *why)
 {
     gt__peer_log(session->peer, GT_LOG_WARNING, "cannot be recovered from now on if a worker is lost: %s", why);
-    gt__recovery_free(session);
+    gt__recovery_end(session);
 }
 
 /* All sessions together take more memory than they may: the one that takes most is given up. */

@@ -19,16 +19,17 @@
 #include "dispatcher/download.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/recover/suspect.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
-/* An instruction that kills its worker kills the next one, too. */
-enum { MOST_ATTEMPTS = 5 };
+enum {
+    MOST_ATTEMPTS = 5, /* see suspect.h */
+    MOST_REASON = 100, /* bytes of why a worker is lost, behind how often that happened */
+};
 /* How long the first doubt about a worker lasts, if its end is not noticed meanwhile; each later one lasts four times as long. */
 enum { DOUBT_MS = 50 };
-#define FORGIVEN_NS                                                                                               \
-    60000000000u /* a worker that dies so long after a recovery was not killed by what was repeated */
 
 /* ---- answers ------------------------------------------------------------------------------------------------ */
 
@@ -98,7 +99,7 @@ static bool take_questions(gt_session *session)
             gt_pending *pending = gt__pendings_at(pendings, k);
             if (pending->session != session || pending->departed || pending->settles)
                 continue;
-            if (!pending->save)
+            if (!pending->save && !pending->clears)
                 ok &= owe(session->recovery, pending->ticket,
                           pending->bytes + (pending->download ? pending->download->offset : 0));
             pending->session = NULL;
@@ -202,13 +203,30 @@ static void abandon(gt_session *session)
         snprintf(session->lost, sizeof session->lost, "%s", recovery->reason);
         session->ended = true;
     }
-    gt__recovery_free(session);
+    gt__recovery_end(session);
 }
 
 /* It was not seen to end: it may go on, and write to segments that the client uses for something else by then. */
 static bool may_wake(const gt_dispatch_worker *worker)
 {
     return worker->link->ops->share && worker->link->stopped;
+}
+
+/* How long it waits for workers, from now on. */
+static void begin_wait(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
+    recovery->stand_in_ns = gt__deadline_ns(session->dispatcher->recovery.stand_in_ms);
+}
+
+/* Why it is not recovered once more. */
+static void add_deaths(gt_recovery *recovery)
+{
+    char text[sizeof recovery->reason];
+    snprintf(text, sizeof text, "%u workers died while they repeated its instructions; %.*s",
+             recovery->attempts - 1, MOST_REASON, recovery->reason);
+    memcpy(recovery->reason, text, sizeof text);
 }
 
 /* Begin again with the snapshot, when the workers are there. */
@@ -218,19 +236,22 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
     bool again = recovery->phase != GT_RECOVER_NOTHING;
     snprintf(recovery->reason, sizeof recovery->reason, "%s", reason);
     recovery->intact |= !again;
+    recovery->asked = 0;
+    gt__suspect_end(session);
     gt__share_forget(session); /* it waits for no turn, and other sessions not for it */
-    if (!again && gt__now_ns() - recovery->done_ns > FORGIVEN_NS)
-        recovery->attempts = 0;
     recovery->attempts += recovery->phase != GT_RECOVER_WAIT;
     if (!again) /* later its configuration may be dropped and not placed again yet */
         recovery->alone = !is_sharded(session);
     bool taken = take_questions(session); /* always: workers owe the snapshot and the downloads nothing more */
-    possible &= taken && note_needs(session) && recovery->attempts <= MOST_ATTEMPTS && !recovery->hopeless;
+    possible &= taken && note_needs(session) && !recovery->hopeless;
+    if (possible && recovery->attempts > MOST_ATTEMPTS) {
+        possible = false;
+        add_deaths(recovery);
+    }
     gt__snapshot_free(&recovery->saving);
     recovery->phase = GT_RECOVER_WAIT;
     recovery->doubt_ns = 0;
-    recovery->deadline_ns = gt__deadline_ns(session->dispatcher->recovery.wait_ms);
-    recovery->stand_in_ns = gt__deadline_ns(session->dispatcher->recovery.stand_in_ms);
+    begin_wait(session);
     gt__peer_wake(session->peer);
     if (!possible)
         abandon(session);
@@ -268,7 +289,7 @@ static bool is_there(const gt_dispatch_worker *worker)
     return worker->peer && !worker->link->gone;
 }
 
-bool gt__recover_ready(const gt_session *session)
+static bool has_workers(const gt_session *session)
 {
     const gt_recovery *recovery = session->recovery;
     if (recovery->alone)
@@ -277,6 +298,11 @@ bool gt__recover_ready(const gt_session *session)
         if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
             return false;
     return true;
+}
+
+bool gt__recover_ready(const gt_session *session)
+{
+    return has_workers(session) && gt__suspect_may_begin(session);
 }
 
 /* Have other workers stand in for those that the session waits for. False: one of them will not come. */
@@ -295,8 +321,12 @@ void gt__recover_look(gt_dispatcher *dispatcher)
     /* Sessions that wait are blocked, and blocked peers stay active. */
     for (gt_peer *peer = dispatcher->active_first; peer; peer = peer->active_next) {
         gt_session *session = peer->session;
-        if (!session || !gt__recover_waits(session) || gt__recover_ready(session))
+        if (!session || !gt__recover_waits(session))
             continue;
+        if (has_workers(session)) { /* it waits for none, whatever else it waits for */
+            begin_wait(session);
+            continue;
+        }
         bool late = !gt__remaining_ms(session->recovery->deadline_ns);
         bool come = (late || !gt__remaining_ms(session->recovery->stand_in_ns)) && ask_for_stand_ins(session);
         if (late && !come)
@@ -315,6 +345,7 @@ static gt_err clear(gt_session *session)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__peer_log(session->peer, GT_LOG_STATUS, "is recovered: %s", recovery->reason);
     recovery->intact = false;
+    gt__suspect_begin(session);
     gt__output_free(&session->output);
     gt__output_init(&session->output);
     gt__download_drop_all(session, NULL);
@@ -464,12 +495,12 @@ static gt_err replay(gt_session *session, size_t *left)
         const gt_slot *record = gt__journal_next(&recovery->journal, &recovery->journal_at);
         if (!record) {
             recovery->phase = GT_RECOVER_NOTHING;
-            recovery->done_ns = gt__now_ns();
             /* What it uses now is in its spreading again. Stand-ins stay for it: it may name their numbers later. */
             for (int32_t k = 0; recovery->needed && k < recovery->needed_count; k++)
                 recovery->needed[k] = recovery->needed[k] && k < session->dispatcher->worker_count &&
                                       session->dispatcher->workers[k]->stand_in.present;
             session->dispatcher->recovery.count++;
+            gt__suspect_ask(session);
             gt__peer_log(session->peer, GT_LOG_STATUS, "goes on");
             return GT_OK;
         }

@@ -67,11 +67,12 @@ typedef struct gt_recovery {
     uint64_t doubt_ns;    /* until then a worker may be dead although it is still there; 0: there is no doubt */
     bool *needed;         /* by worker: the session used it */
     int32_t needed_count;
-    int32_t home;      /* the index of its home worker */
-    bool alone;        /* any worker will do; decided when the recovery begins, and kept until its end */
-    bool intact;       /* tensors were not dropped since the loss */
-    unsigned attempts; /* recoveries since the last snapshot, one soon after the other */
-    uint64_t done_ns;  /* when the last of them was complete */
+    int32_t home;        /* the index of its home worker */
+    bool alone;          /* any worker will do; decided when the recovery begins, and kept until its end */
+    bool intact;         /* tensors were not dropped since the loss */
+    unsigned attempts;   /* recoveries in a row that workers did not execute to the end: suspect.h */
+    uint64_t asked;      /* the number of the question whether they have; 0: none counts */
+    unsigned unexecuted; /* workers that have not answered it */
     char reason[160];
     size_t state_at;
     uint32_t tensor_at;
@@ -86,7 +87,12 @@ typedef struct gt_recovery {
 /* keep.c */
 /* The session is recoverable from now on, if the server wants that and its modifiers allow it. */
 void gt__recovery_new(gt_session *session);
-void gt__recovery_free(gt_session *session);
+/* It is not any more. What it kept is freed in a bounded number of tensors a turn: remains.h. */
+void gt__recovery_end(gt_session *session);
+/* Tensors of the snapshots. */
+size_t gt__recovery_tensors(const gt_recovery *recovery);
+/* So many of them; *recovery is NULL when all is free. */
+void gt__recovery_free_some(gt_recovery **recovery, size_t *tensors);
 /* Where the client's next records go, of one slot each; *count, which is at least 1, becomes how many at most. NULL: the session
  * is not recoverable any more. gt__recover_noted says how many there were. */
 gt_slot *gt__recover_window(gt_session *session, size_t *count);
@@ -150,7 +156,7 @@ static inline bool gt__recover_refuses(const gt_session *session)
 {
     return session->recovery->refusal_at < session->recovery->refusal_count;
 }
-/* Whether the workers that it waits for are there. */
+/* Whether the workers that it waits for are there, and it need not wait for another session. */
 bool gt__recover_ready(const gt_session *session);
 /* In the place of the client's records: those of the recovery, *left slots at most. */
 gt_err gt__recover_serve(gt_session *session, size_t *left);
