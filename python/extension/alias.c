@@ -145,7 +145,7 @@ PyObject *gt__py_view(PyObject *self, gt_cut kind, const gt_cut_arguments *argum
                       const gt_strides *strides)
 {
     gt_alias *parent = gt__py_alias(self), *view;
-    if (!parent || (gt__signals_active && gt__py_enter(parent->shell.client) < 0))
+    if (!parent || (gt__signals_on() && gt__py_enter(parent->shell.client) < 0))
         return NULL;
     gt_err err = parent->creation == GT_CREATED_PLAIN ? GT_OK : gt__alias_check_use(parent);
     if (err == GT_OK)

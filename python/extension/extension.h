@@ -16,6 +16,9 @@
 #include "client/client.h"
 #include "core/random.h"
 
+/* Nothing here is for others than this extension, so data is found without a table of addresses. */
+#pragma GCC visibility push(hidden)
+
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
@@ -321,5 +324,7 @@ int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);
 int gt__py_caller_init(PyObject *module);
 int gt__py_optimise_init(PyObject *module);
+
+#pragma GCC visibility pop
 
 #endif

@@ -6,6 +6,9 @@
  * binary_slow. Each UNARY or BINARY row of ops.def is a method here: name() and the in-place name_(). Rows that
  * also take numbers are in numbers.c.
  */
+#include "site.h"
+
+#include "client/quick.h"
 #include "core/convert.h"
 #include "alias.h"
 
@@ -46,12 +49,18 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y, bool update
     return gt__py_elementwise(err, out, (PyObject *[]){x, y}, 2);
 }
 
-static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
+/* The object is a Tensor, and of no subtype, that shares no memory. */
+static inline bool is_plain(PyObject *object)
 {
-    if (LIKELY(Py_TYPE(x) == gt__py_tensor_type && !((TensorObject *)x)->alias)) {
+    return Py_TYPE(object) == gt__py_tensor_type && !((TensorObject *)object)->alias;
+}
+
+static PyObject *binary_unexpected(gt_opcode op, PyObject *x, PyObject *y)
+{
+    if (LIKELY(is_plain(x))) {
         gt_tensor *a = ((TensorObject *)x)->tensor, *out = NULL;
         if (LIKELY(!a->client->waiting)) {
-            if (LIKELY(Py_TYPE(y) == gt__py_tensor_type && !((TensorObject *)y)->alias)) {
+            if (LIKELY(is_plain(y))) {
                 gt_err err = gt__emit_binary(op, a, ((TensorObject *)y)->tensor, &out);
                 return gt__py_result(err, out);
             }
@@ -63,6 +72,22 @@ static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
         }
     }
     return binary_slow(op, x, y, false);
+}
+
+static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
+{
+    gt_tensor *out = NULL;
+    if (LIKELY(is_plain(x)) && gt__quick_may(((TensorObject *)x)->tensor)) {
+        gt_tensor *a = ((TensorObject *)x)->tensor;
+        if (LIKELY(is_plain(y))) {
+            gt_tensor *b = ((TensorObject *)y)->tensor;
+            out = gt__quick_emit(a, b, gt__word_head(op, 0, 0), b->id, gt__py_at());
+        } else if (PyFloat_CheckExact(y)) {
+            gt_imm value = {.f = PyFloat_AS_DOUBLE(y)};
+            out = gt__quick_emit(a, NULL, gt__word_head(op, GT_LITERAL_FLOAT << 2, 0), value.u, gt__py_at());
+        }
+    }
+    return out ? gt__py_wrap(out) : binary_unexpected(op, x, y);
 }
 
 #define OPERATOR(name, op)                                                                                        \
@@ -85,8 +110,11 @@ OPERATOR(rshift, GT_OP_bitwise_right_shift)
 static PyObject *unary(gt_opcode op, PyObject *self)
 {
     bool aliased = ((TensorObject *)self)->alias != NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
+    gt_tensor *a = ((TensorObject *)self)->tensor, *out = NULL;
+    if (LIKELY(!aliased) && gt__quick_may(a) &&
+        (out = gt__quick_emit(a, NULL, gt__word_head(op, 0, 0), 0, gt__py_at())))
+        return gt__py_wrap(out);
+    if (!(a = gt__py_use(self)))
         return NULL;
     gt_err err = gt__emit_unary(op, a, &out);
     return LIKELY(!aliased) ? gt__py_result(err, out) : gt__py_elementwise(err, out, &self, 1);

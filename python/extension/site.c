@@ -5,16 +5,9 @@
  * pointer, which a small table maps to the number. Only a new site takes longer. Frames of this package's own Python files are
  * skipped: an op of model(x) is issued at that line, or in the user's own forward().
  */
-#include "extension.h"
+#include "site.h"
 
 #include <string.h>
-
-#if PY_VERSION_HEX < 0x030C0000
-#define Py_BUILD_CORE
-#include <internal/pycore_frame.h>
-#include <internal/pycore_pystate.h>
-#define FRAMES_IN_PLACE 1
-#endif
 
 enum {
     SITES = 1 << 16, /* the most sites; further ones are unknown */
@@ -110,7 +103,7 @@ static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void
     return ours ? OURS : site;
 }
 
-#ifdef FRAMES_IN_PLACE
+#ifdef GT_PY_FRAMES_IN_PLACE
 
 /* See gt__py_site_pin. Every call that pins clears it at its end, so the frame exists. */
 static struct {
@@ -146,6 +139,14 @@ static uint32_t current_site(void)
     return LIKELY(cache[where].at == at && site != OURS) ? site : site_behind(frame);
 }
 
+/* Of frames that are not the user's own, the site depends on those behind. */
+static const void *current_at(void)
+{
+    const void *at = gt__py_at();
+    uint32_t where = place_of(at);
+    return cache[where].at == at && cache[where].site != OURS ? at : NULL;
+}
+
 void gt__py_site_pin(void)
 {
     pinned.site = current_site();
@@ -158,6 +159,11 @@ void gt__py_site_unpin(void)
 }
 
 #else
+
+static const void *current_at(void)
+{
+    return NULL;
+}
 
 void gt__py_site_pin(void)
 {
@@ -233,6 +239,7 @@ static PyObject *py_site_package(PyObject *module, PyObject *directory)
     (void)module;
     if (directory == Py_None) {
         gt__site_hooks.current = NULL;
+        gt__site_hooks.at = NULL;
         Py_RETURN_NONE;
     }
     const char *text = PyUnicode_AsUTF8(directory);
@@ -241,8 +248,8 @@ static PyObject *py_site_package(PyObject *module, PyObject *directory)
     Py_INCREF(directory); /* never freed */
     package = text;
     package_length = strlen(text);
-    gt__site_hooks =
-        (gt_site_hooks){.current = current_site, .name = site_name, .inner = is_inner, .reserve = reserve_sites};
+    gt__site_hooks = (gt_site_hooks){
+        .current = current_site, .at = current_at, .name = site_name, .inner = is_inner, .reserve = reserve_sites};
     Py_RETURN_NONE;
 }
 

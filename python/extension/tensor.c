@@ -7,6 +7,7 @@
  * its id. Read next: operators.c, indexing.c, interop.c.
  */
 #include "client/intercept.h"
+#include "client/quick.h"
 
 #include "alias.h"
 
@@ -88,7 +89,23 @@ static int tensor_setattr(PyObject *self, PyObject *name, PyObject *value)
     return PyObject_GenericSetAttr(self, name, value);
 }
 
-static void tensor_dealloc(PyObject *object)
+/* Free an object, or keep it for reuse. */
+static __attribute__((noinline)) void keep_or_free(TensorObject *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    if (type == gt__py_tensor_type && gt__py_spare_count < gt__py_spare_room) {
+        gt__py_spares[gt__py_spare_count++] = self;
+        return;
+    }
+    if (type == gt__py_tensor_type && inference_threads && hidden_spares < GT_PY_SPARES) {
+        gt__py_spares[hidden_spares++] = self;
+        return;
+    }
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+static __attribute__((noinline)) void dealloc_any(PyObject *object)
 {
     TensorObject *self = (TensorObject *)object;
     gt_alias *alias = self->alias;
@@ -102,17 +119,29 @@ static void tensor_dealloc(PyObject *object)
     if (UNLIKELY(self->dict != NULL))
         drop_attributes(object);
     gt_tensor_release(self->tensor);
-    if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < gt__py_spare_room)) {
+    keep_or_free(self);
+}
+
+/* The same where there is a tensor alone, as nearly always. Its release may run Python code, which frees others. */
+static __attribute__((noinline)) void dealloc_plain(TensorObject *self)
+{
+    gt__tensor_release_any(self->tensor);
+    if (LIKELY(gt__py_spare_count < gt__py_spare_room))
         gt__py_spares[gt__py_spare_count++] = self;
-        return;
-    }
-    if (Py_TYPE(object) == gt__py_tensor_type && inference_threads && hidden_spares < GT_PY_SPARES) {
-        gt__py_spares[hidden_spares++] = self;
-        return;
-    }
-    PyTypeObject *type = Py_TYPE(object);
-    type->tp_free(object);
-    Py_DECREF(type);
+    else
+        keep_or_free(self);
+}
+
+static void tensor_dealloc(PyObject *object)
+{
+    TensorObject *self = (TensorObject *)object;
+    bool plain = Py_TYPE(object) == gt__py_tensor_type && !self->alias && !self->weakrefs && !self->dict;
+    if (UNLIKELY(!plain || !self->tensor || gt__py_spare_count >= gt__py_spare_room))
+        dealloc_any(object);
+    else if (gt__quick_release(self->tensor))
+        gt__py_spares[gt__py_spare_count++] = self;
+    else
+        dealloc_plain(self);
 }
 
 /* Tensor(2, 3), Tensor([1, 2]): PyTorch's old constructor, of the default dtype. NULL without an exception: other arguments. */

@@ -273,7 +273,7 @@ gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t 
 /* Of a node that stands for several ops. */
 static gt_instruction custom_instruction(void)
 {
-    return (gt_instruction){.scope = gt__signals_active ? gt__signal_current().scope : 0,
+    return (gt_instruction){.scope = gt__signals_on() ? gt__signal_current().scope : 0,
                             .site = gt__site_hooks.current ? gt__site_hooks.current() : 0};
 }
 

@@ -264,7 +264,7 @@ static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
 /* Whether the gradient of `node`, a slice, can be added to the part of its operand's gradient that it is cut from. */
 static bool adds_to_part(const pass *p, const gt_node *node, const gt_tensor *gradient)
 {
-    if (p->options.create_graph || gt__anomaly_wanted || gt__signals_active || !node->operands[0].node)
+    if (p->options.create_graph || gt__anomaly_wanted || gt__signals_on() || !node->operands[0].node)
         return false;
     const gt_arrival *arrival = find_arrival(p, node->operands[0].node);
     return arrival && !arrival->gradient->batch && !gradient->batch &&
@@ -648,7 +648,7 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
     gt_err err = run_hooks(node, false, &gradient);
     /* The rule runs under the signal of its forward op, not under the one around the call of backward. */
     gt_signal_state signal = node_signal(node), before = {0};
-    bool signals = signal.scope || gt__signals_active;
+    bool signals = signal.scope || gt__signals_on();
     if (__builtin_expect(signals, 0))
         before = gt__signal_replace(signal);
     bool asked = p->input_count ? set_has(&p->targets, node) : leaf;
@@ -729,8 +729,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
                         gt_tensor *const *inputs, unsigned input_count, gt_tensor **results,
                         gt_backward_options options)
 {
-    if (__builtin_expect(gt__signals_active, 0) &&
-        (gt__batch_any(outputs, count) || gt__batch_any(inputs, input_count)))
+    if (gt__signals_on() && (gt__batch_any(outputs, count) || gt__batch_any(inputs, input_count)))
         return gt__batch_autograd(outputs, gradients, count, inputs, input_count, results, options);
     room space;
     pass p = {.queue = {.arrivals = space.places, .capacity = sizeof space.places / sizeof *space.places},

@@ -199,6 +199,7 @@ void gt_client_close(gt_client **where)
         gt__hotpath_release(client);
     client->closed = true;
     client->usable = false;
+    client->free_room = 0;
     if (client->link && ours) {
         gt__goodbye_send(client->link, "");
         gt__link_close(client->link);

@@ -26,6 +26,7 @@ typedef struct gt_versions {
     uint32_t references, count;
 } gt_versions;
 
+/* A tensor on the client's free list is as a new one, but for id and meta (tensor_clear in emit.c). */
 struct gt_tensor {
     uint32_t references;
     uint32_t version : 31;    /* writes to its object before this value, */
@@ -88,13 +89,15 @@ struct gt_client {
     gt_node *oldest_node, *newest_node; /* the tape */
     uint64_t next_node;
     bool releasing_nodes;
-    struct gt_hotpath *hotpath;         /* hotpath.h; NULL: off */
-    const struct gt_expected *expected; /* while records are held back: what the next one should be; else NULL */
-    uint64_t *cell;                     /* and what it is compared with */
-    bool draining;   /* records that were held back wait for room: nothing else may be written */
-    uint64_t work;   /* elements touched by instructions not flushed yet */
-    uint64_t *frees; /* ids waiting to be packed into frees */
+    struct gt_hotpath *hotpath;   /* hotpath.h; NULL: off */
+    struct gt_expected *expected; /* while records are held back: what the next one should be; else NULL */
+    uint64_t *cell;               /* and what it is compared with */
+    bool draining;                /* records that were held back wait for room: nothing else may be written */
+    uint64_t work;                /* elements touched by instructions not flushed yet */
+    uint64_t *frees;              /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
+    size_t
+        free_room; /* while records are held back: frees are only queued as long as there are fewer (quick.h); else 0 */
     size_t finish_at; /* a path is complete but for its last frees: it ends with so many; 0: none is */
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
@@ -133,6 +136,8 @@ struct gt_client {
     char description[128];
 };
 
+enum { GT_FREED_MUCH = 64 * 1024 }; /* bytes: enough memory to free soon */
+
 /* Reserve room on the link, waiting if the server is far behind. Commit it, and flush if enough work is queued. */
 gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out);
 /* The same without waiting; NULL: there is no room now, or another thread waits for an answer. */
@@ -144,7 +149,7 @@ void gt__client_publish(gt_client *client, unsigned slots, int64_t work);
 void gt__client_send_frees(gt_client *client);
 
 /* Incremented in a forked child: clients opened before the fork are unusable there. */
-extern unsigned gt__fork_generation;
+extern unsigned gt__fork_generation __attribute__((visibility("hidden")));
 
 /*
  * Hooks of a language binding around a wait: before() releases the GIL, after() takes it back, interrupted() says whether a
@@ -165,6 +170,8 @@ extern gt_wait_hooks gt__wait_hooks;
  */
 typedef struct gt_site_hooks {
     uint32_t (*current)(void); /* 0: unknown */
+    const void *(*at)(
+        void); /* what stands for the current site as long as the process lives; NULL: nothing does */
     size_t (*name)(uint32_t site, char *text, size_t size);
     bool (*inner)(void);             /* the binding itself issues the op, not user code */
     void (*reserve)(uint32_t count); /* no number up to this, or that was given until now, is current any more */

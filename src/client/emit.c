@@ -14,14 +14,12 @@
 #include "client/client.h"
 #include "client/hotpath.h"
 #include "client/intercept.h"
+#include "client/quick.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "client/signals.h"
 
-enum {
-    FLUSH_WORK = 32768,      /* elements: enough queued work to wake the server */
-    FLUSH_FREED = 64 * 1024, /* bytes: enough memory to free soon */
-};
+enum { FLUSH_WORK = 32768 }; /* elements: enough queued work to wake the server */
 
 /* ---- room -------------------------------------------------------------------------------------------------- */
 
@@ -124,14 +122,9 @@ void gt__client_commit(gt_client *client, unsigned slots, int64_t work)
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
-/* A tensor with a new id; NULL: out of memory. */
-static inline gt_tensor *tensor_new(gt_client *client)
+/* As every new tensor begins, but for id and meta. */
+static inline void tensor_clear(gt_tensor *tensor)
 {
-    gt_tensor *tensor = client->spare;
-    if (__builtin_expect(tensor != NULL, 1))
-        client->spare = tensor->next_spare;
-    else if (!(tensor = malloc(sizeof *tensor)))
-        return NULL;
     tensor->references = 1;
     tensor->batch = 0;
     tensor->bounded = GT_UNBOUNDED;
@@ -139,11 +132,30 @@ static inline gt_tensor *tensor_new(gt_client *client)
     tensor->name = 0;
     tensor->version = 0;
     tensor->overwritten = 0;
-    tensor->client = client;
-    tensor->id = client->next_id++;
     tensor->base = NULL;
     tensor->node = NULL;
     tensor->versions = NULL;
+}
+
+static __attribute__((noinline)) gt_tensor *tensor_allocate(gt_client *client)
+{
+    gt_tensor *tensor = malloc(sizeof *tensor);
+    if (tensor) {
+        tensor_clear(tensor);
+        tensor->client = client;
+        tensor->next_spare = NULL;
+    }
+    return tensor;
+}
+
+/* A tensor with a new id; NULL: out of memory. */
+static inline gt_tensor *tensor_new(gt_client *client)
+{
+    gt_tensor *tensor = client->spare;
+    if (__builtin_expect(!tensor, 0) && !(tensor = tensor_allocate(client)))
+        return NULL;
+    client->spare = tensor->next_spare;
+    tensor->id = client->next_id++;
     client->live++;
     return tensor;
 }
@@ -151,10 +163,8 @@ static inline gt_tensor *tensor_new(gt_client *client)
 /* Undo tensor_new for a tensor that was never emitted. */
 static void tensor_drop(gt_tensor *tensor)
 {
-    gt_client *client = tensor->client;
-    tensor->next_spare = client->spare;
-    client->spare = tensor;
-    client->live--;
+    tensor_clear(tensor);
+    gt__tensor_spare(tensor);
 }
 
 void gt__versions_release(gt_versions *versions)
@@ -184,10 +194,18 @@ static __attribute__((noinline)) void tensor_end(gt_tensor *tensor)
     } while (tensor && --tensor->references == 0);
 }
 
+void gt__tensor_release_any(gt_tensor *tensor)
+{
+    if (--tensor->references == 0)
+        tensor_end(tensor);
+}
+
 void gt_tensor_release(gt_tensor *tensor)
 {
-    if (tensor && --tensor->references == 0)
-        tensor_end(tensor);
+    if (tensor && tensor->references > 1)
+        tensor->references--;
+    else if (tensor && !gt__quick_release(tensor))
+        gt__tensor_release_any(tensor);
 }
 
 /* A new tensor of the same value, without a node. Its base is the caller's to set. */
@@ -214,7 +232,7 @@ gt_err gt__tensor_inherit(gt_client *client, uint64_t id, const gt_meta *meta, g
     if (!tensor)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     tensor->id = id;
-    gt__meta_copy(&tensor->meta, meta);
+    gt__meta_settle(&tensor->meta, meta);
     *out = tensor;
     return GT_OK;
 }
@@ -252,7 +270,7 @@ static void send_frees(gt_client *client, size_t least)
             continue;
         if (__builtin_expect(!count, 0))
             return; /* to make room, other records went first, and the frees with them */
-        bool large = client->free_bytes >= FLUSH_FREED;
+        bool large = client->free_bytes >= GT_FREED_MUCH;
         client->free_bytes = 0;
         commit(client, 1, large ? FLUSH_WORK : 0);
     }
@@ -272,6 +290,7 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
             return; /* the tensor stays on the server until we disconnect */
         client->frees = frees;
         client->free_capacity = capacity;
+        gt__hotpath_set_free_room(client);
     }
     client->frees[client->free_count++] = id;
     client->free_bytes += bytes;
@@ -282,7 +301,7 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
     }
     if (client->free_count >= GT_FREE_IDS)
         send_frees(client, GT_FREE_IDS);
-    else if (client->free_bytes >= FLUSH_FREED)
+    else if (client->free_bytes >= GT_FREED_MUCH)
         send_frees(client, 1);
 }
 
@@ -381,14 +400,22 @@ static gt_err emit_after_wait(gt_client *client, bool untold, gt_instruction pro
     return err;
 }
 
+/* Most tails are one slot: without a call. */
+static inline void copy_tail(gt_slot *to, const gt_slot *from, unsigned slots)
+{
+    if (__builtin_expect(slots == 1, 1))
+        *to = *from;
+    else
+        memcpy(to, from, slots * sizeof *to);
+}
+
 gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in, unsigned count,
                 gt_tensor **out)
 {
     const gt_meta *metas[GT_MAX_CAT];
     uint64_t *ids = gt__record_operands(&prototype, tail).id;
     gt_err intercepted;
-    if (__builtin_expect(gt__signals_active, 0) &&
-        gt__intercept(client, &prototype, tail, in, count, out, &intercepted))
+    if (gt__signals_on() && gt__intercept(client, &prototype, tail, in, count, out, &intercepted))
         return intercepted;
     int64_t work = 0;
     bool tracked = false, foreign = false;
@@ -408,9 +435,9 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
     if (__builtin_expect(gt__bounds_suspect(&prototype, in), 0))
         return emit_after_check(client, prototype, tail, in, count, out);
-    prototype.site = site_now(client);
+    uint32_t site = prototype.site = site_now(client);
     bool untold = false;
-    if (__builtin_expect(gt__signals_active, 0)) {
+    if (gt__signals_on()) {
         gt__signal_stamp(&prototype);
         GT_TRY(gt__signal_check(&prototype, &meta));
         untold = gt__signal_untold(client);
@@ -421,13 +448,15 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt__meta_copy(&result->meta, &meta);
+    gt__meta_settle(&result->meta, &meta);
     if (!gt__dtype_is_float((gt_dtype)meta.dtype))
         gt__bounds_infer(&prototype, tail, in, count, result);
-    prototype.result = result->id;
     slots->ins = prototype;
+    /* Whole words, which the comparison with the expected record reads: see emit_like. */
+    slots->u64[GT_WORD_RESULT] = prototype.result = result->id;
+    slots->u64[GT_WORD_PLACE] = gt__word_place(prototype.scope, site);
     if (prototype.tail && tail)
-        memcpy(slots + 1, tail, prototype.tail * sizeof *slots);
+        copy_tail(slots + 1, tail, prototype.tail);
     commit(client, 1u + prototype.tail, meta.numel + work);
     if (prototype.flags & GT_FLAG_CONSUMES) {
         in[0]->id = 0; /* the server has freed it: it can only be released */
@@ -463,12 +492,12 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots)
     send_frees(client, 1);
     do { /* until nothing had to be sent after room was found */
         gt_slot *room;
-        if (gt__signals_active)
+        if (gt__signals_on())
             GT_TRY(gt__signal_tell(client));
         GT_TRY(gt__client_reserve(client, slots, &room));
         told = client->sites_told;
         site_now(client);
-    } while (told != client->sites_told || (gt__signals_active && gt__signal_untold(client)));
+    } while (told != client->sites_told || (gt__signals_on() && gt__signal_untold(client)));
     return GT_OK;
 }
 
@@ -504,12 +533,22 @@ static __attribute__((noinline)) gt_err record_like(gt_opcode op, uint8_t litera
     return err;
 }
 
-/* While gt__signals_active: the scope of a record that needs no more of it than its number; below 0: it does. Gradients have the
+/* While gt__signals_on: the scope of a record that needs no more of it than its number; below 0: it does. Gradients have the
  * scope of the op: gt__emit records it. */
 static __attribute__((noinline)) int64_t scope_like(const gt_client *client, bool tracked)
 {
     uint32_t scope;
     return !tracked && gt__signal_plain(client, &scope) ? (int64_t)scope : -1;
+}
+
+/* The record came here though it was expected: quick.h takes the next one that comes from the same place. Bounds of integers are found
+ * elsewhere, and so are the scopes of signals. */
+static __attribute__((noinline)) void learn_quick(gt_expected *expected, const gt_meta *like, bool plain)
+{
+    bool taken = plain && !expected->last && like->rank <= 2 && gt__dtype_is_inexact((gt_dtype)like->dtype);
+    expected->learned++;
+    expected->at = taken && gt__site_hooks.at ? gt__site_hooks.at() : NULL;
+    expected->kind = like->kind;
 }
 
 /*
@@ -526,12 +565,11 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
     uint32_t site = site_now(client);
     bool tracked = (in0 && in0->node) || (in1 && in1->node);
     int64_t scope = 0;
-    if (__builtin_expect(atomic_load_explicit(&gt__signals_active, memory_order_relaxed), 0) &&
-        (scope = scope_like(client, tracked)) < 0)
+    if (gt__signals_on() && (scope = scope_like(client, tracked)) < 0)
         return emit_unlike(client, op, literals, flags, literal, in0, in1, out);
     uint64_t first = in0 ? in0->id : literal.u, second = in1 ? in1->id : literal.u;
     uint64_t head = gt__word_head(op, literals, flags), place = gt__word_place((uint32_t)scope, site);
-    const gt_expected *expected = client->expected;
+    gt_expected *expected = client->expected;
     bool held = expected && expected->plain && is_usable(client) && gt__link_has_room(client->link) &&
                 !gt__log_on(GT_LOG_CLIENT) &&
                 gt__expected_fits_plain(expected, client->cell, head, client->next_id, first, second, place);
@@ -543,9 +581,11 @@ __attribute__((always_inline)) static inline gt_err emit_like(gt_tensor *a, gt_o
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__meta_copy(&result->meta, &a->meta);
     *slot = (gt_slot){.u64 = {head, result->id, first, second, 0, 0, 0, place}};
-    if (held)
+    if (held) {
+        if (expected->learned < GT_QUICK_LESSONS)
+            learn_quick(expected, &a->meta, scope == 0);
         gt__hotpath_held(client, expected, slot);
-    else
+    } else
         commit(client, 1, a->meta.numel);
     *out = result;
     if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())

@@ -76,6 +76,22 @@ gt_hotpath_stats gt__hotpath_stats(const gt_client *client)
     return client->hotpath ? client->hotpath->stats : (gt_hotpath_stats){0};
 }
 
+/* ---- frees ---------------------------------------------------------------------------------------------------- */
+
+/* As many as there is memory for, or as the end of the path leaves to come. */
+void gt__hotpath_set_free_room(gt_client *client)
+{
+    size_t room = client->finish_at && client->finish_at <= client->free_capacity ? client->finish_at - 1
+                                                                                  : client->free_capacity;
+    client->free_room = gt__hotpath_holds(client) ? room : 0;
+}
+
+static void finish_at(gt_client *client, size_t frees)
+{
+    client->finish_at = frees;
+    gt__hotpath_set_free_room(client);
+}
+
 /* ---- the stage ---------------------------------------------------------------------------------------------- */
 
 /* Records go to the stage instead of the link, and are compared with the template from its record `fitted` on. */
@@ -91,7 +107,7 @@ static void open_stage(gt_client *client, gt_template *template, uint32_t fitted
     hot->holding = template;
     client->expected = template->expected + fitted;
     client->cell = hot->cell;
-    client->finish_at = 0;
+    finish_at(client, 0);
 }
 
 static void close_stage(gt_client *client)
@@ -103,7 +119,7 @@ static void close_stage(gt_client *client)
     hot->state = GT_HOT_WATCHING;
     hot->holding = NULL;
     client->expected = NULL;
-    client->finish_at = 0;
+    finish_at(client, 0);
 }
 
 /* Records that have fitted. */
@@ -338,6 +354,7 @@ static void give_up(gt_client *client, uint32_t fitted)
     int64_t work = (int64_t)hot->holding->work;
     see_staged(client, hot->holding, fitted);
     close_stage(client);
+    client->free_bytes += client->free_count ? GT_FREED_MUCH : 0; /* those of quick.h were not counted */
     drain(client, 0, hot->staged, work);
 }
 
@@ -437,19 +454,27 @@ static void finish(gt_client *client, bool known)
         open_stage(client, template->follower, 0);
 }
 
-void gt__hotpath_last(gt_client *client)
+static void reach_last(gt_client *client)
 {
     const gt_template *template = client->hotpath->holding;
     if (template->late)
-        client->finish_at = client->free_count + template->late;
+        finish_at(client, client->free_count + template->late);
     else
         finish(client, false);
+}
+
+void gt__hotpath_turn(gt_client *client, const gt_expected *expected)
+{
+    if (expected->last)
+        reach_last(client);
+    else
+        gt__hotpath_set_free_room(client);
 }
 
 void gt__hotpath_last_free(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
-    client->finish_at = 0; /* if something else died, the next record ends the path */
+    finish_at(client, 0); /* if something else died, the next record ends the path */
     if (client->usable && client->generation == gt__fork_generation &&
         gt__template_ends(hot->holding, hot->cell, client->frees, client->free_count))
         finish(client, true);
@@ -561,9 +586,9 @@ static void hold_on(gt_client *client, gt_template *template, uint32_t fitted)
     hot->holding = template;
     client->expected = template->expected + fitted;
     client->link->write_next = hot->stage + hot->staged;
-    client->finish_at = 0;
+    finish_at(client, 0);
     if (fitted == template->count && !template->at_leave)
-        gt__hotpath_last(client);
+        reach_last(client);
 }
 
 /* A computing record in the stage is not the expected one. */
@@ -609,7 +634,7 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
         hot->ended->follower = template;
     open_stage(client, template, fitted);
     if (fitted == template->count && !template->at_leave)
-        gt__hotpath_last(client);
+        reach_last(client);
     return true;
 }
 

@@ -25,22 +25,24 @@ void gt__hotpath_free(gt_hotpath **hot);
 
 /* A record was written at the link's write_next. True: it is held back; false: commit it. */
 bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work);
-/* The last record of a path was held back. The path ends now, or with the frees that follow. */
-void gt__hotpath_last(gt_client *client);
+/* The first or last record of a path was held back. After the last one the path ends now, or with the frees that follow. */
+void gt__hotpath_turn(gt_client *client, const gt_expected *expected);
+/* client->frees has grown. */
+void gt__hotpath_set_free_room(gt_client *client);
 /* client->finish_at was reached. */
 void gt__hotpath_last_free(gt_client *client);
 /* The record at the link's write_next is the expected one: it is held back. */
-static inline void gt__hotpath_held(gt_client *client, const gt_expected *expected, gt_slot *record)
+static inline void gt__hotpath_held(gt_client *client, gt_expected *expected, gt_slot *record)
 {
     client->link->write_next = record + expected->slots;
     client->expected = expected + 1;
-    if (__builtin_expect(expected->last, 0))
-        gt__hotpath_last(client);
+    if (__builtin_expect(expected->first || expected->last, 0))
+        gt__hotpath_turn(client, expected);
 }
 /* The same as take, for a client that holds records back (client->expected). False: the record is not the expected one. */
 static inline bool gt__hotpath_hold(gt_client *client)
 {
-    const gt_expected *expected = client->expected;
+    gt_expected *expected = client->expected;
     gt_slot *record = client->link->write_next;
     if (__builtin_expect(!gt__expected_fits(expected, client->cell, record), 0))
         return false;

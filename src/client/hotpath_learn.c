@@ -53,6 +53,7 @@ void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work)
     template->next = *entry;
     *entry = template;
     hot->stats.hot_sequences++;
+    hot->fruitless = 0; /* there may be more to find */
     gt__hotpath_say_found(hot, template);
 }
 
@@ -229,7 +230,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
 {
     gt_hotpath *hot = client->hotpath;
     hot->ended = NULL;
-    hot->fruitless = 0;
+    hot->fruitless -= hot->fruitless < GT_HOT_CREDIT ? hot->fruitless : GT_HOT_CREDIT;
     if (!hot->automatic)
         return;
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))

@@ -38,7 +38,8 @@ enum {
     GT_HOT_WASTE = 2,                    /* if in them so many times its records were held back */
     GT_HOT_TEMPLATES = 128,
     GT_HOT_ALIKE = 8,           /* templates that begin with the same record */
-    GT_HOT_FRUITLESS = 1 << 17, /* records of paths alone, after which the detector no longer sees these */
+    GT_HOT_FRUITLESS = 1 << 17, /* records of paths alone, after which the detector no longer sees these, */
+    GT_HOT_CREDIT = 8,          /* but so many more for each record that is part of none */
 };
 
 typedef enum gt_hotpath_state {
@@ -64,7 +65,7 @@ struct gt_hotpath {
     gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t *live; /* by record that is learned: tensors alive before it */
     uint32_t staged, records;
-    uint32_t fruitless;         /* records of paths since the last one that was not part of one */
+    uint32_t fruitless;         /* records of paths that the detector has seen, less the credit of others */
     int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
     uint32_t fresh;             /* slots of the record behind them, which may begin a path; 0: there is none */
     int64_t drain_work, fresh_work;

@@ -47,7 +47,7 @@ bool gt__anomaly_set(bool on);
 /* After a gradient rule: GT_ERR_VALUE if a result has a NaN. Waits for the values. */
 gt_err gt__anomaly_check(const gt_node *node, gt_tensor *const *results);
 
-/* For gt__emit, while gt__signals_active: true if the op was emitted, changed, by this call; *err is its outcome. */
+/* For gt__emit, while gt__signals_on: true if the op was emitted, changed, by this call; *err is its outcome. */
 bool gt__intercept(gt_client *client, const gt_instruction *prototype, gt_slot *tail, gt_tensor *const *in,
                    unsigned count, gt_tensor **out, gt_err *err);
 

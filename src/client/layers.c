@@ -115,7 +115,7 @@ static gt_err plain_value(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_t
 
 bool gt__linear_is_plain(const gt_tensor *a, const gt_tensor *weight, const gt_tensor *bias)
 {
-    return !gt__modes_active && weight->meta.rank == 2 && a->meta.rank > 0 &&
+    return !gt__modes_on() && weight->meta.rank == 2 && a->meta.rank > 0 &&
            a->meta.shape[a->meta.rank - 1] == weight->meta.shape[1] &&
            gt__dtype_is_float((gt_dtype)a->meta.dtype) && a->meta.dtype == weight->meta.dtype &&
            (!bias || (bias->meta.rank == 1 && bias->meta.shape[0] == weight->meta.shape[0] &&
@@ -229,7 +229,7 @@ bool gt__nll_is_plain(const gt_tensor *scores, const gt_tensor *target, int64_t 
 {
     const gt_meta *meta = &scores->meta;
     unsigned axis = class_axis(meta), own = 0;
-    if (gt__modes_active || !gt__dtype_is_float((gt_dtype)meta->dtype) || !meta->rank ||
+    if (gt__modes_on() || !gt__dtype_is_float((gt_dtype)meta->dtype) || !meta->rank ||
         target->meta.dtype != GT_INT64 || target->meta.rank != meta->rank - 1 || scores->client != target->client)
         return false;
     for (unsigned k = 0; k < meta->rank; k++)

@@ -296,8 +296,7 @@ bool gt__signal_untold(const gt_client *client)
 bool gt__signal_plain(const gt_client *client, uint32_t *number)
 {
     *number = state.scope;
-    return !state.backward && !atomic_load_explicit(&gt__modes_active, memory_order_relaxed) &&
-           !gt__signal_untold(client);
+    return !state.backward && !gt__modes_on() && !gt__signal_untold(client);
 }
 
 /* Waits for room first: the wait may be interrupted, and another thread may send the same meanwhile. */

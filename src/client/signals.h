@@ -22,10 +22,21 @@ typedef struct gt_signal_state {
 } gt_signal_state;
 
 /* Threads that are in a scope, and modes (intercept.h). While it is 0, emissions skip signals. */
-extern _Atomic int gt__signals_active;
+extern _Atomic int gt__signals_active __attribute__((visibility("hidden")));
 /* Of these, the modes. */
-extern _Atomic int gt__modes_active;
+extern _Atomic int gt__modes_active __attribute__((visibility("hidden")));
 void gt__modes_count(int change);
+
+/* A thread sees what it entered itself, and that is all that concerns its emissions: no barrier. */
+static inline bool gt__signals_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&gt__signals_active, memory_order_relaxed), 0);
+}
+
+static inline bool gt__modes_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&gt__modes_active, memory_order_relaxed), 0);
+}
 
 gt_signal_state gt__signal_current(void);
 /* Set this thread's state; returns the previous one. For the backward walk. */

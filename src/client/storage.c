@@ -225,7 +225,7 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
         alias->arguments = *arguments;
     *out = alias;
     /* A record belongs to the scope that is active now. And a view of a leaf that may get another node is of this one. */
-    if (__builtin_expect(gt__signals_active || (alias->tracked && parent->family != parent && !parent->tracked),
+    if (__builtin_expect(gt__signals_on() || (alias->tracked && parent->family != parent && !parent->tracked),
                          0)) {
         gt_tensor *cut;
         gt_err err = gt__alias_cut(alias, &cut);

@@ -33,9 +33,13 @@ typedef struct gt_expected {
     bool tail;
     uint8_t tail_stores; /* bits of words of the tail's first slot that are parameters, */
     uint16_t tail_cell;  /* the first of them in this cell, the others in the next ones */
-    bool plain; /* only head, result, two operands and place are of interest: see gt__expected_fits_plain */
+    bool plain;      /* only head, result, two operands and place are of interest: see gt__expected_fits_plain */
+    uint8_t learned; /* how often client/quick.h has learned the next two */
     uint16_t slots;
-    union { /* of a record with a tail */
+    uint16_t kind; /* gt_meta.kind of the operand whose metadata the result has */
+    const void
+        *at; /* the instruction of the program that emits it; NULL: unknown, or it is not for client/quick.h */
+    union {  /* of a record with a tail */
         const gt_slot *slot;
         const gt_expected_id *id; /* cat */
     } tails;

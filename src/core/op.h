@@ -301,8 +301,13 @@ gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b);
 /* Shape and dtype of a tensor, without data. shape[rank..] is unspecified. */
 typedef struct gt_meta {
     int64_t numel;
-    uint8_t dtype; /* gt_dtype */
-    uint8_t rank;
+    union {
+        struct {
+            uint8_t dtype; /* gt_dtype */
+            uint8_t rank;
+        };
+        uint16_t kind; /* both */
+    };
     int64_t shape[GT_MAX_RANK];
 } gt_meta;
 
@@ -313,6 +318,14 @@ static inline void gt__meta_copy(gt_meta *to, const gt_meta *from)
         memcpy(to, from, offsetof(gt_meta, shape) + 2 * sizeof from->shape[0]);
     else
         *to = *from;
+}
+
+/* The same for the metadata of a tensor: the first two sizes are comparable, also if they do not exist. */
+static inline void gt__meta_settle(gt_meta *to, const gt_meta *from)
+{
+    gt__meta_copy(to, from);
+    to->shape[1] = from->rank > 1 ? from->shape[1] : 0;
+    to->shape[0] = from->rank > 0 ? from->shape[0] : 0;
 }
 
 /* Rank at most GT_MAX_RANK, no negative size, and the byte size fits in 62 bits; fills meta. */
