@@ -29,7 +29,7 @@
     X(TRACE_IDS, "GT_TRACE_IDS", COUNT, 0, 1, 0)                                                                  \
     X(TRUST_NETWORK, "GT_TRUST_NETWORK", COUNT, 0, 1, 0)                                                          \
     X(VERBOSE, "GT_VERBOSE", COUNT, 0, 1, 0)                                                                      \
-    X(RESUME, "GT_RESUME", SECONDS, 0, 1e6, 10)                                                                   \
+    X(RESUME, "GT_RESUME", SECONDS, 0, 1e6, -1)                                                                   \
     X(SUM_AHEAD, "GT_SUM_AHEAD", COUNT, 0, 1, 1)                                                                  \
     X(SYNC, "GT_SYNC", COUNT, 0, 1, 0)                                                                            \
     X(WORKER_BATCH_SIZE, "GT_WORKER_BATCH_SIZE", COUNT, 0, 1e9, 0)                                                \

@@ -79,7 +79,7 @@ typedef struct gt_link_ops {
     void (*urge)(gt_link *link, uint64_t word);
     bool (*urged)(gt_link *link, uint64_t *word);
     /* Outlive the connection: if it is lost, go on by another one that comes within this time. Both ends must ask for it, the
-     * connecting one before its hello. Optional (NULL). */
+     * connecting one before its hello. Negative: GT_RESUME_MS if the peer is on another host. Optional (NULL). */
     void (*resumes)(gt_link *link, int within_ms);
     void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
@@ -195,7 +195,7 @@ void gt__link_close(gt_link *link);
 
 static inline void gt__link_resumes(gt_link *link, int within_ms)
 {
-    if (link->ops->resumes && within_ms > 0)
+    if (link->ops->resumes && within_ms != 0)
         link->ops->resumes(link, within_ms);
 }
 

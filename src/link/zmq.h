@@ -13,7 +13,9 @@ enum {
     GT_ZMQ_FRAME_SLOTS = GT_LINK_MAX_RESERVE, /* in one frame at most */
     GT_ZMQ_FRAME_BYTES = GT_ZMQ_FRAME_SLOTS * (int)sizeof(gt_slot),
     GT_ZMQ_WINDOW = 64 * 1024, /* slots in flight in one direction at most: 4 MiB */
-    GT_ZMQ_LINGER_MS = 500,    /* how long closing waits for a last goodbye to be sent */
+    GT_RESUME_MS =
+        10000, /* how long a session waits for its client after a cut, unless a setting says otherwise */
+    GT_ZMQ_LINGER_MS = 500, /* how long closing waits for a last goodbye to be sent */
     GT_ZMQ_VERSION = 2,
     GT_ZMQ_SECRET_BYTES = 32,
     GT_ZMQ_RECEIPTS = 8, /* that may be outstanding: more than the window has room for */

@@ -272,11 +272,14 @@ static void dealer_abandon(gt_link *link)
     dealer_free(dealer);
 }
 
-/* Links by ipc are lost only with the server. */
+/* Links by ipc are lost only with the server. So are those by tcp on one host, if no tunnel is between, and there the server shall free
+ * what a killed client had at once. */
 static void dealer_resumes(gt_link *link, int within_ms)
 {
     dealer_link *dealer = (dealer_link *)link;
-    if (link->transport != &gt__transport_tcp ||
+    if (within_ms < 0)
+        within_ms = dealer->again.local ? 0 : GT_RESUME_MS;
+    if (!within_ms || link->transport != &gt__transport_tcp ||
         getrandom(dealer->base.secret, GT_ZMQ_SECRET_BYTES, 0) != GT_ZMQ_SECRET_BYTES)
         return;
     dealer->again.within_ms = within_ms;

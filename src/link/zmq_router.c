@@ -165,7 +165,7 @@ static void router_resumes(gt_link *link, int within_ms)
     gt_zmq_peer *peer = (gt_zmq_peer *)link;
     if (!gt__zmq_knows_secret(&peer->base, peer->base.secret)) /* it has given none */
         return;
-    peer->resume_ms = within_ms;
+    peer->resume_ms = within_ms < 0 ? GT_RESUME_MS : within_ms;
     gt__zmq_keep(&peer->base);
 }
 

@@ -212,13 +212,14 @@ def test_another_server_at_the_address_says_so(programs, paused):
 
 
 def test_the_session_of_a_killed_client_ends_after_the_time(paused):
-    server, _, program, _ = paused()
+    server, _, program, _ = paused(GT_RESUME=60)
     program.kill()
     until(lambda: re.search(r"client 1 .*left: .*has not come back within 0.2 s", server.text()), "the end of the session")
 
 
-def test_without_it_a_cut_connection_is_an_error_at_once(paused):
-    _, proxy, program, go = paused(GT_RESUME=0)
+@pytest.mark.parametrize("setting", [{"GT_RESUME": 0}, {}], ids=["0", "default on one host"])
+def test_without_it_a_cut_connection_is_an_error_at_once(paused, setting):
+    _, proxy, program, go = paused(**setting)
     proxy.end()
     go()
     assert program.wait() == 0

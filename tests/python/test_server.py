@@ -642,9 +642,10 @@ def test_a_client_goes_on_with_a_new_worker(programs):
     assert client.output.read_text() == "lost\n"
 
 
-def test_a_client_that_vanishes_is_forgotten(programs):
-    server = programs.cluster()
-    address = f"localhost:{server.port}"
+@pytest.mark.parametrize("link", ["memory", "tcp"])
+def test_a_client_that_vanishes_is_forgotten(programs, link):
+    server = programs.cluster(GT_RESUME=3600)  # which is for clients that may come back: none of this host
+    address = f"{link}://localhost:{server.port}"
     for ending in ("os._exit(0)", "os.kill(os.getpid(), 9)", "raise SystemExit", "1 / 0"):
         process = programs.python(
             f"""
