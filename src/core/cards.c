@@ -85,12 +85,16 @@ static void read_device(nvml_device device, gt_card *card)
     }
 }
 
+unsigned gt__cards_count(void)
+{
+    unsigned found = 0;
+    return library_is_open() && !nvml.count(&found) ? found : 0;
+}
+
 unsigned gt__cards_read(gt_card cards[GT_MOST_CARDS])
 {
-    unsigned found = 0, count = 0;
+    unsigned found = gt__cards_count(), count = 0;
     nvml_device device;
-    if (!library_is_open() || nvml.count(&found))
-        return 0;
     for (unsigned k = 0; k < found && count < GT_MOST_CARDS; k++)
         if (!nvml.by_index(k, &device))
             read_device(device, &cards[count++]);

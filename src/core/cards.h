@@ -29,6 +29,9 @@ typedef struct gt_card {
     double celsius, watts;
 } gt_card;
 
+/* How many this host has: 0 without the library. */
+unsigned gt__cards_count(void);
+
 /* Fills in the cards of this host and returns how many: 0 without the library. */
 unsigned gt__cards_read(gt_card cards[GT_MOST_CARDS]);
 

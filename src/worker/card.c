@@ -132,3 +132,40 @@ void gt__card_watch_end(gt_worker *worker)
     pthread_join(watch->thread, NULL);
     watch_free(watch);
 }
+
+/* ---- how many there are ---------------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t changed;
+    bool is_asked, is_known;
+    unsigned count;
+} host = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void *count_main(void *unused)
+{
+    (void)unused;
+    unsigned count = gt__cards_count();
+    pthread_mutex_lock(&host.mutex);
+    host.count = count;
+    host.is_known = true;
+    pthread_cond_broadcast(&host.changed);
+    pthread_mutex_unlock(&host.mutex);
+    return NULL;
+}
+
+unsigned gt__cards_of_host(void)
+{
+    struct timespec until = after(PATIENCE_S);
+    pthread_t thread;
+    pthread_mutex_lock(&host.mutex);
+    if (!host.is_asked && gt__thread_start(&thread, count_main, NULL) == GT_OK) {
+        host.is_asked = true;
+        pthread_detach(thread);
+    }
+    for (int timed_out = 0; host.is_asked && !host.is_known && !timed_out;)
+        timed_out = pthread_cond_clockwait(&host.changed, &host.mutex, CLOCK_MONOTONIC, &until);
+    unsigned count = host.count;
+    pthread_mutex_unlock(&host.mutex);
+    return count;
+}

@@ -14,5 +14,7 @@ typedef struct gt_card_watch gt_card_watch;
 void gt__card_watch_start(gt_worker *worker);
 /* Before the link closes, which has the statement. Waits a second at most: a driver whose card is lost may never answer. */
 void gt__card_watch_end(gt_worker *worker);
+/* How many cards this host has; 0 if its driver does not say so within a second. */
+unsigned gt__cards_of_host(void);
 
 #endif

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/cards.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "core/settings.h"
@@ -272,12 +271,11 @@ static bool may_wait(const gt_worker_options *options, uint64_t deadline, int ne
  * that is trusted, else on the loopback interface, which is set for the process. So not in a process of the user's. */
 static bool may_choose_library(const gt_worker *worker)
 {
-    gt_card cards[GT_MOST_CARDS];
     if (worker->exchange->ops->by_reference)
         return false;
     if (worker->options->listen)
         return gt__setting(GT_SETTING_TRUST_NETWORK) != 0;
-    if (gt__cards_read(cards) < 2) /* no other worker that it could be used with */
+    if (gt__cards_of_host() < 2) /* no other worker that it could be used with */
         return false;
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     return true;
