@@ -532,7 +532,7 @@ static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint
 }
 
 /* Wait for the answer to the last question about uploads, unless it came with others. If it is that the worker was lost, so are the
- * uploads: whoever reads one hears of it. */
+ * uploads, and a read of one of them gets the error. */
 static gt_err await_uploads(gt_client *client)
 {
     sink nothing = {.op = GT_OP_sync};

@@ -5,7 +5,7 @@
  * references to the bytes of a frame, so nothing is copied, and writing a record costs what it did. When the connection is lost, both ends keep the
  * link for a while: what is written goes into the frames that are kept. The end that connects makes a new connection, and its
  * first frame shows the secret that it gave the other end with the first one, and how many slots have come. The other end answers with its
- * own number, and both send what is missing. The streams go on in the middle: whoever uses the link sees a pause.
+ * own number, and both send what is missing. The users of the link see a pause and no other change.
  */
 #ifndef GT_LINK_ZMQ_RESUME_H
 #define GT_LINK_ZMQ_RESUME_H

@@ -456,7 +456,7 @@ static void expect_failure(party *p, const collective_case *c, const char *text)
         complain(p, c, text);
 }
 
-/* A party's operand has failed: whoever needs it has that failure. */
+/* A party's operand has failed: all results that need it fail with the same error. */
 static void refuse(party *p, const form *f, unsigned failing)
 {
     gt_slot missing[8] = {{.ins = {.op = GT_OP_neg, .result = OPERAND, .operand = {1000}}}};
@@ -564,7 +564,7 @@ static void die_or_outlive(party *p, unsigned op)
 typedef struct group_test {
     const way *way;
     unsigned count;
-    int op; /* somebody dies in this one; -1: the others */
+    int op; /* a member is killed during this operation; -1: in none */
 } group_test;
 
 typedef struct member {
@@ -622,7 +622,7 @@ static pid_t start(const group_test *test, meeting *shared, unsigned self)
     pid_t child = fork();
     if (child)
         return child;
-    alarm(PATIENCE_S); /* somebody waits for ever */
+    alarm(PATIENCE_S); /* ends the test if a member never gets its answer */
     if (test->way->by_links) {
         alone = (member){.test = test};
         alone.party = (party){.way = test->way, .meeting = shared, .self = self, .count = test->count};

@@ -1,6 +1,6 @@
 /*
  * test_exchange.c: workers among each other without a dispatcher: meshes that meet in an order that streams may bring
- * about, and collectives in which a party runs out of memory: nobody waits for ever. test_conformance.c has all others.
+ * about, and collectives in which a party runs out of memory: the others end with an error. test_conformance.c has the rest.
  */
 #include <pthread.h>
 #include <sched.h>
