@@ -335,6 +335,15 @@ bool gt__template_fits(gt_template *t, uint64_t *cell, const gt_slot *records, u
     return at == slots;
 }
 
+bool gt__template_odd_again(gt_template *t, uint32_t at, gt_canonical canonical)
+{
+    for (unsigned k = 0; k < GT_TEMPLATE_ODD; k++)
+        if (t->odd[k].place == at + 1 && t->odd[k].exact == canonical.exact)
+            return true;
+    t->odd[t->odd_next++ % GT_TEMPLATE_ODD] = (gt_odd_record){.place = at + 1, .exact = canonical.exact};
+    return false;
+}
+
 /* The place of an id among the inputs, whether it is one or not. index[]: an input plus one; 0: unused. */
 static inline uint16_t *place_of(const uint64_t *input, uint16_t *index, uint32_t mask, uint64_t id)
 {
