@@ -163,7 +163,7 @@ static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t
         e.cell[word - GT_CELL_FROM] = cell;
         e.stores |= (uint8_t)(1u << (word - GT_CELL_FROM));
     }
-    e.plain = !e.tail && !e.stores && !e.binds && !e.cell[3] && !e.word[GT_WORD_OPERAND + 2] &&
+    e.plain = !e.tail && !((e.stores | e.binds) & ~7u) && !e.cell[3] && !e.word[GT_WORD_OPERAND + 2] &&
               !e.word[GT_WORD_IMM] && !e.word[GT_WORD_IMM + 1];
     return e;
 }
