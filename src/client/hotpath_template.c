@@ -338,8 +338,10 @@ bool gt__template_fits(gt_template *t, uint64_t *cell, const gt_slot *records, u
 bool gt__template_odd_again(gt_template *t, uint32_t at, gt_canonical canonical)
 {
     for (unsigned k = 0; k < GT_TEMPLATE_ODD; k++)
-        if (t->odd[k].place == at + 1 && t->odd[k].exact == canonical.exact)
+        if (t->odd[k].place == at + 1 && t->odd[k].exact == canonical.exact) {
+            t->odd[k].place = 0; /* what is learned now may turn out to be no path */
             return true;
+        }
     t->odd[t->odd_next++ % GT_TEMPLATE_ODD] = (gt_odd_record){.place = at + 1, .exact = canonical.exact};
     return false;
 }
