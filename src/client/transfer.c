@@ -410,10 +410,6 @@ gt_err gt__client_await(gt_client *client, gt_opcode op, uint64_t ticket, char *
 
 gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 {
-    /* The dispatcher does not ask a worker whose link has no room, as when parts of this client's tensors wait for it. A failure of
-     * the wait is not that of the statistics. */
-    if (workers && gt_synchronize(client) == GT_ERR_INTERRUPTED)
-        return GT_ERR_INTERRUPTED;
     gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
     return ask_text(client, question, json);
 }

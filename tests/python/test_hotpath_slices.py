@@ -156,6 +156,7 @@ for k in range(180):
     y[i:i + 2] = total.flip(0)
     x[:, j] = y[:, j + 1] + k % 3
 keep(total, x, y)
+gt.synchronize()  # of a worker whose link is full the statistics would be older
 stats = gt.debug.get_worker_stats(wait=True).values()
 results.append(min(worker["hotpath"]["worker_runs"] for worker in stats if worker["instructions"]))
 """
