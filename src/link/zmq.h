@@ -17,7 +17,7 @@ enum {
         10000, /* how long a session waits for its client after a cut, unless a setting says otherwise */
     GT_ZMQ_LINGER_MS = 500, /* how long closing waits for a last goodbye to be sent */
     GT_ZMQ_VERSION = 2,
-    GT_ZMQ_SECRET_BYTES = 32,
+    GT_ZMQ_SECRET_BYTES = GT_LINK_SECRET,
     GT_ZMQ_RECEIPTS = 8, /* that may be outstanding: more than the window has room for */
 };
 

@@ -169,6 +169,12 @@ static void router_resumes(gt_link *link, int within_ms)
     gt__zmq_keep(&peer->base);
 }
 
+static const uint8_t *router_secret(const gt_link *link)
+{
+    const gt_zmq_link *base = &((const gt_zmq_peer *)link)->base;
+    return base->keeps ? base->secret : NULL;
+}
+
 static void pump(gt_zmq_router *r);
 
 static void router_pump(gt_zmq_link *link)
@@ -244,6 +250,7 @@ static const gt_link_ops router_link_ops = {
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
     .resumes = router_resumes,
+    .secret = router_secret,
     .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .peer_page = gt__zmq_peer_page,
