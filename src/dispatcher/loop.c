@@ -19,6 +19,7 @@
 #include "core/settings.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/drain.h"
 #include "dispatcher/live/handover.h"
 #include "dispatcher/recover/recover.h"
@@ -259,7 +260,9 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     }
     if (hello->ins.flags == GT_ROLE_CLIENT) {
         GT_TRY(gt__quota_connect(peer));
-        return gt__session_new(peer, hello);
+        GT_TRY(gt__session_new(peer, hello));
+        gt__journaled_begin(peer->session);
+        return GT_OK;
     }
     if (hello->ins.flags != GT_ROLE_WORKER)
         return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
@@ -269,6 +272,7 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     gt__observe_worker(peer->worker, NULL);
     gt__worker_introduce(peer->worker);
     gt__workers_divide_memory(peer->dispatcher);
+    gt__disk_journal_workers(peer->dispatcher);
     return GT_OK;
 }
 
@@ -451,6 +455,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         gt__monitors_turn(dispatcher);
     if (__builtin_expect(dispatcher->held, 0))
         gt__synced_release(dispatcher);
+    if (__builtin_expect(dispatcher->journal != NULL, 0))
+        gt__disk_journal_turn(dispatcher);
     flush_links(dispatcher);
     if (progress)
         rotate(dispatcher);
@@ -563,6 +569,7 @@ static void take_last_records(gt_dispatcher *dispatcher)
 static void finish(gt_dispatcher *dispatcher)
 {
     gt__handovers_name(dispatcher);
+    gt__disk_journal_close(dispatcher);
     if (dispatcher->watching)
         take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
@@ -769,6 +776,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt_dispatcher *dispatcher = *where;
     if (!dispatcher)
         return;
+    gt__disk_journal_close(dispatcher);
     while (dispatcher->peers)
         gt__peer_end(dispatcher->peers, "the server is stopping");
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/live/handover.h"
 #include "dispatcher/observe/synced.h"
@@ -255,6 +256,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     gt_err err = serve(session, budget, progress);
     if (err == GT_OK && __builtin_expect(session->handover != NULL, 0))
         err = gt__handover_turn(session, progress);
+    if (err == GT_OK && __builtin_expect(session->journaled != NULL, 0))
+        gt__journaled_turn(session);
     gt__runs_end(session);
     return err;
 }

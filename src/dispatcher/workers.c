@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/drain.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/observe/synced.h"
@@ -445,6 +446,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     memset(worker->paths, 0, sizeof worker->paths);
     gt__worker_drop_backlog(worker);
     gt__workers_divide_memory(dispatcher);
+    gt__disk_journal_workers(dispatcher);
 }
 
 void gt__workers_look(gt_dispatcher *dispatcher)

@@ -15,7 +15,7 @@ ALLOWED = {
     "dispatcher/spread": ["core", "link", "dispatcher", "dispatcher/live"],
     "dispatcher/recover": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/live", "dispatcher/journal"],
     "dispatcher/journal": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/recover"],
-    "dispatcher/live": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/recover", "dispatcher/observe"],
+    "dispatcher/live": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/recover", "dispatcher/observe", "dispatcher/journal"],
     "dispatcher/observe": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/live"],
     "engines": ["core"],
     "worker": ["core", "link", "engines/engine.h", "engines/plan.h", "engines/host_memory.h", "worker/peers"],

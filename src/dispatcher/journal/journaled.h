@@ -55,8 +55,8 @@ void gt__journaled_begin(gt_session *session);
 void gt__journaled_turn(gt_session *session);
 /* recovery->saved is a new snapshot; the journal was not cut yet. */
 void gt__journaled_cut(gt_session *session);
-/* Tensors of its snapshot were moved to other workers. */
-void gt__journaled_moved(gt_session *session);
+/* What was written of it has changed: describe all of it anew. */
+void gt__journaled_again(gt_session *session);
 /* It leaves: `why` is NULL. Or it goes on without a journal, and the log says why. */
 void gt__journaled_end(gt_session *session, const char *why);
 

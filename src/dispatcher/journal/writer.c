@@ -28,7 +28,7 @@ enum {
     PATH_BYTES = 4096,
 };
 
-typedef enum item_kind { FRAMES, DATA, GENERATION, REMOVAL } item_kind;
+typedef enum item_kind { FRAMES, DATA, GENERATION, REMOVAL, SPOIL } item_kind;
 
 typedef struct journal_item {
     struct journal_item *next;
@@ -63,6 +63,7 @@ struct gt_journal_writer {
     uint64_t bytes;       /* of this generation */
     uint64_t generations; /* that were put, and one for the files that were there before */
     journal_item *spare;  /* buffers */
+    journal_item *spoil;  /* there must be one when memory is short; NULL: it was put */
     unsigned spare_count;
     atomic_uint_fast64_t safe;    /* batches */
     atomic_uint_fast64_t behind;  /* bytes that wait */
@@ -247,7 +248,8 @@ static bool write_item(gt_journal_writer *writer, journal_item *item)
     bool ok = item->kind == FRAMES       ? write_frames(writer, item)
               : item->kind == DATA       ? write_data(writer, item)
               : item->kind == GENERATION ? next_generation(writer)
-                                         : remove_old(writer);
+              : item->kind == REMOVAL    ? remove_old(writer)
+                                         : (errno = ENOMEM, false);
     atomic_fetch_sub(&writer->behind, item->cost);
     if (item->kind == REMOVAL && ok)
         atomic_store(&writer->removed, item->generations);
@@ -364,6 +366,7 @@ static void destroy(gt_journal_writer *writer)
     if (writer->fd >= 0)
         close(writer->fd);
     close(writer->lock);
+    free(writer->spoil);
     free(writer->piece);
     free(writer->directory);
     free(writer);
@@ -396,7 +399,9 @@ gt_err gt__journal_writer_new(const gt_journal_writer_options *options, gt_journ
     pthread_condattr_destroy(&monotonic);
     writer->directory = strdup(options->directory);
     writer->piece = malloc(gt__frame_size(sizeof(gt_frame_data) + GT_JOURNAL_PIECE));
-    gt_err err = writer->directory && writer->piece ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    writer->spoil = calloc(1, sizeof *writer->spoil);
+    gt_err err =
+        writer->directory && writer->piece && writer->spoil ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && !open_file(writer))
         err =
             gt__fail(GT_ERR_VALUE, "the journal in %s cannot be written: %s", options->directory, strerror(errno));
@@ -518,6 +523,15 @@ bool gt__journal_put_removal(gt_journal_writer *writer)
     if (removal)
         removal->generations = writer->generations;
     return removal;
+}
+
+void gt__journal_spoil(gt_journal_writer *writer)
+{
+    if (!writer->spoil)
+        return;
+    writer->spoil->kind = SPOIL;
+    append(&writer->filling, writer->spoil, writer->spoil);
+    writer->spoil = NULL;
 }
 
 void gt__journal_flush(gt_journal_writer *writer)

@@ -71,6 +71,9 @@ bool gt__journal_put_generation(gt_journal_writer *writer);
 /* When all frames before this are safe, the files of earlier generations are removed. False: as above. */
 bool gt__journal_put_removal(gt_journal_writer *writer);
 
+/* Something that must be in the journal is not: remove its files, as after a failure of the disk. */
+void gt__journal_spoil(gt_journal_writer *writer);
+
 /* Hand over what was put. */
 void gt__journal_flush(gt_journal_writer *writer);
 /* What was put until now is safe when gt__journal_safe is at least this. */

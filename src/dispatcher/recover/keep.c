@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/suspect.h"
 #include "dispatcher/remains.h"
@@ -88,6 +89,8 @@ void gt__recovery_end(gt_session *session)
         return;
     if (recovery->saving)
         forget_parts(session);
+    if (session->journaled)
+        gt__journaled_end(session, NULL);
     gt__suspect_end(session);
     session->dispatcher->recovery.used -= recovery->charged;
     session->recovery = NULL;
@@ -127,6 +130,8 @@ void gt__recovery_free_some(gt_recovery **where, size_t *tensors)
 static void give_up(gt_session *session, const char *why)
 {
     gt__peer_log(session->peer, GT_LOG_WARNING, "cannot be recovered from now on if a worker is lost: %s", why);
+    if (session->journaled)
+        gt__journaled_end(session, why);
     gt__recovery_end(session);
 }
 
@@ -311,6 +316,8 @@ static void finish(gt_session *session)
         recovery->failures = saving->strided ? STRICT : 0;
         drop(session, recovery->saved);
         recovery->saved = saving;
+        if (session->journaled)
+            gt__journaled_cut(session);
         gt__journal_drop(&recovery->journal, saving->position);
         gt__holds_drop(&recovery->holds, saving->held);
         drop_refusals(recovery, saving->refused);
@@ -456,6 +463,7 @@ void gt__recover_weigh(gt_session *session)
         recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
     }
     bool good = count <= recovery->low || now_ns >= recovery->until_ns || recovery->journal.bytes >= LONG_JOURNAL;
-    if (good && !recovery->defining && !gt__fillings_any(&session->fillings, &session->handles))
+    if (good && !recovery->defining && !gt__disk_journal_is_behind(session->dispatcher) &&
+        !gt__fillings_any(&session->fillings, &session->handles))
         begin(session);
 }

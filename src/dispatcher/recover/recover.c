@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/recover/suspect.h"
@@ -143,6 +144,8 @@ void gt__recover_moved(gt_session *session, int32_t from, int32_t to)
     recovery->hopeless |= !moved;
     if (from < recovery->needed_count)
         recovery->needed[from] = false;
+    if (session->journaled)
+        gt__journaled_again(session);
 }
 
 static bool has_shards(const gt_config *config)
@@ -193,6 +196,8 @@ static void abandon(gt_session *session)
     session->peer->blocked = session->output.retry = false;
     gt__peer_wake(session->peer);
     gt__peer_log(session->peer, GT_LOG_WARNING, "is not recovered: %s", recovery->reason);
+    if (session->journaled)
+        gt__journaled_end(session, recovery->reason);
     for (uint32_t k = 0; k < recovery->owed_count; k++)
         if (!recovery->owed[k].placed)
             gt__answer_failure(session, recovery->owed[k].ticket, GT_ERR_CONNECTION, recovery->reason);

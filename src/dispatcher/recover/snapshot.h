@@ -31,9 +31,10 @@ typedef struct gt_saved {
     uint64_t id;
     uint32_t scope, site; /* handle's */
     gt_meta meta;
-    gt_layout *layout; /* NULL: on one worker, or lost */
-    bool ahead;        /* gt_spread's */
-    int32_t *copies;   /* workers that have whole copies, as in gt_spread */
+    gt_layout *layout;       /* NULL: on one worker, or lost */
+    bool ahead;              /* gt_spread's */
+    uint64_t journal_number; /* in the server's journal (journal/journaled.h); 0: none */
+    int32_t *copies;         /* workers that have whole copies, as in gt_spread */
     unsigned copy_count;
     unsigned part_count; /* 0: lost. The last is the whole tensor if there are copies of a split one */
     gt_saved_part part[];
