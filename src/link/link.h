@@ -81,6 +81,8 @@ typedef struct gt_link_ops {
     /* Outlive the connection: if it is lost, go on by another one that comes within this time. Both ends must ask for it, the
      * connecting one before its hello. Negative: GT_RESUME_MS if the peer is on another host. Optional (NULL). */
     void (*resumes)(gt_link *link, int within_ms);
+    /* Only so many slots of all that came would outlive this process: the peer must keep the others. Optional (NULL). */
+    void (*durable)(gt_link *link, uint64_t slots);
     void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
      * those beyond. Takes microseconds. */
@@ -131,11 +133,12 @@ struct gt_link {
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
      * lost. NULL: not called. */
     void (*arrived)(gt_link *link);
-    gt_trust trust; /* how far we know the peer */
-    char user[48];  /* the accepting side: "uid 1000", or the name that goes with the peer's key */
-    char host[64];  /* the accepting side: the peer's address, "10.0.0.5"; empty: this host */
-    char key[41];   /* the accepting side: the peer's public key (keys.h), if it has shown one */
-    int port;       /* the connecting side: of a server on this host; 0: elsewhere */
+    gt_trust trust;    /* how far we know the peer */
+    char user[48];     /* the accepting side: "uid 1000", or the name that goes with the peer's key */
+    char host[64];     /* the accepting side: the peer's address, "10.0.0.5"; empty: this host */
+    char key[41];      /* the accepting side: the peer's public key (keys.h), if it has shown one */
+    int port;          /* the connecting side: of a server on this host; 0: elsewhere */
+    unsigned restarts; /* the connecting side: how often the server was another process, which owes no answers */
 };
 
 /* Slots of the link's room that a record now may not take. */
@@ -197,6 +200,13 @@ static inline void gt__link_resumes(gt_link *link, int within_ms)
 {
     if (link->ops->resumes && within_ms != 0)
         link->ops->resumes(link, within_ms);
+}
+
+/* UINT64_MAX, as at the beginning: all. */
+static inline void gt__link_durable(gt_link *link, uint64_t slots)
+{
+    if (link->ops->durable)
+        link->ops->durable(link, slots);
 }
 
 /* In a forked child: free our copy of a link without touching the parent's connection. Frees `link`. */
