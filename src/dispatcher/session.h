@@ -26,6 +26,7 @@ typedef struct gt_signals gt_signals;
 typedef struct gt_spreading gt_spreading;
 typedef struct gt_recovery gt_recovery;
 typedef struct gt_handover gt_handover;
+typedef struct gt_journaled gt_journaled;
 
 /* The bytes of a session's tensors, when they were last summed up: stats.c. */
 typedef struct gt_counted {
@@ -54,6 +55,7 @@ struct gt_session {
     uint32_t plain_scope;     /* the last scope of which it is known that it places nothing; 0: none */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_recovery *recovery;    /* NULL: it is lost with its worker (recover/recover.h) */
+    gt_journaled *journaled;  /* NULL: it ends with the server (journal/journaled.h) */
     gt_handover *handover;    /* NULL: no client leaves it to another (live/handover.h) */
     gt_handles handles;
     gt_fillings fillings;

@@ -81,7 +81,10 @@ typedef struct gt_link_ops {
     /* Outlive the connection: if it is lost, go on by another one that comes within this time. Both ends must ask for it, the
      * connecting one before its hello. Negative: GT_RESUME_MS if the peer is on another host. Optional (NULL). */
     void (*resumes)(gt_link *link, int within_ms);
-    /* Only so many slots of all that came would outlive this process: the peer must keep the others. Optional (NULL). */
+    /* GT_LINK_SECRET bytes by which the peer shows, on another connection, that it is the one of this link. NULL, or returns NULL:
+     * there are none. */
+    const uint8_t *(*secret)(const gt_link *link);
+    /* See gt__link_durable. Optional (NULL). */
     void (*durable)(gt_link *link, uint64_t slots);
     void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
@@ -104,6 +107,7 @@ enum {
     GT_LINK_URGENT = 64,        /* urgent words that wait for the reader at most: a power of two */
     GT_LINK_PAGE = 28 * 1024,   /* bytes */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
+    GT_LINK_SECRET = 32,        /* bytes */
     GT_LINK_LAST_ROOM = 8,      /* slots that only the last record gets (link->ending): why the link ends */
 };
 
@@ -202,7 +206,13 @@ static inline void gt__link_resumes(gt_link *link, int within_ms)
         link->ops->resumes(link, within_ms);
 }
 
-/* UINT64_MAX, as at the beginning: all. */
+static inline const uint8_t *gt__link_secret(const gt_link *link)
+{
+    return link->ops->secret ? link->ops->secret(link) : NULL;
+}
+
+/* A server with a journal: of the slots that were consumed, so many are in the journal. The peer gets credit for these only, and keeps the others.
+ * From the first call on; UINT64_MAX: for all, from now on. */
 static inline void gt__link_durable(gt_link *link, uint64_t slots)
 {
     if (link->ops->durable)

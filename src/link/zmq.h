@@ -7,7 +7,6 @@
 
 #include <zmq.h>
 
-#include "link/expected.h"
 #include "link/link.h"
 
 enum {
@@ -21,7 +20,7 @@ enum {
     GT_ZMQ_VERSION = 3,
     GT_ZMQ_JOURNAL = 1 << 8, /* a bit of ACCEPT: the server outlives its process (link/expected.h) */
     GT_ZMQ_LIFE_SHIFT = 16,  /* above that: a random number of the server's process */
-    GT_ZMQ_SECRET_BYTES = GT_LINK_SECRET_BYTES,
+    GT_ZMQ_SECRET_BYTES = GT_LINK_SECRET,
     GT_ZMQ_RECEIPTS = 8, /* that may be outstanding: more than the window has room for */
 };
 

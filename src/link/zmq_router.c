@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "link/expected.h"
 #include "link/zmq_intake.h"
 #include "link/zmq_resume.h"
 #include "link/zmq_router.h"
@@ -179,6 +180,12 @@ static void router_resumes(gt_link *link, int within_ms)
     gt__zmq_keep(&peer->base);
 }
 
+static const uint8_t *router_secret(const gt_link *link)
+{
+    const gt_zmq_link *base = &((const gt_zmq_peer *)link)->base;
+    return base->keeps ? base->secret : NULL;
+}
+
 static void pump(gt_zmq_router *r);
 
 static void router_pump(gt_zmq_link *link)
@@ -255,6 +262,7 @@ static const gt_link_ops router_link_ops = {
     .urged = gt__zmq_urged,
     .resumes = router_resumes,
     .durable = gt__zmq_durable,
+    .secret = router_secret,
     .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .peer_page = gt__zmq_peer_page,
@@ -295,19 +303,24 @@ static void peer_name(gt_zmq_router *r, gt_link *link)
              *link->user ? " of " : "", link->user);
 }
 
-/* A new peer, by its first frame. ZeroMQ's text for its address is 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
- * localhost:UID:GID:PID. */
-static void peer_new(gt_zmq_router *r, const uint8_t *identity, zmq_msg_t *frame)
+/* Where a frame comes from. ZeroMQ's text for it is 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or localhost:UID:GID:PID. */
+static void peer_address(zmq_msg_t *frame, gt_link *link)
 {
     const char *address = zmq_msg_gets(frame, "Peer-Address");
-    gt_zmq_peer *peer = peer_alloc(r);
-    if (!peer)
-        return; /* the peer will time out */
-    gt_link *link = &peer->base.base;
     bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
     if (!local)
         snprintf(link->host, sizeof link->host, "%s", strncmp(address, "::ffff:", 7) == 0 ? address + 7 : address);
+}
+
+/* A new peer, by its first frame. */
+static void peer_new(gt_zmq_router *r, const uint8_t *identity, zmq_msg_t *frame)
+{
+    gt_zmq_peer *peer = peer_alloc(r);
+    if (!peer)
+        return; /* the peer will time out */
+    gt_link *link = &peer->base.base;
+    peer_address(frame, link);
     gt__door_user(&r->door, frame, link);
     peer_name(r, link);
     connection_enter(peer, identity, zmq_msg_get(frame, ZMQ_SRCFD));
@@ -337,11 +350,16 @@ static gt_zmq_peer *find_resumed(gt_zmq_router *r, const gt_zmq_resume *resume, 
         found = find_secret(r->peers[k], resume->secret);
     if (!found)
         return NULL;
-    const gt_link *link = &found->base.base;
-    gt_link sender = {.transport = link->transport};
+    gt_link *link = &found->base.base, sender = {0};
+    peer_address(frame, &sender);
     gt__door_user(&r->door, frame, &sender);
-    bool same = sender.trust == link->trust && !strcmp(sender.user, link->user) && !strcmp(sender.key, link->key);
-    return same ? found : NULL;
+    if (strcmp(sender.user, link->user) || strcmp(sender.key, link->key))
+        return NULL;
+    if (found->is_expected) { /* what the journal does not say */
+        link->trust = sender.trust;
+        link->transport = sender.transport;
+    }
+    return sender.trust == link->trust && sender.transport == link->transport ? found : NULL;
 }
 
 /* The first frame of a connection shows a secret. The connection before, if there still is one, is not listened to any more. */
@@ -375,38 +393,23 @@ void gt__acceptor_outlives(gt_acceptor *acceptor)
     ((gt_zmq_router *)acceptor)->journal = true;
 }
 
-bool gt__link_describe(const gt_link *link, gt_link_description *description)
-{
-    if (link->ops != &router_link_ops || !((const gt_zmq_link *)link)->keeps)
-        return false;
-    *description =
-        (gt_link_description){.is_local = link->transport == &gt__transport_ipc, .trust = (uint8_t)link->trust};
-    memcpy(description->secret, ((const gt_zmq_link *)link)->secret, sizeof description->secret);
-    memcpy(description->user, link->user, sizeof description->user);
-    memcpy(description->host, link->host, sizeof description->host);
-    memcpy(description->key, link->key, sizeof description->key);
-    return true;
-}
-
-gt_err gt__acceptor_expect(gt_acceptor *acceptor, const gt_link_description *description, uint64_t arrived,
-                           int within_ms, gt_link **out)
+gt_err gt__acceptor_expect(gt_acceptor *acceptor, const gt_link_expected *expected, gt_link **out)
 {
     gt_zmq_router *r = (gt_zmq_router *)acceptor;
     gt_zmq_peer *peer = peer_alloc(r);
     if (!peer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt_link *link = &peer->base.base;
-    link->transport = description->is_local ? &gt__transport_ipc : &gt__transport_tcp;
-    link->trust = (gt_trust)description->trust;
-    memcpy(peer->base.secret, description->secret, sizeof peer->base.secret);
-    snprintf(link->user, sizeof link->user, "%.*s", (int)sizeof link->user - 1, description->user);
-    snprintf(link->host, sizeof link->host, "%.*s", (int)sizeof link->host - 1, description->host);
-    snprintf(link->key, sizeof link->key, "%.*s", (int)sizeof link->key - 1, description->key);
+    link->transport = *expected->host ? &gt__transport_tcp : &gt__transport_ipc; /* most probably */
+    memcpy(peer->base.secret, expected->secret, sizeof peer->base.secret);
+    snprintf(link->user, sizeof link->user, "%s", expected->user);
+    snprintf(link->host, sizeof link->host, "%s", expected->host);
+    snprintf(link->key, sizeof link->key, "%s", expected->key);
     peer_name(r, link);
     gt__zmq_keep(&peer->base);
-    peer->base.arrived = arrived;
+    peer->base.arrived = expected->arrived;
     peer->base.cut = true;
-    peer->resume_ms = within_ms < 0 ? GT_RESTART_MS : within_ms;
+    peer->resume_ms = expected->within_ms < 0 ? GT_RESTART_MS : expected->within_ms;
     peer->cut_until_ns = gt__deadline_ns(peer->resume_ms);
     peer->is_expected = true;
     peer->next = r->expected;
