@@ -73,12 +73,7 @@ typedef struct gt_frame_session {
     uint64_t first_record, first_refusal;       /* the next of each has this number */
 } gt_frame_session;
 
-typedef struct gt_frame_part {
-    int64_t worker;
-    int64_t shape[GT_MAX_RANK]; /* its dtype and rank are the tensor's */
-} gt_frame_part;
-
-/* Behind it: `copies` of int32_t, padded; the layout, if there is one; the parts. */
+/* Behind it, each padded: the workers of the copies, and of the parts, as int32_t; the layout, if there is one. */
 typedef struct gt_frame_tensor {
     uint64_t number, id;
     uint32_t scope, site, reason;
@@ -130,11 +125,11 @@ typedef struct gt_frame_turn {
     uint32_t last; /* frames of the turn follow: 0; none does: 1 */
     double weight;
     int32_t home;      /* the number of its home worker; -1: it has none */
-    uint32_t workers;  /* that it uses besides; all of them each time */
+    uint32_t workers;  /* that it uses besides: all of them each time, in the last frame */
     uint32_t refusals; /* new ones, */
     uint32_t sites;    /* new texts of each kind, in this order */
     uint32_t reasons;
-    uint32_t left_out; /* 0 or 1: session->left_out */
+    uint32_t left_out; /* 0 or 1, in the last frame: session->left_out */
 } gt_frame_turn;
 
 typedef struct gt_frame_refusal {

@@ -52,14 +52,17 @@ typedef struct gt_restored {
     uint32_t worker_count;
     uint64_t worker_key;                                  /* 0: no worker was written */
     uint64_t lives, next_session, next_segment, next_tag; /* at least; next_session is above all sessions */
-    uint64_t generation, sequence;                        /* of a writer that goes on: above all that were read */
-    uint64_t frames;                                      /* that were read */
+    uint64_t oldest;               /* the first generation that was there; that of the writer, if there was none */
+    uint64_t generation, sequence; /* of a writer that goes on: above all that were read */
+    uint64_t frames;               /* that were read */
     unsigned files;
 } gt_restored;
 
 /* Read DIR/journal.*, which no other process writes to. Damage is logged, with the offset, and the file is cut there if it is the newest. No files: an empty
  * result. GT_ERR_VALUE: a file is foreign, or cannot be read: the server must not start. */
 gt_err gt__restored_read(const char *directory, int port, gt_restored **restored);
+/* The same for the bytes of one file; *good: where it is cut. They are aligned to 8 bytes. */
+gt_err gt__restored_parse(const void *bytes, size_t size, int port, size_t *good, gt_restored **restored);
 /* The session of this number; NULL: there is none. */
 gt_restored_session *gt__restored_find(const gt_restored *restored, uint64_t number);
 /* May be NULL inside. */

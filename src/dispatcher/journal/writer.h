@@ -35,6 +35,7 @@ typedef struct gt_journal_writer_options {
     int port;
     gt_journal_sync sync;
     uint64_t generation; /* that it begins with: no file has it, or a later one */
+    uint64_t oldest;     /* the first generation of which there may be a file */
     uint64_t sequence;   /* of its first frame */
     /* Called in the thread when more is safe than the last time, if gt__journal_await asked for it, or when the writing has failed. */
     void (*notify)(void *context);

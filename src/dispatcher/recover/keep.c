@@ -226,8 +226,7 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
     if (ins->op == GT_OP_path) /* its pieces follow each other */
         recovery->defining = ins->imm[0].u + ins->tail < ins->imm[1].u;
     gt__journal_commit(&recovery->journal, 1u + ins->tail);
-    bool state = ins->op == GT_OP_scope || ins->op == GT_OP_config || ins->op == GT_OP_path;
-    if (state && !gt__slot_queue_append(&recovery->state, record)) {
+    if (gt__recover_is_state((gt_opcode)ins->op) && !gt__slot_queue_append(&recovery->state, record)) {
         recovery->hopeless = true; /* given up when the record, which the journal has, was served */
         recovery->look_ns = 0;
     }
@@ -260,8 +259,7 @@ static void drop_refusals(gt_recovery *recovery, uint32_t count)
 
 /* ---- snapshots ---------------------------------------------------------------------------------------------- */
 
-/* Path definitions of these state records that later ones among them replace are dropped. Returns how many slots are left. */
-static size_t compact_state(gt_slot_queue *state, size_t slots)
+size_t gt__recover_compact_state(gt_slot_queue *state, size_t slots)
 {
     size_t last[GT_PATHS] = {0}, to = 0; /* by path: where its last definition begins, plus one */
     for (size_t at = 0; at < slots; at += 1u + state->slots[at].ins.tail) {
@@ -316,7 +314,7 @@ static void finish(gt_session *session)
         gt__journal_drop(&recovery->journal, saving->position);
         gt__holds_drop(&recovery->holds, saving->held);
         drop_refusals(recovery, saving->refused);
-        saving->state = compact_state(&recovery->state, saving->state);
+        saving->state = gt__recover_compact_state(&recovery->state, saving->state);
         recovery->attempts = 0;
         session->dispatcher->recovery.snapshots++;
     }

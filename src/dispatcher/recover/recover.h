@@ -116,6 +116,13 @@ gt_err gt__recover_keep(gt_session *session, size_t *left);
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* A record was refused, while nothing is recovered. */
 void gt__recover_note_refusal(gt_session *session, const gt_refusal *refusal);
+/* Path definitions among the first `slots` state records that later ones of them replace are dropped. Returns how many slots are left. */
+size_t gt__recover_compact_state(gt_slot_queue *state, size_t slots);
+/* Whether a record changes what later ones mean, and so belongs to recovery->state. */
+static inline bool gt__recover_is_state(gt_opcode op)
+{
+    return op == GT_OP_scope || op == GT_OP_config || op == GT_OP_path;
+}
 /* See gt__recover_consider. */
 void gt__recover_weigh(gt_session *session);
 /* The session's work so far: the workers' time and, since large uploads take them none, the client's time for these. */
