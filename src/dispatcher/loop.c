@@ -21,6 +21,7 @@
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/drain.h"
+#include "dispatcher/listen.h"
 #include "dispatcher/live/handover.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
@@ -31,7 +32,6 @@
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
 #include "link/liveness.h"
-#include "link/zmq_guard.h"
 
 enum {
     BUDGET = 1024,        /* slots one peer may have handled in one turn */
@@ -624,62 +624,17 @@ bool gt__dispatcher_turn(gt_dispatcher *dispatcher)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static gt_err add_acceptor(gt_dispatcher *dispatcher, gt_acceptor *acceptor)
-{
-    dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
-    return watch(dispatcher, acceptor->fd, &acceptor_marker);
-}
-
-/* Listen by tcp, which serves ipc as well and chooses the port if none was given. Peers need a key, or on the loopback
- * interface the password in the file of secrets. */
-static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *options, const char *host)
-{
-    gt_keys keys;
-    gt_guard guard = {0};
-    gt_acceptor *acceptor;
-    if (!options->key_file != !options->allow_keys)
-        return gt__fail(GT_ERR_VALUE, "a server needs both a key file and a list of allowed keys, or neither");
-    if (options->key_file) {
-        GT_TRY(gt__keys_read(options->key_file, &keys));
-        GT_TRY(gt__allowed_read(options->allow_keys, &dispatcher->allowed));
-        if (!(dispatcher->allowed_file = strdup(options->allow_keys)))
-            return gt__fail(GT_ERR_MEMORY, "out of memory");
-        guard = (gt_guard){.secret_key = keys.secret, .allowed = dispatcher->allowed};
-    } else if (gt__address_is_loopback(host) && !options->insecure) {
-        GT_TRY(gt__secret_make(dispatcher->secrets.password));
-        guard.password = dispatcher->secrets.password;
-    } else if (!options->insecure)
-        return gt__fail(
-            GT_ERR_VALUE,
-            "%s can be reached from other machines: use keys (`gt keygen`, --key-file, --allow-keys), or "
-            "--insecure if everyone there may connect",
-            host);
-    bool guarded = guard.password || guard.secret_key;
-    gt_err err = gt__tcp_listen(host, options->port, guarded ? &guard : NULL, &acceptor, &dispatcher->port);
-    explicit_bzero(&keys, sizeof keys);
-    GT_TRY(err);
-    GT_TRY(add_acceptor(dispatcher, acceptor));
-    GT_TRY(gt__secret_make(dispatcher->secrets.worker));
-    GT_TRY(gt__zmq_endpoint("tcp", host, dispatcher->port, dispatcher->secrets.endpoint,
-                            sizeof dispatcher->secrets.endpoint));
-    return gt__secrets_publish(dispatcher->port, &dispatcher->secrets, &dispatcher->secrets_file);
-}
-
 static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
 {
-    const char *host = options->host ? options->host : "localhost";
-    gt_acceptor *acceptor;
-    dispatcher->monitors_only = !options->listen;
-    dispatcher->port = GT_PORT_HIDDEN;
-    if (options->listen)
-        GT_TRY(open_tcp(dispatcher, options, host));
-    GT_TRY(gt__transport_memory.listen(host, dispatcher->port, &acceptor, &dispatcher->port));
-    return add_acceptor(dispatcher, acceptor);
+    GT_TRY(gt__dispatcher_listen(dispatcher, options));
+    for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
+        GT_TRY(watch(dispatcher, dispatcher->acceptors[k]->fd, &acceptor_marker));
+    return GT_OK;
 }
 
 static gt_err open_spool(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
 {
-    if (!options->recover)
+    if (!dispatcher->recovery.on)
         return gt__fail(GT_ERR_VALUE, "--recover-snapshots has no effect without --recover");
     return gt__spool_new(options->recover_snapshots,
                          options->recover_disk ? options->recover_disk : GT_RECOVER_DISK,

@@ -137,11 +137,12 @@ struct gt_link {
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
      * lost. NULL: not called. */
     void (*arrived)(gt_link *link);
-    gt_trust trust; /* how far we know the peer */
-    char user[48];  /* the accepting side: "uid 1000", or the name that goes with the peer's key */
-    char host[64];  /* the accepting side: the peer's address, "10.0.0.5"; empty: this host */
-    char key[41];   /* the accepting side: the peer's public key (keys.h), if it has shown one */
-    int port;       /* the connecting side: of a server on this host; 0: elsewhere */
+    gt_trust trust;    /* how far we know the peer */
+    char user[48];     /* the accepting side: "uid 1000", or the name that goes with the peer's key */
+    char host[64];     /* the accepting side: the peer's address, "10.0.0.5"; empty: this host */
+    char key[41];      /* the accepting side: the peer's public key (keys.h), if it has shown one */
+    int port;          /* the connecting side: of a server on this host; 0: elsewhere */
+    unsigned restarts; /* the connecting side: how often the server was another process, which owes no answers */
 };
 
 /* Slots of the link's room that a record now may not take. */
