@@ -5,6 +5,7 @@
 
 #include "dispatcher/state.h"
 #include "link/address.h"
+#include "link/expected.h"
 #include "link/zmq_guard.h"
 
 static void add_acceptor(gt_dispatcher *dispatcher, gt_acceptor *acceptor)
@@ -40,6 +41,8 @@ static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *o
     gt_err err = gt__tcp_listen(host, options->port, guarded ? &guard : NULL, &acceptor, &dispatcher->port);
     explicit_bzero(&keys, sizeof keys);
     GT_TRY(err);
+    if (options->journal)
+        gt__acceptor_outlives(acceptor);
     add_acceptor(dispatcher, acceptor);
     GT_TRY(gt__secret_make(dispatcher->secrets.worker));
     GT_TRY(gt__zmq_endpoint("tcp", host, dispatcher->port, dispatcher->secrets.endpoint,
@@ -51,10 +54,16 @@ gt_err gt__dispatcher_listen(gt_dispatcher *dispatcher, const gt_dispatcher_opti
 {
     const char *host = options->host ? options->host : "localhost";
     gt_acceptor *acceptor;
+    if (options->journal && !options->port)
+        return gt__fail(GT_ERR_VALUE,
+                        "--journal needs a port of your choice (-p): a server that is started again must "
+                        "have the same one, so that its clients find it");
     dispatcher->monitors_only = !options->listen;
     dispatcher->port = GT_PORT_HIDDEN;
     if (options->listen)
         GT_TRY(open_tcp(dispatcher, options, host));
+    if (options->journal) /* links by shared memory end with the server */
+        return GT_OK;
     GT_TRY(gt__transport_memory.listen(host, dispatcher->port, &acceptor, &dispatcher->port));
     add_acceptor(dispatcher, acceptor);
     return GT_OK;

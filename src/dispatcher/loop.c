@@ -19,8 +19,9 @@
 #include "core/settings.h"
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/observe/monitor.h"
-#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/drain.h"
+#include "dispatcher/journal/journaled.h"
+#include "dispatcher/journal/revive.h"
 #include "dispatcher/listen.h"
 #include "dispatcher/live/handover.h"
 #include "dispatcher/recover/recover.h"
@@ -565,19 +566,30 @@ static void take_last_records(gt_dispatcher *dispatcher)
     }
 }
 
+/* A server with a journal may be started again: workers and the sessions of the journal wait for that, and are not told goodbye. */
+static bool leave(gt_dispatcher *dispatcher)
+{
+    bool leaves = dispatcher->journal;
+    for (gt_peer *peer = dispatcher->peers; leaves && peer; peer = peer->next)
+        if (peer->worker || (peer->session && peer->session->journaled))
+            gt__link_leave(peer->link);
+    gt__disk_journal_close(dispatcher);
+    return leaves;
+}
+
 /* The loop has ended. For a log the workers are heard out, after the clients' last records. */
 static void finish(gt_dispatcher *dispatcher)
 {
+    bool left = leave(dispatcher);
     gt__handovers_name(dispatcher);
-    gt__disk_journal_close(dispatcher);
-    if (dispatcher->watching)
+    if (dispatcher->watching && !left)
         take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
         next = peer->next;
         if (!peer->worker)
             gt__peer_end(peer, "the server is stopping");
     }
-    if (dispatcher->watching)
+    if (dispatcher->watching && !left)
         gt__workers_finish(dispatcher);
     while (dispatcher->peers)
         gt__peer_end(dispatcher->peers, "the server is stopping");
@@ -629,7 +641,7 @@ static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_opti
     GT_TRY(gt__dispatcher_listen(dispatcher, options));
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         GT_TRY(watch(dispatcher, dispatcher->acceptors[k]->fd, &acceptor_marker));
-    return GT_OK;
+    return options->journal ? gt__dispatcher_revive(dispatcher, options) : GT_OK;
 }
 
 static gt_err open_spool(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
@@ -656,7 +668,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     gt__orders_init(&dispatcher->orders);
     dispatcher->limits = options->limits;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
-    dispatcher->recovery.on = options->recover;
+    dispatcher->recovery.on = options->recover || options->journal;
     dispatcher->recovery.wait_ms =
         (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
     dispatcher->recovery.stand_in_ms =

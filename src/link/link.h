@@ -86,6 +86,8 @@ typedef struct gt_link_ops {
     const uint8_t *(*secret)(const gt_link *link);
     /* See gt__link_durable. Optional (NULL). */
     void (*durable)(gt_link *link, uint64_t slots);
+    /* See gt__link_leave. Optional (NULL). */
+    void (*leave)(gt_link *link);
     void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
      * those beyond. Takes microseconds. */
@@ -217,6 +219,13 @@ static inline void gt__link_durable(gt_link *link, uint64_t slots)
 {
     if (link->ops->durable)
         link->ops->durable(link, slots);
+}
+
+/* A server with a journal stops: nothing more is sent, so that the peer takes the connection for lost, and comes back to the next process. */
+static inline void gt__link_leave(gt_link *link)
+{
+    if (link->ops->leave)
+        link->ops->leave(link);
 }
 
 /* In a forked child: free our copy of a link without touching the parent's connection. Frees `link`. */

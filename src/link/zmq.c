@@ -116,7 +116,7 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
         gt__link_lose(
             &link->base,
             "the connection to %s was lost, and it does not know this client any more: it was restarted, or the "
-            "client was away for longer than the server's GT_RESUME",
+            "client was away for longer than the server's GT_RESUME; the server's log says more",
             link->base.peer);
         break;
     case GT_ZMQ_CLOSE:

@@ -180,6 +180,12 @@ static void router_resumes(gt_link *link, int within_ms)
     gt__zmq_keep(&peer->base);
 }
 
+/* As if the connection were lost: nothing more is sent. */
+static void router_leave(gt_link *link)
+{
+    ((gt_zmq_link *)link)->cut = true;
+}
+
 static const uint8_t *router_secret(const gt_link *link)
 {
     const gt_zmq_link *base = &((const gt_zmq_peer *)link)->base;
@@ -263,6 +269,7 @@ static const gt_link_ops router_link_ops = {
     .resumes = router_resumes,
     .durable = gt__zmq_durable,
     .secret = router_secret,
+    .leave = router_leave,
     .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .peer_page = gt__zmq_peer_page,

@@ -90,6 +90,12 @@ static uint32_t used_workers(const gt_session *session, int32_t *workers)
     return count;
 }
 
+/* The number of its home worker, also while it waits for that one; -1: it has none. */
+static int32_t home_of(const gt_session *session)
+{
+    return session->home ? session->home->index : gt__recover_active(session) ? session->recovery->home : -1;
+}
+
 /* Some slots of the turn, which others follow. */
 static bool put_slots(gt_session *session, const gt_slot *slots, uint32_t count)
 {
@@ -128,7 +134,7 @@ static bool put_last(gt_session *session, const gt_slot *slots, uint32_t count)
                             .slots = count,
                             .last = 1,
                             .weight = session->account.weight,
-                            .home = session->home ? session->home->index : -1,
+                            .home = home_of(session),
                             .workers = worker_count,
                             .refusals = refusals,
                             .sites = session->sites.count - journaled->sites,

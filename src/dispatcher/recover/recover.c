@@ -262,6 +262,45 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
         abandon(session);
 }
 
+/* Whether the session's own configuration, which is not placed yet, names workers. */
+static bool asks_for_shards(const gt_slot_queue *state)
+{
+    gt_signal_config signal;
+    for (size_t at = state->first; at < state->end; at += 1u + state->slots[at].ins.tail)
+        if (state->slots[at].ins.op == GT_OP_config && gt__config_read(&state->slots[at], &signal) == GT_OK &&
+            signal.flags & (GT_CONFIG_AUTOMATIC | GT_CONFIG_SHARD))
+            return true;
+    return false;
+}
+
+gt_err gt__recover_restart(gt_session *session, int32_t home, const int32_t *workers, uint32_t count)
+{
+    gt_recovery *recovery = session->recovery;
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    if (!note_needs(session))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (home < 0 && count)
+        home = workers[0];
+    recovery->alone =
+        !is_sharded(session) && !asks_for_shards(&recovery->state) && !has_shards(&dispatcher->config);
+    if (home < 0 && recovery->saved && recovery->saved->count && !recovery->alone)
+        return gt__fail(GT_ERR_VALUE, "the journal does not say which workers it used");
+    for (uint32_t k = 0; k <= count; k++) {
+        int32_t index = k < count ? workers[k] : home;
+        if (index >= recovery->needed_count)
+            return gt__fail(GT_ERR_VALUE, "the journal does not name its worker %d", index);
+        if (index >= 0)
+            recovery->needed[index] = true;
+    }
+    recovery->home = home;
+    recovery->alone |= home < 0;
+    recovery->phase = GT_RECOVER_WAIT;
+    snprintf(recovery->reason, sizeof recovery->reason, "the server was restarted without its workers");
+    begin_wait(session);
+    gt__peer_wake(session->peer);
+    return GT_OK;
+}
+
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)
 {
     if (session->recovery && (gt__recover_uses(session, worker->index) || gt__evacuation_open(session, worker)))

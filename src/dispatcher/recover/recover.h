@@ -138,6 +138,9 @@ static inline void gt__recover_consider(gt_session *session)
 }
 
 /* recover.c */
+/* The session was restored from the journal of a server that ended, with all that it keeps: it waits for its workers, of these numbers
+ * (home -1: it had none). */
+gt_err gt__recover_restart(gt_session *session, int32_t home, const int32_t *workers, uint32_t count);
 /* Whether it has, or had before a loss, something on this worker. */
 bool gt__recover_uses(const gt_session *session, int32_t worker);
 /* What the session had on the worker `from` is on `to` from now on. */
