@@ -383,7 +383,7 @@ void gt__journaled_begin(gt_session *session)
 void gt__journaled_end(gt_session *session, const char *why)
 {
     gt_disk_journal *journal = session->dispatcher->journal;
-    if (why)
+    if (why && !gt__journal_failure(journal->writer)) /* of which the log has a line */
         gt__peer_log(session->peer, GT_LOG_WARNING,
                      "ends with the server from now on, without a place in the journal: %s", why);
     /* What the journal has of it would be wrong: rather none of it than that. */

@@ -596,6 +596,11 @@ bool gt__journal_has_old(const gt_journal_writer *writer)
     return atomic_load(&writer->removed) < writer->generations;
 }
 
+uint64_t gt__journal_generation(const gt_journal_writer *writer)
+{
+    return writer->generations + 1;
+}
+
 const char *gt__journal_failure(const gt_journal_writer *writer)
 {
     return atomic_load(&writer->failed) ? writer->failure : NULL;

@@ -88,6 +88,8 @@ void gt__journal_reap(gt_journal_writer *writer);
 uint64_t gt__journal_bytes(const gt_journal_writer *writer);
 uint64_t gt__journal_behind(const gt_journal_writer *writer);
 bool gt__journal_has_old(const gt_journal_writer *writer);
+/* How many generations were put; the first is 1. */
+uint64_t gt__journal_generation(const gt_journal_writer *writer);
 /* Why nothing more is written; NULL: all is well. */
 const char *gt__journal_failure(const gt_journal_writer *writer);
 
