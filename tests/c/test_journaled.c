@@ -12,13 +12,14 @@
 
 #include "random_numbers.h"
 
-enum { RESUME_MS = 60000, CLIENTS = 2, WORKERS = 2, STEPS = 300, TENSORS = 12 };
+enum { RESUME_MS = 60000, CLIENTS = 2, WORKERS = 2, STEPS = 300, TENSORS = 12, MEMORY = 1 << 20 };
 
 typedef struct client {
     gt_link *link;
     gt_session *session;
     uint64_t next_id, sites;
     bool shards;
+    unsigned refused;
     uint64_t alive[TENSORS]; /* 0: none */
 } client;
 
@@ -49,9 +50,10 @@ static void begin_with(fixture *f, uint64_t bytes, gt_journal_sync sync, bool sp
     *f = (fixture){.directory = "/tmp/gt-journaled-XXXXXX"};
     gt_disk_journal_options options = {.directory = f->directory, .bytes = bytes, .sync = sync};
     CHECK(mkdtemp(f->directory));
-    server_new_from(&f->s, &(gt_dispatcher_options){.listen = true,
-                                                    .recover = true,
-                                                    .recover_snapshots = spooled ? f->directory : NULL});
+    gt_dispatcher_options server_options = {
+        .listen = true, .recover = true, .recover_snapshots = spooled ? f->directory : NULL};
+    server_options.limits.most[GT_LIMIT_MEMORY] = MEMORY;
+    server_new_from(&f->s, &server_options);
     CHECK_EQ(gt__disk_journal_open(f->s.dispatcher, &options, &restored), GT_OK);
     CHECK(restored && !restored->session_count && !restored->files);
     gt__restored_free(&restored);
@@ -204,6 +206,10 @@ static void compare_session(const gt_session *session, const gt_restored_session
     compare_texts(&session->reasons, &restored->reasons);
     compare_records(recovery, restored);
     CHECK_EQ(restored->refusal_count, recovery->refusal_count);
+    for (uint32_t k = 0; restored->refusal_count == recovery->refusal_count && k < recovery->refusal_count; k++) {
+        const gt_refusal *a = &recovery->refusals[k], *b = &restored->refusals[k];
+        CHECK(a->id == b->id && a->limit == b->limit && a->used == b->used && a->more == b->more);
+    }
     CHECK_EQ(restored->state.end, recovery->state.end);
     if (restored->state.end == recovery->state.end && restored->state.end)
         CHECK(!memcmp(restored->state.slots, recovery->state.slots, restored->state.end * sizeof(gt_slot)));
@@ -325,7 +331,7 @@ static void send_tensor(client *c, numbers *n)
 static void step(fixture *f, client *c, numbers *n)
 {
     gt_slot share = {.ins = {.op = GT_OP_share}};
-    switch (numbers_below(n, 13)) {
+    switch (numbers_below(n, 14)) {
     case 0:
         send_site(c);
         break;
@@ -350,6 +356,11 @@ static void step(fixture *f, client *c, numbers *n)
     case 6: /* as when a worker leaves */
         take_turns(f, c);
         gt__journaled_again(c->session);
+        break;
+    case 7: /* it is refused; its failure must not live when a snapshot is taken */
+        send_full(c->link, c->next_id, MEMORY, 1);
+        send_free(c->link, c->next_id++);
+        c->refused++;
         break;
     default:
         send_tensor(c, n);
@@ -396,6 +407,8 @@ static void test_files_have_what_memory_has(const void *argument)
         take_turns(&f, &f.client[k]);
         CHECK(f.client[k].session->journaled);
         snapshots += f.client[k].session->recovery->saved != NULL;
+        CHECK(f.client[k].refused && f.client[k].session->quota);
+        CHECK_EQ(f.client[k].session->quota->refusals, f.client[k].refused);
     }
     CHECK_EQ(snapshots, CLIENTS);
     CHECK(has_layouts(f.client[1].session->recovery->saved));
