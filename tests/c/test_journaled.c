@@ -466,6 +466,28 @@ static void test_the_size_is_bounded(const void *unused)
     end(&f);
 }
 
+/* Uploads take no time of workers, by which snapshots are planned: those of a long journal are taken all the same. */
+static void test_uploads_without_work(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    numbers n = {.state = 7};
+    begin(&f, 1 << 20, GT_JOURNAL_NEVER);
+    connect_client(&f, &f.client[0]);
+    client *c = &f.client[0];
+    c->session->recovery->look_ns = 1e18; /* nothing that is computed makes one due */
+    for (int k = 0; k < 5000; k++) {
+        send_upload(c, &n, c->next_id);
+        send_free(c->link, c->next_id++);
+        if (k % 20 == 0)
+            take_turns(&f, c);
+    }
+    CHECK(c->session->journaled && c->session->recovery->saved);
+    CHECK(gt__journal_generation(f.s.dispatcher->journal->writer) > 1);
+    compare(&f);
+    end(&f);
+}
+
 /* Tensors that are too large: the session is not in the journal any more, and goes on. */
 static void test_a_session_that_is_too_large(const void *unused)
 {
@@ -543,6 +565,7 @@ int main(int argc, char **argv)
     check_run("files have what memory has, spooled", test_files_have_what_memory_has, &runs[2]);
     check_run("files have what memory has, generations", test_files_have_what_memory_has, &runs[3]);
     check_run("the size is bounded", test_the_size_is_bounded, NULL);
+    check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);
     check_run("a full disk", test_a_full_disk, NULL);
     return check_end();

@@ -514,13 +514,17 @@ static bool make_snapshot(session_story *story)
     gt_saved **tensors = malloc((story->cut_count + 1) * sizeof(*tensors));
     if (!tensors)
         return false;
-    for (size_t k = 0; k < story->cut_count; k++)
+    for (size_t k = 0; k < story->table.count; k++) /* a malformed CUT may have changed it */
+        entries(story)[k].named = false;
+    for (size_t k = 0; k < story->cut_count; k++) {
+        entries(story)[story->cut[k]].named = true;
         tensors[k] = entries(story)[story->cut[k]].saved;
+    }
     gt_err err = gt__snapshot_of(tensors, (uint32_t)story->cut_count, &session->saved);
     free(tensors);
     if (err != GT_OK)
         return false;
-    /* All that is in the table is named, or came behind the CUT. */
+    /* The others came behind the CUT. */
     for (size_t k = 0; k < story->table.count; k++)
         if (!entries(story)[k].named)
             gt__saved_release(entries(story)[k].saved);
