@@ -42,6 +42,7 @@ void gt__disk_journal_remove(gt_session *session)
 {
     take_out(session->journaled);
     gt__link_durable(session->link, UINT64_MAX);
+    gt__session_announce(session);
 }
 
 void gt__disk_journal_promise(gt_session *session)
@@ -62,8 +63,10 @@ static void tell_links(gt_disk_journal *journal, uint64_t safe)
             journaled->awaited = journaled->later;
             journaled->later = (gt_journal_promise){0};
         }
-        if (consumed)
-            gt__link_durable(journaled->session->link, consumed);
+        if (!consumed)
+            continue;
+        gt__link_durable(journaled->session->link, consumed);
+        gt__session_announce(journaled->session);
     }
 }
 

@@ -79,13 +79,14 @@ uint64_t gt__journaled_bytes(const gt_session *session)
 
 /* ---- turns ---------------------------------------------------------------------------------------------------- */
 
-/* The numbers of the workers that it uses besides its home; returns how many. */
+/* The numbers of the workers that it goes on with; returns how many. How a sharded session places its next tensors depends on who is there: the
+ * server that is started again must not go on with fewer. */
 static uint32_t used_workers(const gt_session *session, int32_t *workers)
 {
     uint32_t count = 0;
     bool many = session->spreading || session->recovery->needed;
     for (int32_t index = 0; many && index < session->dispatcher->worker_count && index < GT_MAX_PARTIES; index++)
-        if (gt__recover_uses(session, index))
+        if (gt__recover_uses(session, index) || (session->spreading && session->dispatcher->workers[index]->peer))
             workers[count++] = index;
     return count;
 }
@@ -372,14 +373,17 @@ void gt__journaled_again(gt_session *session)
 void gt__journaled_begin(gt_session *session)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    if (!dispatcher->journal || dispatcher->journal->failed)
+    if (!dispatcher->journal || dispatcher->journal->failed) {
+        gt__session_announce(session);
         return;
+    }
     const char *why = !session->recovery                ? "it is not recoverable"
                       : !gt__link_secret(session->link) ? "its link ends with the server"
                                                         : NULL;
     session->journaled = why ? NULL : calloc(1, sizeof *session->journaled);
     if (!session->journaled) {
         gt__peer_log(session->peer, GT_LOG_STATUS, "is not in the journal: %s", why ? why : no_memory);
+        gt__session_announce(session);
         return;
     }
     session->journaled->session = session;
