@@ -59,6 +59,12 @@ static inline bool stage_open(stage *s, const char *engine)
         CHECK_EQ(gt__exchange_local(s->board, NULL, &worker->exchange), GT_OK);
         CHECK_EQ(worker->exchange->ops->join(worker->exchange, k, 1u + (unsigned)k, 1), GT_OK);
         CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
+        if (worker->engine->ops->lend) { /* they read each other's memory */
+            CHECK_EQ(gt__collective_lent(worker, &worker->collective), GT_OK);
+            worker->group = worker->engine->ops->group(worker->engine);
+            for (int32_t other = 0; other < WORKERS; other++)
+                worker->group_of[other] = worker->group;
+        }
         gt__timing_init(worker);
         p->stream = calloc(64 * SLOTS, sizeof *p->stream);
         p->free = calloc(SLOTS, sizeof *p->free);

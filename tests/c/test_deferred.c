@@ -245,6 +245,44 @@ static void test_replaced(const void *argument)
     stage_close(&s);
 }
 
+/* A worker lends to the successor of one that a sum still waits for. That the sum's party is gone does not end the loan. */
+static void test_loan_to_successor(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0], *successor = &s.players[2];
+    gt_slot peer[3] = {{.ins = {.op = GT_OP_peer, .tail = 2, .result = 2, .operand = {30, first->worker.group}}}};
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, SMALL, k + 1);
+    write_record(first, 0, peer);
+    size_t before = successor->count;
+    write_sum(&s, 1, SMALL, in, out);
+    successor->count = before; /* its predecessor had that */
+    while (s.players[1].at < s.players[1].count)
+        take_one(&s, &s.players[1]);
+    while (first->at < first->count)
+        take_one(&s, first);
+    CHECK_EQ(first->worker.deferred.count, 1);
+    first->worker.deferred.turn_ns = UINT64_MAX; /* the sum is not looked at, as it would be on a busy machine */
+    peer->ins.operand[0] = 31;
+    write_record(first, 0, peer);
+    write_full(first, 1, 3, LARGE, 40);
+    write_move(&s, 1, 0, 3, 2, 4, LARGE);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_free, .result = 3});
+    while (first->at < first->count)
+        take_one(&s, first);
+    gt__deferred_idle(&first->worker);
+    CHECK_EQ(first->worker.deferred.count, 0);
+    write_full(first, 1, 5, LARGE, 50); /* in the memory that was lent, if that is free */
+    take_one(&s, first);
+    while (successor->at < successor->count)
+        take_one(&s, successor);
+    CHECK_EQ(value_in(successor, 4), 40);
+    stage_close(&s);
+}
+
 /* A client leaves: what of it waits is not computed when it can be. */
 static void test_unwanted(const void *argument)
 {
@@ -653,6 +691,7 @@ int main(int argc, char **argv)
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
     check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
+    check_run("a loan to the successor of a worker", test_loan_to_successor, "far");
     check_run("a client has left", test_unwanted, "cpu");
     check_run("no room for a sum", test_no_room, "cpu");
     check_run("no room for a sum, and the dispatcher leaves", test_no_room_at_the_end, "cpu");

@@ -12,12 +12,14 @@
 
 #include "random_numbers.h"
 
-enum { RESUME_MS = 60000, CLIENTS = 2, STEPS = 300, TENSORS = 12 };
+enum { RESUME_MS = 60000, CLIENTS = 2, WORKERS = 2, STEPS = 300, TENSORS = 12, MEMORY = 1 << 20 };
 
 typedef struct client {
     gt_link *link;
     gt_session *session;
     uint64_t next_id, sites;
+    bool shards;
+    unsigned refused;
     uint64_t alive[TENSORS]; /* 0: none */
 } client;
 
@@ -41,20 +43,31 @@ static void connect_client(fixture *f, client *c)
     CHECK(c->session && c->session->recovery && c->session->journaled);
 }
 
-static void begin(fixture *f, uint64_t bytes, gt_journal_sync sync)
+/* `spooled`: snapshots are on the disk, in the same folder, without names. */
+static void begin_with(fixture *f, uint64_t bytes, gt_journal_sync sync, bool spooled)
 {
     gt_restored *restored = NULL;
     *f = (fixture){.directory = "/tmp/gt-journaled-XXXXXX"};
     gt_disk_journal_options options = {.directory = f->directory, .bytes = bytes, .sync = sync};
-    server_new_from(&f->s, &(gt_dispatcher_options){.listen = true, .recover = true});
     CHECK(mkdtemp(f->directory));
+    gt_dispatcher_options server_options = {
+        .listen = true, .recover = true, .recover_snapshots = spooled ? f->directory : NULL};
+    server_options.limits.most[GT_LIMIT_MEMORY] = MEMORY;
+    server_new_from(&f->s, &server_options);
     CHECK_EQ(gt__disk_journal_open(f->s.dispatcher, &options, &restored), GT_OK);
     CHECK(restored && !restored->session_count && !restored->files);
     gt__restored_free(&restored);
     gt__disk_journal_restored(f->s.dispatcher);
-    server_add_worker(&f->s, true);
-    while (!gt__worker_present_count(f->s.dispatcher))
-        gt__dispatcher_turn(f->s.dispatcher);
+    for (int k = 1; k <= WORKERS; k++) {
+        server_add_worker(&f->s, true);
+        while (gt__worker_present_count(f->s.dispatcher) < k)
+            gt__dispatcher_turn(f->s.dispatcher);
+    }
+}
+
+static void begin(fixture *f, uint64_t bytes, gt_journal_sync sync)
+{
+    begin_with(f, bytes, sync, false);
 }
 
 /* The names of the files; returns how many there are. With `unlinked`, they are removed. */
@@ -138,6 +151,16 @@ static void compare_records(const gt_recovery *recovery, const gt_restored_sessi
     CHECK_EQ(slots, restored->slots);
 }
 
+/* `saved` may be in the spool, `restored` is not. */
+static bool is_same_data(const gt_saved_part *saved, const gt_saved_part *restored, size_t bytes)
+{
+    uint8_t *copy = saved->spooled ? malloc(bytes) : NULL;
+    bool same = (!saved->spooled || (copy && gt__spooled_read(saved->spooled, 0, copy, bytes))) &&
+                !memcmp(copy ? copy : saved->data, restored->data, bytes);
+    free(copy);
+    return same;
+}
+
 static void compare_tensor(const gt_saved *a, const gt_saved *b)
 {
     CHECK_EQ(a->id, b->id);
@@ -151,7 +174,7 @@ static void compare_tensor(const gt_saved *a, const gt_saved *b)
         CHECK_EQ(a->part[k].worker, b->part[k].worker);
         size_t bytes = gt__meta_bytes(&a->part[k].meta);
         CHECK_EQ(bytes, gt__meta_bytes(&b->part[k].meta));
-        CHECK(!bytes || !memcmp(a->part[k].data, b->part[k].data, bytes));
+        CHECK(!bytes || is_same_data(&a->part[k], &b->part[k], bytes));
     }
 }
 
@@ -174,10 +197,19 @@ static void compare_session(const gt_session *session, const gt_restored_session
     CHECK(!strcmp(restored->user, session->link->user));
     CHECK_EQ(restored->home, session->home ? session->home->index : -1);
     CHECK(restored->weight == session->account.weight);
+    bool uses[WORKERS] = {false};
+    for (uint32_t k = 0; k < restored->worker_count; k++)
+        uses[restored->workers[k]] = true;
+    for (int32_t k = 0; k < WORKERS; k++)
+        CHECK_EQ(uses[k] || k == restored->home, gt__recover_uses(session, k));
     compare_texts(&session->sites, &restored->sites);
     compare_texts(&session->reasons, &restored->reasons);
     compare_records(recovery, restored);
     CHECK_EQ(restored->refusal_count, recovery->refusal_count);
+    for (uint32_t k = 0; restored->refusal_count == recovery->refusal_count && k < recovery->refusal_count; k++) {
+        const gt_refusal *a = &recovery->refusals[k], *b = &restored->refusals[k];
+        CHECK(a->id == b->id && a->limit == b->limit && a->used == b->used && a->more == b->more);
+    }
     CHECK_EQ(restored->state.end, recovery->state.end);
     if (restored->state.end == recovery->state.end && restored->state.end)
         CHECK(!memcmp(restored->state.slots, recovery->state.slots, restored->state.end * sizeof(gt_slot)));
@@ -242,13 +274,38 @@ static void send_site(client *c)
     send_slots(c->link, record, 1 + GT_SITE_TAIL);
 }
 
+/* One that says nothing; without numbers, that of the rows. */
 static void send_config(client *c, numbers *n)
 {
     gt_slot record[GT_CONFIG_SLOTS];
     gt_signal_config signal = {.flags = 0};
-    snprintf(signal.name, sizeof signal.name, "signal_%u", (unsigned)numbers_below(n, 100));
+    if (n)
+        snprintf(signal.name, sizeof signal.name, "signal_%u", (unsigned)numbers_below(n, 100));
+    else {
+        signal = (gt_signal_config){
+            .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .name = "rows", .worker_count = 2, .workers = {0, 1}};
+    }
     gt__config_write(&signal, record);
     send_slots(c->link, record, 1u + record->ins.tail);
+}
+
+/* What names it in its scope is split over both workers. */
+static void send_rows(client *c)
+{
+    gt_slot scope[5] = {{.ins = {.op = GT_OP_scope, .tail = 4}}};
+    scope->ins.imm[0].u = 1;
+    snprintf((char *)scope[1].bytes, sizeof scope[1].bytes, "rows");
+    send_config(c, NULL);
+    send_slots(c->link, scope, 5);
+}
+
+static void send_split(client *c, uint64_t id)
+{
+    gt_slot record[2] = {
+        {.ins = {.op = GT_OP_full, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = id, .scope = 1}}};
+    record->ins.imm[0].f = (double)id;
+    record[1].i64[0] = sizeof(gt_slot);
+    send_slots(c->link, record, 2);
 }
 
 /* A new tensor in the place of one of those that live. */
@@ -260,8 +317,10 @@ static void send_tensor(client *c, numbers *n)
         send_ins(c->link,
                  (gt_instruction){
                      .op = GT_OP_add, .result = id, .site = (uint32_t)c->sites, .operand = {other, other}});
-    else if (numbers_below(n, 2))
+    else if (numbers_below(n, 3) == 0)
         send_upload(c, n, id);
+    else if (c->shards && numbers_below(n, 2))
+        send_split(c, id);
     else
         send_full(c->link, id, (int64_t)sizeof(gt_slot), (double)id);
     *place = id;
@@ -272,7 +331,7 @@ static void send_tensor(client *c, numbers *n)
 static void step(fixture *f, client *c, numbers *n)
 {
     gt_slot share = {.ins = {.op = GT_OP_share}};
-    switch (numbers_below(n, 12)) {
+    switch (numbers_below(n, 14)) {
     case 0:
         send_site(c);
         break;
@@ -294,9 +353,26 @@ static void step(fixture *f, client *c, numbers *n)
             send_ins(c->link, (gt_instruction){.op = GT_OP_sync, .result = c->next_id++});
         take_turns(f, c);
         break;
+    case 6: /* as when a worker leaves */
+        take_turns(f, c);
+        gt__journaled_again(c->session);
+        break;
+    case 7: /* it is refused; its failure must not live when a snapshot is taken */
+        send_full(c->link, c->next_id, MEMORY, 1);
+        send_free(c->link, c->next_id++);
+        c->refused++;
+        break;
     default:
         send_tensor(c, n);
     }
+}
+
+static bool has_layouts(const gt_snapshot *saved)
+{
+    unsigned layouts = 0;
+    for (uint32_t k = 0; saved && k < saved->count; k++)
+        layouts += saved->tensor[k]->layout != NULL;
+    return layouts;
 }
 
 typedef struct run {
@@ -304,6 +380,7 @@ typedef struct run {
     gt_journal_sync sync;
     uint64_t seed;
     unsigned generations; /* that must have come */
+    bool spooled;
 } run;
 
 static void test_files_have_what_memory_has(const void *argument)
@@ -312,9 +389,11 @@ static void test_files_have_what_memory_has(const void *argument)
     fixture f;
     numbers n = {.state = how->seed};
     unsigned snapshots = 0;
-    begin(&f, how->bytes, how->sync);
+    begin_with(&f, how->bytes, how->sync, how->spooled);
     for (int k = 0; k < CLIENTS; k++)
         connect_client(&f, &f.client[k]);
+    send_rows(&f.client[1]);
+    f.client[1].shards = true;
     compare(&f);
     for (int k = 0; k < STEPS; k++) {
         step(&f, &f.client[numbers_below(&n, CLIENTS)], &n);
@@ -328,8 +407,11 @@ static void test_files_have_what_memory_has(const void *argument)
         take_turns(&f, &f.client[k]);
         CHECK(f.client[k].session->journaled);
         snapshots += f.client[k].session->recovery->saved != NULL;
+        CHECK(f.client[k].refused && f.client[k].session->quota);
+        CHECK_EQ(f.client[k].session->quota->refusals, f.client[k].refused);
     }
     CHECK_EQ(snapshots, CLIENTS);
+    CHECK(has_layouts(f.client[1].session->recovery->saved));
     compare(&f);
     CHECK(gt__journal_generation(f.s.dispatcher->journal->writer) > how->generations);
     /* One leaves: it is not restored. */
@@ -380,6 +462,28 @@ static void test_the_size_is_bounded(const void *unused)
     CHECK(gt__journal_generation(f.s.dispatcher->journal->writer) > 3);
     CHECK_EQ(files_in(&f, false), 1);
     CHECK(c->session->journaled);
+    compare(&f);
+    end(&f);
+}
+
+/* Uploads take no time of workers, by which snapshots are planned: those of a long journal are taken all the same. */
+static void test_uploads_without_work(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    numbers n = {.state = 7};
+    begin(&f, 1 << 20, GT_JOURNAL_NEVER);
+    connect_client(&f, &f.client[0]);
+    client *c = &f.client[0];
+    c->session->recovery->look_ns = 1e18; /* nothing that is computed makes one due */
+    for (int k = 0; k < 5000; k++) {
+        send_upload(c, &n, c->next_id);
+        send_free(c->link, c->next_id++);
+        if (k % 20 == 0)
+            take_turns(&f, c);
+    }
+    CHECK(c->session->journaled && c->session->recovery->saved);
+    CHECK(gt__journal_generation(f.s.dispatcher->journal->writer) > 1);
     compare(&f);
     end(&f);
 }
@@ -452,13 +556,16 @@ int main(int argc, char **argv)
     static const run runs[] = {
         {.sync = GT_JOURNAL_INTERVAL, .seed = 1},
         {.sync = GT_JOURNAL_ALWAYS, .seed = 2},
+        {.sync = GT_JOURNAL_INTERVAL, .seed = 4, .spooled = true},
         {.bytes = 4 << 20, .sync = GT_JOURNAL_NEVER, .seed = 3, .generations = 1},
     };
     check_begin(argc, argv);
     check_run("files have what memory has, interval", test_files_have_what_memory_has, &runs[0]);
     check_run("files have what memory has, always", test_files_have_what_memory_has, &runs[1]);
-    check_run("files have what memory has, generations", test_files_have_what_memory_has, &runs[2]);
+    check_run("files have what memory has, spooled", test_files_have_what_memory_has, &runs[2]);
+    check_run("files have what memory has, generations", test_files_have_what_memory_has, &runs[3]);
     check_run("the size is bounded", test_the_size_is_bounded, NULL);
+    check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);
     check_run("a full disk", test_a_full_disk, NULL);
     return check_end();

@@ -4,7 +4,10 @@
 
 #include "dispatcher/journal/journaled.h"
 
-enum { GT_JOURNAL_SHARE = 4 }; /* what sessions keep may be one part of so many of the journal's size */
+enum {
+    GT_JOURNAL_SHARE = 4, /* what sessions keep may be one part of so many of the journal's size */
+    GT_JOURNAL_LONG = 16, /* instructions of one that take one part of so many ask for a snapshot */
+};
 
 /* Slots that were consumed from a session's link when so much was put. */
 typedef struct gt_journal_promise {

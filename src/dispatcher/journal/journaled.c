@@ -190,6 +190,12 @@ static uint64_t consumed_by(const gt_session *session)
     return slots.received;
 }
 
+bool gt__journaled_needs_snapshot(const gt_session *session)
+{
+    return session->journaled &&
+           session->recovery->journal.bytes >= session->dispatcher->journal->most / GT_JOURNAL_LONG;
+}
+
 void gt__journaled_turn(gt_session *session)
 {
     gt_journaled *journaled = session->journaled;
@@ -197,6 +203,8 @@ void gt__journaled_turn(gt_session *session)
     if (consumed == journaled->consumed && session->recovery->refusal_count == journaled->refusals)
         return;
     journaled->consumed = consumed;
+    if (gt__journaled_needs_snapshot(session))
+        session->recovery->look_ns = 0; /* uploads take no time of workers: its clock may stand still */
     if (session->recovery->holds.count)
         gt__journaled_end(session, from_segments);
     else if (!put_turn(session))

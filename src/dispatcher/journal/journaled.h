@@ -43,6 +43,8 @@ void gt__disk_journal_close(gt_dispatcher *dispatcher);
 void gt__disk_journal_turn(gt_dispatcher *dispatcher);
 /* A worker has joined or left. Without a journal it does nothing. */
 void gt__disk_journal_workers(gt_dispatcher *dispatcher);
+/* Instructions of the session take so much of the journal that it needs a snapshot, whatever that costs. */
+bool gt__journaled_needs_snapshot(const gt_session *session);
 /* The disk is so far behind that no snapshot should be begun. */
 bool gt__disk_journal_is_behind(const gt_dispatcher *dispatcher);
 

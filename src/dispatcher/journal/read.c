@@ -38,7 +38,7 @@ typedef struct session_story {
     size_t cut_count;
     gt_frame_cut snapshot; /* what the last CUT said */
     bool has_cut;
-    bool doubtful; /* frames are missing behind what it is now */
+    bool doubtful; /* frames are missing behind what it is now, or memory was short */
 } session_story;
 
 struct gt_journal_reader {
@@ -271,9 +271,12 @@ static bool drop_before(session_story *story, const gt_frame_cut *cut)
     gt_refusal *refusals = story->refusals.items;
     uint64_t gone = cut->record - story->first_record, refused = cut->refusal - story->first_refusal;
     if (cut->record < story->first_record || gone > story->whole_slots || cut->refusal < story->first_refusal ||
-        refused > story->whole_refusals || story->records.count != story->whole_slots ||
-        !are_records(slots, gone) || !add_state(story, slots, gone, false))
+        refused > story->whole_refusals || story->records.count != story->whole_slots || !are_records(slots, gone))
         return false;
+    if (!add_state(story, slots, gone, false)) {
+        story->doubtful = true; /* out of memory, with a part of the state added */
+        return false;
+    }
     story->first_record += gone;
     story->records.count = story->whole_slots -= gone;
     if (gone && story->records.count)
@@ -514,13 +517,17 @@ static bool make_snapshot(session_story *story)
     gt_saved **tensors = malloc((story->cut_count + 1) * sizeof(*tensors));
     if (!tensors)
         return false;
-    for (size_t k = 0; k < story->cut_count; k++)
+    for (size_t k = 0; k < story->table.count; k++) /* a malformed CUT may have changed it */
+        entries(story)[k].named = false;
+    for (size_t k = 0; k < story->cut_count; k++) {
+        entries(story)[story->cut[k]].named = true;
         tensors[k] = entries(story)[story->cut[k]].saved;
+    }
     gt_err err = gt__snapshot_of(tensors, (uint32_t)story->cut_count, &session->saved);
     free(tensors);
     if (err != GT_OK)
         return false;
-    /* All that is in the table is named, or came behind the CUT. */
+    /* The others came behind the CUT. */
     for (size_t k = 0; k < story->table.count; k++)
         if (!entries(story)[k].named)
             gt__saved_release(entries(story)[k].saved);

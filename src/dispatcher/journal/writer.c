@@ -197,9 +197,8 @@ static void destroy_files(gt_journal_writer *writer)
     char path[PATH_BYTES];
     for (uint64_t generation = writer->oldest; generation <= writer->generation; generation++) {
         file_path(writer, generation, path);
-        int rc = truncate(path, 0);
-        rc |= unlink(path);
-        if (rc < 0 && errno != ENOENT)
+        bool emptied = truncate(path, 0) == 0;
+        if (unlink(path) < 0 && errno != ENOENT && !emptied)
             gt__log_warning("%s cannot be removed (%s): remove it before the server is started again", path,
                             strerror(errno));
     }

@@ -413,6 +413,8 @@ static bool is_due(gt_session *session)
     double now_ns = gt__recover_clock(session), elapsed_ns = now_ns - recovery->since_ns;
     recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
     bool scarce = session->dispatcher->recovery.used > session->dispatcher->recovery.most / 4;
+    if (gt__journaled_needs_snapshot(session))
+        return true;
     if (elapsed_ns < session->dispatcher->recovery.every_ns &&
         recovery->journal.bytes + recovery->holds.recent < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
         return false;
@@ -426,6 +428,12 @@ static bool is_due(gt_session *session)
         return false;
     }
     return true;
+}
+
+/* Its journal does not wait for a good moment. */
+static bool is_long(const gt_session *session)
+{
+    return session->recovery->journal.bytes >= LONG_JOURNAL || gt__journaled_needs_snapshot(session);
 }
 
 void gt__recover_weigh(gt_session *session)
@@ -457,12 +465,12 @@ void gt__recover_weigh(gt_session *session)
     }
     if (recovery->stage == GT_KEEP_WATCH) {
         recovery->low = count < recovery->low ? count : recovery->low;
-        if (now_ns < recovery->until_ns && recovery->journal.bytes < LONG_JOURNAL)
+        if (now_ns < recovery->until_ns && !is_long(session))
             return;
         recovery->stage = GT_KEEP_STRIKE;
         recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
     }
-    bool good = count <= recovery->low || now_ns >= recovery->until_ns || recovery->journal.bytes >= LONG_JOURNAL;
+    bool good = count <= recovery->low || now_ns >= recovery->until_ns || is_long(session);
     if (good && !recovery->defining && !gt__disk_journal_is_behind(session->dispatcher) &&
         !gt__fillings_any(&session->fillings, &session->handles))
         begin(session);

@@ -17,6 +17,7 @@ typedef struct gt_loan_out {
     struct gt_loan_out *next;
     int32_t to;
     uint64_t tag;
+    uint64_t record; /* gt_exchange.record of who lent it: the receiver is the worker that had the index then */
     gt_buffer *buffer;
 } loan_out;
 
@@ -53,7 +54,8 @@ gt_err gt__loan_post(gt_worker *worker, int32_t to, uint64_t tag, const void *me
         return err;
     }
     buffer->references++;
-    *out = (loan_out){.next = worker->loans.first, .to = to, .tag = tag, .buffer = buffer};
+    *out = (loan_out){
+        .next = worker->loans.first, .to = to, .tag = tag, .record = worker->exchange->record, .buffer = buffer};
     worker->loans.first = out;
     return GT_OK;
 }
@@ -63,11 +65,13 @@ static bool is_settled(gt_worker *worker, const loan_out *out, int timeout_ms)
 {
     gt_exchange *exchange = worker->exchange;
     gt_message *receipt = NULL;
-    if (!gt__exchange_ready(exchange, out->to, out->tag, RECEIPT, timeout_ms))
-        return false;
-    if (gt__exchange_take(exchange, out->to, out->tag, RECEIPT, &receipt) == GT_OK)
+    uint64_t at_hand = exchange->record;
+    exchange->record = out->record;
+    bool settled = gt__exchange_ready(exchange, out->to, out->tag, RECEIPT, timeout_ms);
+    if (settled && gt__exchange_take(exchange, out->to, out->tag, RECEIPT, &receipt) == GT_OK)
         exchange->ops->done(exchange, receipt);
-    return true;
+    exchange->record = at_hand;
+    return settled;
 }
 
 static void release(gt_worker *worker, loan_out **where)

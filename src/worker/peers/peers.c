@@ -43,6 +43,7 @@ typedef struct posting {
     int32_t to;
     uint64_t tag;
     gt_origin origin; /* of the send */
+    uint64_t record;  /* the same: gt_exchange.record */
     gt_whole whole;
     bool loan;       /* its engine reads ours */
     void *host;      /* a copy of its bytes; NULL if other workers can read the engine's memory */
@@ -62,7 +63,9 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
         gt__timing_measured(worker, &p->origin, GT_OP_send, 0, p->weight, true, done);
     worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
     gt_origin before = exchange->failed; /* of the current record, which may be another one */
+    uint64_t at_hand = exchange->record;
     exchange->failed = poison ? poison->origin : p->origin;
+    exchange->record = p->record;
     if (err == GT_OK && p->loan) {
         err = gt__loan_post(worker, p->to, p->tag, p->whole.view.data, gt__meta_bytes(&p->whole.view.meta),
                             p->whole.buffer);
@@ -80,6 +83,7 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     if (err != GT_OK)
         gt__exchange_post_failure(exchange, p->to, p->tag, 0, err, why);
     exchange->failed = before;
+    exchange->record = at_hand;
     gt__whole_release(worker, &p->whole);
     free(p->host);
     free(p);
@@ -91,7 +95,10 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
     posting *p = calloc(1, sizeof *p);
     if (!p)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *p = (posting){.to = (int32_t)ins->imm[0].i, .tag = ins->imm[1].u, .origin = gt__worker_origin(worker, ins)};
+    *p = (posting){.to = (int32_t)ins->imm[0].i,
+                   .tag = ins->imm[1].u,
+                   .origin = gt__worker_origin(worker, ins),
+                   .record = worker->exchange->record};
     p->loan = gt__loans_with(worker, p->to);
     gt_token token = 0;
     gt_err err = gt__worker_whole(worker, entry, &p->whole);
