@@ -122,14 +122,6 @@ def test_programs_outlive_the_server(programs, disturbed, transport, every, sync
     check_restarts(restarted, disturbed, restarted.address(transport))
 
 
-def test_generations_of_a_small_journal(programs, disturbed):
-    restarted = Restarted(programs, "--recover-every", 0.01, "--journal-size", "4M")
-    check_restarts(restarted, disturbed, restarted.address("ipc"))
-    newest = max(int(path.suffix[1:]) for path in restarted.directory.glob("journal.*"))
-    assert newest > restarted.restarts + 1, "each server begins one generation, and none ended because it was full"
-    assert sum(path.stat().st_size for path in restarted.directory.glob("journal.*")) <= 4 << 20
-
-
 def test_sharded_programs_outlive_the_server(programs, disturbed):
     restarted = Restarted(programs, "--recover-every", 0.05, workers=2)
     check_restarts(restarted, disturbed, restarted.address("ipc"), GT_AUTO_SHARD=1)
