@@ -5,7 +5,8 @@
  * package describes plans and parts to it (gt.engines._compile). All other steps run one by one.
  *
  * A part's function returns its results, which are stored when it has read all its operands: values of the plan may share
- * memory. A part runs step by step if an immediate is another one than when it was compiled. If its function fails, it is not
+ * memory. A part runs step by step if an immediate is another one than when it was compiled, and a slice or an assignment that
+ * begins elsewhere in each run is in no part. If its function fails, it is not
  * called again, and the steps run one by one too: what is wrong then shows where it happens.
  */
 #include "pyengine.h"
@@ -71,7 +72,13 @@ static PyObject *describe_attributes(const gt_call *call)
     return all;
 }
 
-/* (op, kind, result, operands, attributes) */
+/* A step that begins elsewhere in each run, and computes: its attributes are those of the run that it is planned for. */
+static bool is_moving(const gt_plan_step *step)
+{
+    return step->moves && step->kind != GT_STEP_VIEW;
+}
+
+/* (op, kind, moves, result, operands, attributes) */
 static PyObject *describe_step(const gt_plan *plan, const gt_plan_step *step, void *const *buffer, gt_view *in,
                                const gt_view **views)
 {
@@ -93,8 +100,8 @@ static PyObject *describe_step(const gt_plan *plan, const gt_plan_step *step, vo
         Py_XDECREF(operands);
         return NULL;
     }
-    return Py_BuildValue("(ssINN)", gt__op_table[step->op].name, kinds[step->kind], step->result, operands,
-                         attributes);
+    return Py_BuildValue("(ssOINN)", gt__op_table[step->op].name, kinds[step->kind],
+                         is_moving(step) ? Py_True : Py_False, step->result, operands, attributes);
 }
 
 static char no_address; /* of buffers, in descriptions */
@@ -164,6 +171,11 @@ static bool read_part(const gt_plan *plan, unsigned begin, PyObject *told, part 
                         "compile: parts are not in order, or have steps that are not in the plan");
         return false;
     }
+    for (unsigned k = p->first; k < p->first + p->count; k++)
+        if (is_moving(&plan->steps[k])) {
+            PyErr_Format(PyExc_ValueError, "compile: a part has step %u, which moves", k);
+            return false;
+        }
     size_t values = (size_t)(PyTuple_GET_SIZE(writes) + PyTuple_GET_SIZE(reads));
     p->values = malloc((values + 1) * sizeof *p->values);
     if (!p->values) {
@@ -418,7 +430,7 @@ gt_err gt__py_program_run(gt_engine *engine, gt_program *program, void *const *b
             GT_TRY(run_steps(e, program, buffer, at, p->first, step));
         at = p->first + p->count;
         bool ran = false;
-        *step = p->first;
+        *step = at - 1; /* if it fails, any of its results may be stored */
         if (p->function)
             GT_TRY(run_part(e, program, p, buffer, &ran));
         if (!ran)

@@ -873,6 +873,32 @@ static int refused_downloads(void)
     return atomic_load(&check_state.failures) ? 1 : 0;
 }
 
+/* A program is queued, and its end cannot be timed: all its steps may have run, and written over inputs. */
+static int refused_events(void)
+{
+    products_plan p;
+    gt_engine *engine = open_engine("cuda");
+    gt_program *program = NULL;
+    plan_products(&p);
+    if (!engine || !CHECK_EQ(engine->ops->compile(engine, &p.plan, &program), GT_OK))
+        return 2;
+    void *buffers[4];
+    for (int k = 0; k < 4; k++)
+        buffers[k] = take_memory(engine, SQUARE * sizeof(float));
+    for (int run = 0; run < 6; run++) {
+        bool timed = run == 4; /* by then it is a recording: the clock is set, it starts, and its end is refused */
+        unsigned step = 0;
+        gt_token token = 0;
+        gt_err err = engine->ops->run_program(engine, program, buffers, timed, &step, &token);
+        CHECK_EQ(err, timed ? GT_ERR_MEMORY : GT_OK);
+        if (timed)
+            CHECK_EQ(step, p.plan.step_count - 1);
+    }
+    engine->ops->free_program(engine, program);
+    engine->ops->close(engine);
+    return atomic_load(&check_state.failures) ? 1 : 0;
+}
+
 static const struct hard_case {
     const char *name, *variable, *value;
     int (*run)(void);
@@ -881,6 +907,7 @@ static const struct hard_case {
     {"a read at the break", "FAKE_CUDA_BREAK", "3", read_at_the_break},
     {"a program at the break", "FAKE_CUDA_BREAK", "41", program_at_the_break},
     {"refused downloads", "FAKE_CUDA_REFUSE", "3", refused_downloads},
+    {"refused events", "FAKE_CUDA_REFUSE_EVENTS", "3", refused_events},
 };
 enum { HARD_CASES = sizeof hard_cases / sizeof hard_cases[0] };
 

@@ -9,7 +9,7 @@
  *
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
- * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_CARDS (how many cards there are; they share their memory), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
+ * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_CARDS (how many cards there are; they share their memory), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_REFUSE_EVENTS (n: every n-th record of an event), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
  * memory), FAKE_CUDA_EMPTY (kernels do nothing: to measure the host).
  */
 #include "fake_driver.h"
@@ -539,6 +539,9 @@ static void stamp(void *argument)
 
 API int cuEventRecord(CUevent event, CUstream stream)
 {
+    static atomic_uint_fast64_t records;
+    if (++records % variable("FAKE_CUDA_REFUSE_EVENTS", UINT64_MAX) == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&mutex);
     event->pending = true;
     pthread_mutex_unlock(&mutex);

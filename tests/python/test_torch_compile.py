@@ -96,11 +96,93 @@ def test_numbers_change_from_run_to_run(programs, slope):
     assert int(parts) >= 1 and int(runs) >= 4
 
 
+MOVING = '''
+    @gt.compile
+    def put(cache, x, k):
+        new = cache + 0
+        new[k:k + 2] = x * 2 + 1
+        return new * 3 - 1, (cache * 2)[k:k + 2] + 1
+
+    x = gt.arange(6).float().view(2, 3)
+    for k in range(10):
+        cache = np.full((16, 3), k, 'float32')
+        a, b = put(gt.from_numpy(cache), x, k)
+        rows = (cache * 2)[k:k + 2] + 1
+        cache[k:k + 2] = x.numpy() * 2 + 1
+        np.testing.assert_array_equal(a.numpy(), cache * 3 - 1)
+        np.testing.assert_array_equal(b.numpy(), rows)
+    print(Traced.parts, hotpath()['worker_runs'])
+'''
+
+
+def test_assignments_and_slices_begin_elsewhere_in_each_run(programs):
+    parts, runs = programs.run(ENGINE.format(compiler="lambda graph: graph") + MOVING, GT_BACKEND="traced").split()
+    assert int(parts) >= 1 and int(runs) >= 4
+
+
+def test_a_part_with_a_step_that_moves_is_refused(programs):
+    engine = '''
+    class Careless(gt.engines.Engine):
+        def compile(self, steps, marked):
+            from gt.engines import plan
+            chosen = range(len(steps))
+            reads, writes = plan.reads_and_writes(steps, chosen)
+            return [plan.Part(0, len(steps), writes, reads, lambda views, numbers: 1 / 0)]
+
+    gt.engines.register('careless', Careless)
+'''
+    program = programs.python(ENGINE.format(compiler="lambda graph: graph") + engine + MOVING, GT_BACKEND="careless")
+    assert program.wait() == 0, program.text()
+    assert "a path is not compiled: ValueError: compile: a part has step" in program.text()
+
+
 def test_a_part_whose_function_fails_runs_step_by_step(programs):
     broken = "lambda graph: (calls := []) or (lambda *args: calls.append(1) or (graph(*args) if len(calls) == 1 else 1 / 0))"
     program = programs.python(ENGINE.format(compiler=broken) + CHAIN.format(slope="0.25"), GT_BACKEND="traced")
     assert program.wait() == 0, program.text()
     assert program.text().count("runs step by step from now on: ZeroDivisionError: division by zero") == 1
+
+
+def test_results_of_a_part_that_cannot_all_be_stored(programs):
+    """The first of them may be in the memory of an input, which cannot be read again: all fail, and none is another number."""
+    text = '''
+    class Full(Traced):
+        left = None   # results that it stores
+        def store(self, out, result):
+            if Full.left is not None:
+                Full.left -= 1
+                if Full.left < 0:
+                    Full.left = None
+                    raise MemoryError('the last one')
+            super().store(out, result)
+
+    gt.engines.register('full', Full)
+
+    state = [gt.full((64,), 2.0), gt.full((64,), 1.0)]
+
+    @gt.compile
+    def step():
+        a, b = state
+        product = a * b
+        state[:] = [(a + b) / 2, a - b]   # the last use of both, one of which gives its memory
+        del a, b
+        return product, state[0] * 3
+
+    for k in range(12):
+        if k == 11:
+            result[0].numpy()   # all that was before is computed
+            Full.left = 3
+        result = step()
+    for value in (*state, *result):
+        try:
+            print(float(value[0]))
+        except MemoryError as error:
+            print(error)
+    print(Traced.parts, Full.left)
+    '''
+    *values, end = programs.run(ENGINE.format(compiler="lambda graph: graph") + text, GT_BACKEND="full").splitlines()
+    assert len(values) == 4 and all("the last one" in value for value in values)
+    assert end == "1 None"
 
 
 def test_torch_compile_itself(programs):

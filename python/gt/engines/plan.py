@@ -44,12 +44,14 @@ class Step:
         op: the method's name.
         kind: 'run'; 'in_place', which computes into the memory of its first operand, which dies; or 'view', which
             computes nothing: its result is other strides on its operand's memory.
+        moves: it is a slice or an assignment that begins elsewhere in each run, so it cannot be in a part.
         operands: each a Value, a Number or a constant.
         attributes: the method's keyword arguments.
     """
 
     op: str
     kind: str
+    moves: bool
     result: Value
     operands: tuple
     attributes: dict = field(default_factory=dict)
@@ -113,9 +115,9 @@ def compile_plan(engine, values, steps, marked):
     """Called by the extension: has `engine.compile` choose parts, and returns them as tuples of numbers."""
     described = [Value(number, *value) for number, value in enumerate(values)]
     made = []
-    for number, (op, kind, result, operands, attributes) in enumerate(steps):
+    for number, (op, kind, moves, result, operands, attributes) in enumerate(steps):
         described[result].made_by = number
-        made.append(Step(op, kind, described[result], tuple(
+        made.append(Step(op, kind, moves, described[result], tuple(
             described[what] if how == 'value' else Number(what) if how == 'number' else what for how, what in operands), attributes))
     parts = engine.compile(made, marked)
     if parts is NotImplemented:

@@ -114,7 +114,7 @@ class _Compiler:
         """Whether the step alone can be traced."""
         if step.kind == 'view':
             return True
-        if not hasattr(self.engine, step.op):
+        if step.moves or not hasattr(self.engine, step.op):
             return False
         try:
             with FakeTensorMode():

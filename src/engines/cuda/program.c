@@ -529,11 +529,11 @@ static gt_err replay(gt_cuda *cuda, gt_cuda_recording *r)
 {
     if (r->slot_count && r->token) /* its slots are those of the run before, too */
         GT_TRY(gt__cuda_items_collect(cuda, r->token));
+    for (unsigned k = 0; k < r->slot_count; k++) /* first: what fails has not run */
+        GT_TRY(gt__cuda_item_slot(cuda, r->slot_step[k], &r->slots[k]));
     gt__cuda_launching(cuda);
     GT_CUDA_TRY(cuda, "a graph", cuda->driver->graph_launch(r->graph, cuda->stream));
     cuda->launches++;
-    for (unsigned k = 0; k < r->slot_count; k++)
-        GT_TRY(gt__cuda_item_slot(cuda, r->slot_step[k], &r->slots[k]));
     return GT_OK;
 }
 
@@ -579,6 +579,8 @@ gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const 
     *step = 0;
     GT_TRY(gt__cuda_begin(cuda, timed));
     gt_err err = run_whole(cuda, program, buffer, step, &used);
+    if (err == GT_OK && program->plan->step_count) /* what fails from here on fails when all steps are queued */
+        *step = program->plan->step_count - 1;
     GT_TRY(gt__cuda_end(cuda, err, 0, token));
     if (used)
         used->token = *token;

@@ -166,6 +166,15 @@ static mapping *find_mapping(const gt_cuda *cuda, const contents *c)
     return m && m->owner == c->process ? m : NULL;
 }
 
+/* Whether the driver gave this address to memory that is open under another handle: one of the two is not what it is taken for. */
+static bool is_taken(const gt_cuda *cuda, CUdeviceptr address)
+{
+    const mapping *m = cuda->mappings;
+    while (m && m->address != address)
+        m = m->next;
+    return m;
+}
+
 static gt_err open_mapping(gt_cuda *cuda, const contents *c, mapping **out)
 {
     mapping *m = malloc(sizeof *m);
@@ -181,6 +190,10 @@ static gt_err open_mapping(gt_cuda *cuda, const contents *c, mapping **out)
     if (result != CUDA_SUCCESS) {
         free(m);
         return gt__cuda_fail(cuda, result, "memory of another worker");
+    }
+    if (is_taken(cuda, m->address)) { /* it stays open: closing it might close the other */
+        free(m);
+        return gt__fail(GT_ERR_INTERNAL, "cuda: memory of another worker has the address of another one's");
     }
     m->next = cuda->mappings;
     cuda->mappings = *out = m;
