@@ -123,7 +123,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
             "journal", &arguments->journal, "DIR",
             "keep in DIR what programs need to go on when the server is killed and started again with the same "
             "DIR and port; implies --recover"),
-        bytes_option("journal-size", &arguments->journal_size, 1 << 20,
+        bytes_option("journal-size", &arguments->journal_size, 16 << 20,
                      "disk space for the journal, of all programs together (default 1G)"),
         text_option(
             "journal-sync", &arguments->journal_sync, "WHEN",

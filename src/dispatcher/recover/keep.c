@@ -282,7 +282,8 @@ size_t gt__recover_compact_state(gt_slot_queue *state, size_t slots)
         }
         at += length;
     }
-    memmove(state->slots + to, state->slots + slots, (state->end - slots) * sizeof *state->slots);
+    if (state->end > slots)
+        memmove(state->slots + to, state->slots + slots, (state->end - slots) * sizeof *state->slots);
     state->end -= slots - to;
     return to;
 }
