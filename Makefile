@@ -130,7 +130,7 @@ fuzz: setup-fuzz build build-fuzz/build.ninja
 	@ninja -C build-fuzz $(fuzz_programs)
 	@tools/fuzz $(or $(FUZZ_SECONDS),60) $(fuzz_targets)
 
-fuzz_targets = session config json log tape wire
+fuzz_targets = session config journal json log tape wire
 fuzz_programs = $(addprefix fuzz_,$(fuzz_targets))
 
 load: build

@@ -18,7 +18,8 @@ typedef struct server_arguments {
     int port;
     double max_weight, recover_wait, recover_stand_in, recover_every, max_op_seconds;
     uint64_t recover_memory, recover_disk;
-    const char *recover_snapshots;
+    const char *recover_snapshots, *journal, *journal_sync;
+    uint64_t journal_size;
     const char *attach_by;
     double detached_for;
     bool insecure, quiet, recover;
@@ -118,6 +119,16 @@ static int parse(int argc, char **argv, server_arguments *arguments)
                     "keep snapshots on disk, in files without a name in DIR, instead of in memory"),
         bytes_option("recover-disk", &arguments->recover_disk, 1 << 20,
                      "disk space for --recover-snapshots, of all programs together (default 64G)"),
+        text_option(
+            "journal", &arguments->journal, "DIR",
+            "keep in DIR what programs need to go on when the server is killed and started again with the same "
+            "DIR and port; implies --recover"),
+        bytes_option("journal-size", &arguments->journal_size, 16 << 20,
+                     "disk space for the journal, of all programs together (default 1G)"),
+        text_option(
+            "journal-sync", &arguments->journal_sync, "WHEN",
+            "`always`: programs outlive a power failure, too; `interval`: it is written to the disk every 100 "
+            "ms; `never`: when the system does (default %)"),
         number_option(
             "detached-for", &arguments->detached_for, 0.001, 1e6, "S",
             "seconds for which a program that left with gt.detach() is kept for gt.attach() (default %)"),
@@ -200,6 +211,7 @@ int gt__command_server(int argc, char **argv)
     arguments.recover_every = GT_RECOVER_EVERY_S;
     arguments.detached_for = GT_DETACHED_S;
     arguments.attach_by = "user";
+    arguments.journal_sync = "interval";
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
@@ -225,6 +237,9 @@ int gt__command_server(int argc, char **argv)
     options.recover_bytes = arguments.recover_memory;
     options.recover_snapshots = arguments.recover_snapshots;
     options.recover_disk = arguments.recover_disk;
+    options.journal = arguments.journal;
+    options.journal_bytes = arguments.journal_size;
+    options.journal_sync = arguments.journal_sync;
     options.detached_s = arguments.detached_for;
     options.attach_by_any = attach_by_any;
     options.max_op_seconds = arguments.max_op_seconds;

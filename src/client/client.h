@@ -108,11 +108,12 @@ struct gt_client {
     gt_turn *turns;      /* threads that queue for the client */
     unsigned generation; /* the value of gt__fork_generation at opening */
     uint64_t next_ticket;
-    uint64_t stats_ticket; /* of a question for statistics whose answer has not come in time; 0: none */
-    bool segments;         /* bulk data may go through shared memory */
-    gt_progress progress;  /* of the wait that goes on */
-    uint32_t sites_told;   /* sites whose names the server has */
-    gt_name *names;        /* names.c */
+    uint64_t stats_ticket;   /* of a question for statistics whose answer has not come in time; 0: none */
+    unsigned stats_restarts; /* of the link, when it was asked */
+    bool segments;           /* bulk data may go through shared memory */
+    gt_progress progress;    /* of the wait that goes on */
+    uint32_t sites_told;     /* sites whose names the server has */
+    gt_name *names;          /* names.c */
     uint32_t name_count, names_told;
     struct gt_inherited *inherited; /* names of the session's clients before this one; NULL: it is the first */
     uint64_t updated;               /* the result of the last instruction that passed a name on */

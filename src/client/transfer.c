@@ -212,7 +212,10 @@ typedef struct sink {
     uint8_t *memory;
     size_t bytes, received;
     bool grow;
-    uint16_t op;           /* of the question */
+    uint16_t op; /* of the question */
+    gt_instruction
+        question;          /* to be asked again by another ticket if the server is restarted; op 0: it cannot be */
+    unsigned restarts;     /* of the link, before it was asked */
     const gt_meta *tensor; /* whose value it is; NULL: it is none */
 } sink;
 
@@ -312,21 +315,51 @@ static gt_err handle_answer(gt_client *client, const gt_slot *record, uint64_t t
     return record->ins.op == GT_OP_failure ? failure(client, record) : receive(to, record);
 }
 
+/*
+ * The server was killed and started again: what it goes on from is its journal, which has no questions. If the link has sent ours again,
+ * its answer comes as well, and is dropped like that of an interrupted wait. False: there is no room on the link yet.
+ */
+static bool ask_again(gt_client *client, sink *to, uint64_t *ticket)
+{
+    gt_slot *slot = client->draining ? NULL : gt__link_reserve(client->link, 1);
+    if (!slot)
+        return false;
+    *ticket = to->question.result = client->next_ticket++;
+    slot->ins = to->question;
+    gt__link_commit(client->link, 1);
+    gt__link_flush(client->link);
+    to->received = 0;
+    return true;
+}
+
 /* deadline_ns: GT_ERR_TIMEOUT after that; 0: never. */
 static gt_err await_locked(gt_client *client, uint64_t ticket, sink *to, uint64_t deadline_ns)
 {
     gt_err outcome = GT_OK;
+    bool again = false;
     for (bool done = false; !done;) {
         size_t available;
         unsigned length;
+        if (__builtin_expect(again, 0))
+            again = !ask_again(client, to, &ticket);
         const gt_slot *slots = gt__link_peek(client->link, &available);
+        if (__builtin_expect(client->link->restarts != to->restarts, 0)) {
+            if (!to->question.op) {
+                gt__link_kill(client->link, "the server was restarted while the session was handed over");
+                return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
+            }
+            to->restarts = client->link->restarts;
+            to->received = 0;
+            again = true;
+        }
         if (!slots) {
             if (client->link->dead)
                 return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
             int left_ms = deadline_ns ? gt__remaining_ms(deadline_ns) : LOOK_UP_MS;
             if (!left_ms)
                 return gt__fail(GT_ERR_TIMEOUT, "the server did not answer in time");
-            GT_TRY(wait_at_most(client, GT_WAIT_READ, left_ms < LOOK_UP_MS ? left_ms : LOOK_UP_MS));
+            gt_wait what = again ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ;
+            GT_TRY(wait_at_most(client, what, left_ms < LOOK_UP_MS ? left_ms : LOOK_UP_MS));
             continue;
         }
         gt_err err = gt__instruction_check(slots, available, &length);
@@ -364,9 +397,11 @@ static gt_err await(gt_client *client, uint64_t ticket, sink *to)
 static gt_err ask(gt_client *client, gt_instruction question, sink *to, uint64_t *ticket)
 {
     gt_slot *slot;
+    to->restarts = client->link->restarts;
     GT_TRY(gt__client_reserve(client, 1, &slot));
     question.result = client->next_ticket++;
     to->op = question.op;
+    to->question = question;
     if (ticket)
         *ticket = question.result;
     slot->ins = question;
@@ -402,7 +437,7 @@ static gt_err ask_text(gt_client *client, gt_instruction question, char **out)
 
 gt_err gt__client_await(gt_client *client, gt_opcode op, uint64_t ticket, char **bytes, size_t *count)
 {
-    sink data = {.grow = true, .op = op};
+    sink data = {.grow = true, .op = op, .restarts = client->link->restarts};
     gt_err err = await(client, ticket, &data);
     *count = data.received;
     return take_text(err, &data, bytes);
@@ -417,15 +452,20 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 /* The answer to a question that is given up is dropped when it comes, as after an interrupted wait. */
 gt_err gt__client_stats_now(gt_client *client, bool workers, char **json)
 {
-    sink text = {.grow = true};
     gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
+    sink text = {.grow = true, .restarts = client->link->restarts};
+    if (client->stats_restarts != client->link->restarts)
+        client->stats_ticket = 0; /* its answer does not come any more */
+    client->stats_restarts = client->link->restarts;
     gt_slot *slot = client->stats_ticket ? NULL : gt__client_room(client, 1);
     gt_err err = GT_ERR_TIMEOUT;
     if (slot) {
         uint64_t ticket = question.result = client->stats_ticket = client->next_ticket++;
+        text.question = question;
         slot->ins = question;
         gt__client_commit(client, 1, 0);
         err = await_until(client, ticket, &text, gt__deadline_ns(SOON_MS));
+        ticket = text.question.result; /* another one, perhaps */
         client->stats_ticket = err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED ? ticket : 0;
         err = take_text(err, &text, json);
     }
@@ -535,7 +575,8 @@ static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint
  * uploads, and a read of one of them gets the error. */
 static gt_err await_uploads(gt_client *client)
 {
-    sink nothing = {.op = GT_OP_sync};
+    sink nothing = {.op = GT_OP_sync,
+                    .restarts = client->link->restarts}; /* which has segments, and ends with the server */
     gt__client_flush(client);
     GT_TRY(gt__client_lock(client));
     client->progress.op = GT_OP_sync;

@@ -44,7 +44,10 @@ typedef struct gt_dispatcher_options {
     uint64_t recover_bytes;        /* of memory for that; 0: GT_RECOVER_BYTES */
     const char *recover_snapshots; /* a directory: snapshots are there instead of in memory; NULL: none */
     uint64_t recover_disk;         /* bytes of it; 0: GT_RECOVER_DISK */
-    double detached_s;             /* a detached session is kept for so long (live/handover.h); 0: GT_DETACHED_S */
+    const char *journal; /* a directory: sessions outlive the server's process (journal/journaled.h); NULL: none */
+    uint64_t journal_bytes;   /* of its files; 0: GT_JOURNAL_BYTES */
+    const char *journal_sync; /* "always", "interval" or "never"; NULL: "interval" */
+    double detached_s;        /* a detached session is kept for so long (live/handover.h); 0: GT_DETACHED_S */
     bool attach_by_any; /* any user with the token may attach a session; false: only the user that detached it */
 } gt_dispatcher_options;
 

@@ -20,6 +20,9 @@
 #include "dispatcher/observe/synced.h"
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/live/drain.h"
+#include "dispatcher/journal/journaled.h"
+#include "dispatcher/journal/revive.h"
+#include "dispatcher/listen.h"
 #include "dispatcher/live/handover.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
@@ -30,7 +33,6 @@
 #include "dispatcher/worker_stream.h"
 #include "link/hello.h"
 #include "link/liveness.h"
-#include "link/zmq_guard.h"
 
 enum {
     BUDGET = 1024,        /* slots one peer may have handled in one turn */
@@ -259,7 +261,9 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     }
     if (hello->ins.flags == GT_ROLE_CLIENT) {
         GT_TRY(gt__quota_connect(peer));
-        return gt__session_new(peer, hello);
+        GT_TRY(gt__session_new(peer, hello));
+        gt__journaled_begin(peer->session);
+        return GT_OK;
     }
     if (hello->ins.flags != GT_ROLE_WORKER)
         return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
@@ -269,6 +273,7 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     gt__observe_worker(peer->worker, NULL);
     gt__worker_introduce(peer->worker);
     gt__workers_divide_memory(peer->dispatcher);
+    gt__disk_journal_workers(peer->dispatcher);
     return GT_OK;
 }
 
@@ -451,6 +456,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
         gt__monitors_turn(dispatcher);
     if (__builtin_expect(dispatcher->held, 0))
         gt__synced_release(dispatcher);
+    if (__builtin_expect(dispatcher->journal != NULL, 0))
+        gt__disk_journal_turn(dispatcher);
     flush_links(dispatcher);
     if (progress)
         rotate(dispatcher);
@@ -559,18 +566,30 @@ static void take_last_records(gt_dispatcher *dispatcher)
     }
 }
 
+/* A server with a journal may be started again: workers and the sessions of the journal wait for that, and are not told goodbye. */
+static bool leave(gt_dispatcher *dispatcher)
+{
+    bool leaves = dispatcher->journal;
+    for (gt_peer *peer = dispatcher->peers; leaves && peer; peer = peer->next)
+        if (peer->worker || (peer->session && peer->session->journaled))
+            gt__link_leave(peer->link);
+    gt__disk_journal_close(dispatcher);
+    return leaves;
+}
+
 /* The loop has ended. For a log the workers are heard out, after the clients' last records. */
 static void finish(gt_dispatcher *dispatcher)
 {
+    bool left = leave(dispatcher);
     gt__handovers_name(dispatcher);
-    if (dispatcher->watching)
+    if (dispatcher->watching && !left)
         take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
         next = peer->next;
         if (!peer->worker)
             gt__peer_end(peer, "the server is stopping");
     }
-    if (dispatcher->watching)
+    if (dispatcher->watching && !left)
         gt__workers_finish(dispatcher);
     while (dispatcher->peers)
         gt__peer_end(dispatcher->peers, "the server is stopping");
@@ -617,62 +636,17 @@ bool gt__dispatcher_turn(gt_dispatcher *dispatcher)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static gt_err add_acceptor(gt_dispatcher *dispatcher, gt_acceptor *acceptor)
-{
-    dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
-    return watch(dispatcher, acceptor->fd, &acceptor_marker);
-}
-
-/* Listen by tcp, which serves ipc as well and chooses the port if none was given. Peers need a key, or on the loopback
- * interface the password in the file of secrets. */
-static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *options, const char *host)
-{
-    gt_keys keys;
-    gt_guard guard = {0};
-    gt_acceptor *acceptor;
-    if (!options->key_file != !options->allow_keys)
-        return gt__fail(GT_ERR_VALUE, "a server needs both a key file and a list of allowed keys, or neither");
-    if (options->key_file) {
-        GT_TRY(gt__keys_read(options->key_file, &keys));
-        GT_TRY(gt__allowed_read(options->allow_keys, &dispatcher->allowed));
-        if (!(dispatcher->allowed_file = strdup(options->allow_keys)))
-            return gt__fail(GT_ERR_MEMORY, "out of memory");
-        guard = (gt_guard){.secret_key = keys.secret, .allowed = dispatcher->allowed};
-    } else if (gt__address_is_loopback(host) && !options->insecure) {
-        GT_TRY(gt__secret_make(dispatcher->secrets.password));
-        guard.password = dispatcher->secrets.password;
-    } else if (!options->insecure)
-        return gt__fail(
-            GT_ERR_VALUE,
-            "%s can be reached from other machines: use keys (`gt keygen`, --key-file, --allow-keys), or "
-            "--insecure if everyone there may connect",
-            host);
-    bool guarded = guard.password || guard.secret_key;
-    gt_err err = gt__tcp_listen(host, options->port, guarded ? &guard : NULL, &acceptor, &dispatcher->port);
-    explicit_bzero(&keys, sizeof keys);
-    GT_TRY(err);
-    GT_TRY(add_acceptor(dispatcher, acceptor));
-    GT_TRY(gt__secret_make(dispatcher->secrets.worker));
-    GT_TRY(gt__zmq_endpoint("tcp", host, dispatcher->port, dispatcher->secrets.endpoint,
-                            sizeof dispatcher->secrets.endpoint));
-    return gt__secrets_publish(dispatcher->port, &dispatcher->secrets, &dispatcher->secrets_file);
-}
-
 static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
 {
-    const char *host = options->host ? options->host : "localhost";
-    gt_acceptor *acceptor;
-    dispatcher->monitors_only = !options->listen;
-    dispatcher->port = GT_PORT_HIDDEN;
-    if (options->listen)
-        GT_TRY(open_tcp(dispatcher, options, host));
-    GT_TRY(gt__transport_memory.listen(host, dispatcher->port, &acceptor, &dispatcher->port));
-    return add_acceptor(dispatcher, acceptor);
+    GT_TRY(gt__dispatcher_listen(dispatcher, options));
+    for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
+        GT_TRY(watch(dispatcher, dispatcher->acceptors[k]->fd, &acceptor_marker));
+    return options->journal ? gt__dispatcher_revive(dispatcher, options) : GT_OK;
 }
 
 static gt_err open_spool(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
 {
-    if (!options->recover)
+    if (!dispatcher->recovery.on)
         return gt__fail(GT_ERR_VALUE, "--recover-snapshots has no effect without --recover");
     return gt__spool_new(options->recover_snapshots,
                          options->recover_disk ? options->recover_disk : GT_RECOVER_DISK,
@@ -694,7 +668,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     gt__orders_init(&dispatcher->orders);
     dispatcher->limits = options->limits;
     dispatcher->max_weight = options->max_weight > 0 ? options->max_weight : 1;
-    dispatcher->recovery.on = options->recover;
+    dispatcher->recovery.on = options->recover || options->journal;
     dispatcher->recovery.wait_ms =
         (int)(1000 * (options->recover_wait_s > 0 ? options->recover_wait_s : GT_RECOVER_WAIT_S));
     dispatcher->recovery.stand_in_ms =
@@ -769,6 +743,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     gt_dispatcher *dispatcher = *where;
     if (!dispatcher)
         return;
+    gt__disk_journal_close(dispatcher);
     while (dispatcher->peers)
         gt__peer_end(dispatcher->peers, "the server is stopping");
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/live/handover.h"
 #include "dispatcher/observe/synced.h"
@@ -255,6 +256,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     gt_err err = serve(session, budget, progress);
     if (err == GT_OK && __builtin_expect(session->handover != NULL, 0))
         err = gt__handover_turn(session, progress);
+    if (err == GT_OK && __builtin_expect(session->journaled != NULL, 0))
+        gt__journaled_turn(session);
     gt__runs_end(session);
     return err;
 }
@@ -285,6 +288,8 @@ gt_err gt__modifier_refuse(gt_modifier *modifier, const gt_slot *record, const c
 void gt__session_welcome(gt_session *session)
 {
     gt_slot record = {0};
+    if (session->unannounced)
+        return;
     record.ins.op = GT_OP_welcome;
     record.ins.result = session->number;
     record.ins.imm[0].i = GT_PROTOCOL_VERSION;
@@ -293,6 +298,15 @@ void gt__session_welcome(gt_session *session)
     if (session->home && session->home->link->ops->share && session->link->ops->segment)
         record.ins.flags = GT_FLAG_SEGMENTS;
     gt__answer_send(session, &record);
+}
+
+void gt__session_announce(gt_session *session)
+{
+    if (!session->unannounced)
+        return;
+    session->unannounced = false;
+    gt__session_welcome(session);
+    gt__peer_wake(session->peer);
 }
 
 void gt__session_give_home(gt_session *session, gt_dispatch_worker *worker)
@@ -401,6 +415,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     gt__answers_init(session);
     gt__share_weigh(session, 1);
     session->settled = true;
+    session->unannounced = peer->dispatcher->journal;
     gt__output_init(&session->output);
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(session->lost, sizeof session->lost, "no worker is there");

@@ -26,6 +26,7 @@ typedef struct gt_signals gt_signals;
 typedef struct gt_spreading gt_spreading;
 typedef struct gt_recovery gt_recovery;
 typedef struct gt_handover gt_handover;
+typedef struct gt_journaled gt_journaled;
 
 /* The bytes of a session's tensors, when they were last summed up: stats.c. */
 typedef struct gt_counted {
@@ -54,6 +55,7 @@ struct gt_session {
     uint32_t plain_scope;     /* the last scope of which it is known that it places nothing; 0: none */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_recovery *recovery;    /* NULL: it is lost with its worker (recover/recover.h) */
+    gt_journaled *journaled;  /* NULL: it ends with the server (journal/journaled.h) */
     gt_handover *handover;    /* NULL: no client leaves it to another (live/handover.h) */
     gt_handles handles;
     gt_fillings fillings;
@@ -67,8 +69,10 @@ struct gt_session {
     gt_quota *quota; /* NULL: its tensors are not limited */
     gt_paths *paths; /* NULL: none was defined */
     bool holding;    /* a run on spread tensors is recorded: what the workers get is held back (spread/replay.h) */
-    bool settled;    /* the modifiers were told that the client is idle */
-    uint64_t epoch;  /* counts snapshots: recover/snapshot.h */
+    bool
+        unannounced; /* its client is not welcomed before the journal has the session: a restarted server must know it then */
+    bool settled;   /* the modifiers were told that the client is idle */
+    uint64_t epoch; /* counts snapshots: recover/snapshot.h */
     uint64_t instructions;
     uint64_t number;
     char name[64];
@@ -99,6 +103,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
 const char *gt__session_site(const gt_session *session, uint32_t site);
 /* Tell the client what it has to know of the session and the workers. */
 void gt__session_welcome(gt_session *session);
+/* The journal has the session, or will not have it. */
+void gt__session_announce(gt_session *session);
 /* A worker has joined. */
 void gt__session_new_worker(gt_session *session);
 /* `worker` is gone: its tensors are lost. */

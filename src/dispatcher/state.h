@@ -96,6 +96,8 @@ struct gt_dispatcher {
         gt_spool *spool; /* NULL: snapshots are in memory */
     } recovery;
 
+    struct gt_disk_journal *journal; /* NULL: there is none: journal/journaled.h */
+
     /* observe/ */
     gt_observer *observer;
     gt_monitor *monitors;

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/drain.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/observe/synced.h"
@@ -187,7 +188,7 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static gt_err add_entry(gt_dispatcher *dispatcher)
+gt_err gt__worker_entry_add(gt_dispatcher *dispatcher, gt_dispatch_worker **out)
 {
     size_t count = (size_t)dispatcher->worker_count + 1;
     gt_dispatch_worker **workers = realloc(dispatcher->workers, count * sizeof(*workers));
@@ -198,6 +199,7 @@ static gt_err add_entry(gt_dispatcher *dispatcher)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     worker->index = dispatcher->worker_count;
     dispatcher->workers[dispatcher->worker_count++] = worker;
+    *out = worker;
     return GT_OK;
 }
 
@@ -243,9 +245,10 @@ gt_dispatch_worker *gt__worker_vacant(gt_dispatcher *dispatcher)
         if (!worker->peer && worker->relief && !is_expected(dispatcher, index))
             return worker;
     }
-    if (dispatcher->worker_count >= GT_MAX_PARTIES || add_entry(dispatcher) != GT_OK)
+    gt_dispatch_worker *added;
+    if (dispatcher->worker_count >= GT_MAX_PARTIES || gt__worker_entry_add(dispatcher, &added) != GT_OK)
         return NULL;
-    return dispatcher->workers[dispatcher->worker_count - 1];
+    return added;
 }
 
 static gt_dispatch_worker *find_free(const gt_dispatcher *dispatcher)
@@ -266,8 +269,9 @@ static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, const cha
 {
     if (wanted > GT_MAX_PARTIES)
         return gt__fail(GT_ERR_VALUE, "there are at most %d workers, numbered from 0", GT_MAX_PARTIES);
+    gt_dispatch_worker *added;
     while ((uint64_t)dispatcher->worker_count < wanted)
-        GT_TRY(add_entry(dispatcher));
+        GT_TRY(gt__worker_entry_add(dispatcher, &added));
     gt_dispatch_worker *same = find_name(dispatcher, name);
     gt_dispatch_worker *worker = wanted ? dispatcher->workers[wanted - 1] : same;
     if (named && same && same->peer)
@@ -277,10 +281,8 @@ static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, const cha
                         (unsigned long long)wanted - 1);
     if (!worker || worker->peer)
         worker = find_free(dispatcher);
-    if (!worker) {
-        GT_TRY(add_entry(dispatcher));
-        worker = dispatcher->workers[dispatcher->worker_count - 1];
-    }
+    if (!worker)
+        GT_TRY(gt__worker_entry_add(dispatcher, &worker));
     *out = worker;
     return GT_OK;
 }
@@ -445,6 +447,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     memset(worker->paths, 0, sizeof worker->paths);
     gt__worker_drop_backlog(worker);
     gt__workers_divide_memory(dispatcher);
+    gt__disk_journal_workers(dispatcher);
 }
 
 void gt__workers_look(gt_dispatcher *dispatcher)

@@ -107,6 +107,8 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
 /* Only its client is: the answers to that client's questions are dropped. */
 void gt__worker_forget_client(gt_dispatch_worker *worker, gt_session *session);
 
+/* Another entry, without a worker. */
+gt_err gt__worker_entry_add(gt_dispatcher *dispatcher, gt_dispatch_worker **worker);
 /* An entry without a worker that no config names yet; NULL: out of memory, or there are too many. */
 gt_dispatch_worker *gt__worker_vacant(gt_dispatcher *dispatcher);
 /* Put a goodbye at the end of its stream. False: out of memory. */

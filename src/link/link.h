@@ -81,6 +81,13 @@ typedef struct gt_link_ops {
     /* Outlive the connection: if it is lost, go on by another one that comes within this time. Both ends must ask for it, the
      * connecting one before its hello. Negative: GT_RESUME_MS if the peer is on another host. Optional (NULL). */
     void (*resumes)(gt_link *link, int within_ms);
+    /* GT_LINK_SECRET bytes by which the peer shows, on another connection, that it is the one of this link. NULL, or returns NULL:
+     * there are none. */
+    const uint8_t *(*secret)(const gt_link *link);
+    /* See gt__link_durable. Optional (NULL). */
+    void (*durable)(gt_link *link, uint64_t slots);
+    /* See gt__link_leave. Optional (NULL). */
+    void (*leave)(gt_link *link);
     void (*slots)(gt_link *link, gt_link_slots *slots);
     /* How many records have arrived and were not read yet, for statistics: counted up to some number of slots, and estimated from
      * those beyond. Takes microseconds. */
@@ -102,6 +109,7 @@ enum {
     GT_LINK_URGENT = 64,        /* urgent words that wait for the reader at most: a power of two */
     GT_LINK_PAGE = 28 * 1024,   /* bytes */
     GT_LINK_MAX_RESERVE = 1024, /* slots one reserve may ask for on any link; holds the longest record */
+    GT_LINK_SECRET = 32,        /* bytes */
     GT_LINK_LAST_ROOM = 8,      /* slots that only the last record gets (link->ending): why the link ends */
 };
 
@@ -131,11 +139,12 @@ struct gt_link {
     /* For the event loop: called when something came for a link that shares its acceptor's fd, or when that link is
      * lost. NULL: not called. */
     void (*arrived)(gt_link *link);
-    gt_trust trust; /* how far we know the peer */
-    char user[48];  /* the accepting side: "uid 1000", or the name that goes with the peer's key */
-    char host[64];  /* the accepting side: the peer's address, "10.0.0.5"; empty: this host */
-    char key[41];   /* the accepting side: the peer's public key (keys.h), if it has shown one */
-    int port;       /* the connecting side: of a server on this host; 0: elsewhere */
+    gt_trust trust;    /* how far we know the peer */
+    char user[48];     /* the accepting side: "uid 1000", or the name that goes with the peer's key */
+    char host[64];     /* the accepting side: the peer's address, "10.0.0.5"; empty: this host */
+    char key[41];      /* the accepting side: the peer's public key (keys.h), if it has shown one */
+    int port;          /* the connecting side: of a server on this host; 0: elsewhere */
+    unsigned restarts; /* the connecting side: how often the server was another process, which owes no answers */
 };
 
 /* Slots of the link's room that a record now may not take. */
@@ -197,6 +206,26 @@ static inline void gt__link_resumes(gt_link *link, int within_ms)
 {
     if (link->ops->resumes && within_ms != 0)
         link->ops->resumes(link, within_ms);
+}
+
+static inline const uint8_t *gt__link_secret(const gt_link *link)
+{
+    return link->ops->secret ? link->ops->secret(link) : NULL;
+}
+
+/* A server with a journal: of the slots that were consumed, so many are in the journal. The peer gets credit for these only, and keeps the others.
+ * From the first call on; UINT64_MAX: for all, from now on. */
+static inline void gt__link_durable(gt_link *link, uint64_t slots)
+{
+    if (link->ops->durable)
+        link->ops->durable(link, slots);
+}
+
+/* A server with a journal stops: nothing more is sent, so that the peer takes the connection for lost, and comes back to the next process. */
+static inline void gt__link_leave(gt_link *link)
+{
+    if (link->ops->leave)
+        link->ops->leave(link);
 }
 
 /* In a forked child: free our copy of a link without touching the parent's connection. Frees `link`. */

@@ -96,6 +96,8 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
     switch (control->kind) {
     case GT_ZMQ_ACCEPT:
         link->accepted = true;
+        link->journal = control->value & GT_ZMQ_JOURNAL;
+        link->life = control->value >> GT_ZMQ_LIFE_SHIFT;
         break;
     case GT_ZMQ_CREDIT:
         credit_received(link, control->value);
@@ -114,7 +116,7 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
         gt__link_lose(
             &link->base,
             "the connection to %s was lost, and it does not know this client any more: it was restarted, or the "
-            "client was away for longer than the server's GT_RESUME",
+            "client was away for longer than the server's GT_RESUME; the server's log says more",
             link->base.peer);
         break;
     case GT_ZMQ_CLOSE:
@@ -162,10 +164,15 @@ void gt__zmq_frames_pop(gt_zmq_frames *ring)
     ring->count--;
 }
 
-static void frames_clear(gt_zmq_frames *ring)
+void gt__zmq_frames_drop(gt_zmq_frames *ring)
 {
     for (; ring->count; gt__zmq_frames_pop(ring))
         zmq_msg_close(gt__zmq_frame(ring, 0));
+}
+
+static void frames_clear(gt_zmq_frames *ring)
+{
+    gt__zmq_frames_drop(ring);
     free(ring->frames);
 }
 
@@ -173,9 +180,11 @@ static void resume_received(gt_zmq_link *link, gt_zmq_resume *resume)
 {
     if (resume->kind == GT_ZMQ_SECRET)
         memcpy(link->secret, resume->secret, sizeof link->secret);
-    else if (resume->kind == GT_ZMQ_RESUMED && link->cut)
+    else if (resume->kind == GT_ZMQ_RESUMED && link->cut) {
+        if (resume->life != link->life)
+            gt__zmq_restarted(link, resume->life);
         gt__zmq_resumed(link, resume);
-    else
+    } else
         gt__link_kill(&link->base, "protocol error: %s resumed a link that was not cut", link->base.peer);
     explicit_bzero(resume, sizeof *resume);
 }
@@ -210,11 +219,20 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
 /* Not while the link is cut: the peer is told once how much it got back, when the link is resumed. */
 void gt__zmq_give_credit(gt_zmq_link *link)
 {
-    if (link->consumed < link->returns || link->base.gone || link->cut)
+    uint64_t given = link->arrived - link->received, most = link->durable > given ? link->durable - given : 0;
+    unsigned slots = link->consumed < most ? link->consumed : (unsigned)most;
+    if (slots < link->returns || link->base.gone || link->cut)
         return;
-    link->received -= link->consumed;
-    gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed | (uint64_t)link->got << 32);
-    link->consumed = 0;
+    link->received -= slots;
+    link->consumed -= slots;
+    gt__zmq_send_control(link, GT_ZMQ_CREDIT, slots | (uint64_t)link->got << 32);
+}
+
+void gt__zmq_durable(gt_link *base, uint64_t slots)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    link->durable = slots;
+    gt__zmq_give_credit(link);
 }
 
 /* The frame has been read: give credit for its slots back. */
@@ -442,6 +460,7 @@ void gt__zmq_link_init(gt_zmq_link *link)
     link->base.batch = GT_ZMQ_FRAME_SLOTS;
     link->base.fd = -1;
     link->credit = GT_ZMQ_WINDOW;
+    link->durable = UINT64_MAX;
     link->returns = GT_ZMQ_WINDOW / 4;
     zmq_msg_init(&link->reading);
 }

@@ -15,9 +15,12 @@ enum {
     GT_ZMQ_WINDOW = 64 * 1024, /* slots in flight in one direction at most: 4 MiB */
     GT_RESUME_MS =
         10000, /* how long a session waits for its client after a cut, unless a setting says otherwise */
+    GT_RESTART_MS = 60000,  /* the same for a server with a journal that is started again, and for its clients */
     GT_ZMQ_LINGER_MS = 500, /* how long closing waits for a last goodbye to be sent */
-    GT_ZMQ_VERSION = 2,
-    GT_ZMQ_SECRET_BYTES = 32,
+    GT_ZMQ_VERSION = 3,
+    GT_ZMQ_JOURNAL = 1 << 8, /* a bit of ACCEPT: the server outlives its process (link/expected.h) */
+    GT_ZMQ_LIFE_SHIFT = 16,  /* above that: a random number of the server's process */
+    GT_ZMQ_SECRET_BYTES = GT_LINK_SECRET,
     GT_ZMQ_RECEIPTS = 8, /* that may be outstanding: more than the window has room for */
 };
 
@@ -26,7 +29,7 @@ enum {
  */
 typedef enum gt_zmq_kind {
     GT_ZMQ_OPEN = 1,   /* dealer -> router, the first frame; value: version */
-    GT_ZMQ_ACCEPT = 2, /* the answer */
+    GT_ZMQ_ACCEPT = 2, /* the answer; value: version, GT_ZMQ_JOURNAL and, from GT_ZMQ_LIFE_SHIFT on, its life */
     /* value: slots consumed (32 bits): the sender may send as many more; above: the sum of all receipts */
     GT_ZMQ_CREDIT = 3,
     GT_ZMQ_CLOSE = 4,   /* the last frame */
@@ -98,6 +101,9 @@ struct gt_zmq_link {
     bool cut;                            /* the connection is lost, and the link waits for another */
     gt_zmq_frames kept;                  /* that were sent, and the peer may not have got */
     uint64_t kept_from;                  /* slots that were sent before those */
+    uint64_t life;                       /* of the listening process: another one is a server that was restarted */
+    bool journal;                        /* that server has one */
+    uint64_t durable;                    /* slots that came and would outlive this process: others get no credit */
     uint8_t secret[GT_ZMQ_SECRET_BYTES]; /* zero: none */
 };
 
@@ -108,6 +114,8 @@ static inline zmq_msg_t *gt__zmq_frame(const gt_zmq_frames *ring, unsigned k)
 
 /* Takes the frame, also if it fails: out of memory. */
 bool gt__zmq_frames_push(gt_zmq_frames *ring, zmq_msg_t *frame);
+/* Close all of them. */
+void gt__zmq_frames_drop(gt_zmq_frames *ring);
 /* The first one was moved or closed. */
 void gt__zmq_frames_pop(gt_zmq_frames *ring);
 
@@ -119,7 +127,7 @@ void gt__zmq_link_clear(gt_zmq_link *link);
 /* One frame from the peer; takes it. `more`: other frames follow in the message, which is an error. */
 void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more);
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value);
-/* Give credit for the slots that were read back, if there are many. */
+/* Give credit for the slots that were read back, if there are many, and as far as they are durable. */
 void gt__zmq_give_credit(gt_zmq_link *link);
 /* After each quarter of the window: prove later that the peer has got what was sent before. */
 void gt__zmq_send_receipt(gt_zmq_link *link);
@@ -133,6 +141,7 @@ void gt__zmq_flush(gt_link *link);
 bool gt__zmq_refill(gt_link *link);
 void gt__zmq_urge(gt_link *link, uint64_t word);
 bool gt__zmq_urged(gt_link *link, uint64_t *word);
+void gt__zmq_durable(gt_link *link, uint64_t slots);
 uint64_t gt__zmq_unread(gt_link *link);
 void gt__zmq_slots(gt_link *link, gt_link_slots *slots);
 /* Checks what was pumped; does not pump itself. */

@@ -273,13 +273,15 @@ static void dealer_abandon(gt_link *link)
 }
 
 /* Links by ipc are lost only with the server. So are those by tcp on one host, if no tunnel is between, and there the server shall free
- * what a killed client had at once. */
+ * what a killed client had at once. A server with a journal may come back, wherever it is. */
 static void dealer_resumes(gt_link *link, int within_ms)
 {
     dealer_link *dealer = (dealer_link *)link;
+    bool journal = dealer->base.journal;
     if (within_ms < 0)
-        within_ms = dealer->again.local ? 0 : GT_RESUME_MS;
-    if (!within_ms || link->transport != &gt__transport_tcp ||
+        within_ms = journal ? GT_RESTART_MS : dealer->again.local ? 0 : GT_RESUME_MS;
+    dealer->again.local &= !journal;
+    if (!within_ms || (link->transport != &gt__transport_tcp && !journal) ||
         getrandom(dealer->base.secret, GT_ZMQ_SECRET_BYTES, 0) != GT_ZMQ_SECRET_BYTES)
         return;
     dealer->again.within_ms = within_ms;

@@ -16,7 +16,9 @@ bool gt__zmq_resume_send(gt_zmq_link *link, gt_zmq_kind kind)
     gt_zmq_resume resume = {.magic = gt__zmq_control_of(kind, 0).magic,
                             .kind = (uint32_t)kind,
                             .arrived = link->arrived,
-                            .given = link->arrived - link->received};
+                            .given = link->arrived - link->received,
+                            .sent = link->sent,
+                            .life = link->life};
     zmq_msg_t frame;
     if (kind != GT_ZMQ_RESUMED) /* who asked for it has shown that it knows the secret */
         memcpy(resume.secret, link->secret, sizeof resume.secret);
@@ -64,7 +66,22 @@ void gt__zmq_keep_less(gt_zmq_link *link)
 
 /* ---- resuming ----------------------------------------------------------------------------------------------- */
 
-/* Send the kept frames behind the first `arrived` slots, with their receipts. False: no frame ends there. */
+/* The slots of the frame from the first on that the peer does not have. A server that was restarted may have a part of a frame: its
+ * journal ends behind any record. */
+static bool copy_rest(zmq_msg_t *frame, uint64_t had, zmq_msg_t *copy)
+{
+    if (!had) {
+        zmq_msg_init(copy);
+        return !zmq_msg_copy(copy, frame);
+    }
+    size_t skipped = had * sizeof(gt_slot), bytes = zmq_msg_size(frame) - skipped;
+    if (zmq_msg_init_size(copy, bytes))
+        return false;
+    memcpy(zmq_msg_data(copy), (uint8_t *)zmq_msg_data(frame) + skipped, bytes);
+    return true;
+}
+
+/* Send the kept frames behind the first `arrived` slots, with their receipts. False: out of memory. */
 static bool send_again(gt_zmq_link *link, uint64_t arrived)
 {
     uint64_t all = link->sent, at = link->kept_from;
@@ -75,10 +92,8 @@ static bool send_again(gt_zmq_link *link, uint64_t arrived)
         at += slots_of(frame);
         if (at <= arrived)
             continue;
-        if (before < arrived)
+        if (!copy_rest(frame, before < arrived ? arrived - before : 0, &copy))
             return false;
-        zmq_msg_init(&copy);
-        zmq_msg_copy(&copy, frame);
         link->sent = at;
         if (link->side->send(link, &copy))
             gt__zmq_send_receipt(link);
@@ -87,10 +102,23 @@ static bool send_again(gt_zmq_link *link, uint64_t arrived)
     return true;
 }
 
+void gt__zmq_restarted(gt_zmq_link *link, uint64_t life)
+{
+    gt__zmq_frames_drop(&link->queue);
+    zmq_msg_close(&link->reading);
+    zmq_msg_init(&link->reading);
+    link->base.read_next = link->base.read_end = NULL;
+    link->arrived = 0;
+    link->received = link->consumed = 0;
+    link->life = life;
+    link->base.restarts++;
+}
+
 void gt__zmq_resumed(gt_zmq_link *link, const gt_zmq_resume *peer)
 {
-    bool possible = peer->arrived >= link->kept_from && peer->arrived <= link->sent &&
-                    peer->given >= link->returned && peer->given <= peer->arrived;
+    bool forgot = peer->arrived < link->kept_from || peer->given < link->returned;
+    bool possible =
+        !forgot && peer->arrived <= link->sent && peer->given <= peer->arrived && peer->sent >= link->arrived;
     link->cut = false;
     link->got = link->proof = 0;
     link->receipt_count = 0;
@@ -99,10 +127,13 @@ void gt__zmq_resumed(gt_zmq_link *link, const gt_zmq_resume *peer)
         link->proven = peer->arrived;
         link->credit = GT_ZMQ_WINDOW - (unsigned)(link->sent - link->returned);
         gt__zmq_keep_less(link);
-        possible = send_again(link, peer->arrived);
+        if (!send_again(link, peer->arrived))
+            gt__link_kill(&link->base, "out of memory");
         gt__zmq_give_credit(link);
-    }
-    if (!possible)
+    } else if (forgot)
+        gt__link_kill(&link->base, "%s came back without records that it had confirmed: its journal has lost them",
+                      link->base.peer);
+    else
         gt__link_kill(&link->base, "protocol error: %s came back, and says that it got what was not sent",
                       link->base.peer);
 }

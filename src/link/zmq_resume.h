@@ -6,6 +6,10 @@
  * link for a while: what is written goes into the frames that are kept. The end that connects makes a new connection, and its
  * first frame shows the secret that it gave the other end with the first one, and how many slots have come. The other end answers with its
  * own number, and both send what is missing. The users of the link see a pause and no other change.
+ *
+ * A server with a journal gives credit only for what the journal has. So when it is killed and started again, its clients have kept the
+ * rest, and it goes on where the journal ends (link/expected.h). What it sends begins anew: the client drops the answers of the
+ * process before, and link->restarts says that its questions must be asked again.
  */
 #ifndef GT_LINK_ZMQ_RESUME_H
 #define GT_LINK_ZMQ_RESUME_H
@@ -18,6 +22,8 @@ typedef struct gt_zmq_resume {
     uint32_t kind;    /* GT_ZMQ_SECRET, GT_ZMQ_RESUME, GT_ZMQ_RESUMED */
     uint64_t arrived; /* slots that came to the sender of this */
     uint64_t given;   /* slots that it has given credit back for */
+    uint64_t sent;    /* slots that it has sent */
+    uint64_t life;    /* of the server: the one that the sender knows, or its own */
     uint8_t secret[GT_ZMQ_SECRET_BYTES];
 } gt_zmq_resume;
 
@@ -33,6 +39,8 @@ bool gt__zmq_keep_frame(gt_zmq_link *link, zmq_msg_t *frame);
 /* Credit came back: drop the frames before link->returned. */
 void gt__zmq_keep_less(gt_zmq_link *link);
 
+/* The server is another process than before, which has sent nothing yet. */
+void gt__zmq_restarted(gt_zmq_link *link, uint64_t life);
 /* The peer is there again, with those numbers: send it what it has not got. A peer with impossible numbers ends the link. */
 void gt__zmq_resumed(gt_zmq_link *link, const gt_zmq_resume *peer);
 

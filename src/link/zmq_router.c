@@ -15,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "link/expected.h"
 #include "link/zmq_intake.h"
 #include "link/zmq_resume.h"
 #include "link/zmq_router.h"
@@ -83,9 +85,21 @@ static void connection_enter(gt_zmq_peer *peer, const uint8_t *identity, int con
     *source = peer;
 }
 
+static void unchain(gt_zmq_peer **list, const gt_zmq_peer *peer)
+{
+    while (*list != peer)
+        list = &(*list)->next;
+    *list = peer->next;
+}
+
 static void connection_leave(gt_zmq_peer *peer)
 {
     gt_zmq_router *r = peer->router;
+    if (peer->is_expected) {
+        unchain(&r->expected, peer);
+        peer->is_expected = false;
+        return;
+    }
     if (peer->probes) {
         gt_zmq_peer **suspected = &r->suspects;
         while (*suspected != peer)
@@ -96,10 +110,7 @@ static void connection_leave(gt_zmq_peer *peer)
     while (*source != peer)
         source = &(*source)->source_next;
     *source = peer->source_next;
-    gt_zmq_peer **at = bucket_of(r, peer->identity);
-    while (*at != peer)
-        at = &(*at)->next;
-    *at = peer->next;
+    unchain(bucket_of(r, peer->identity), peer);
 }
 
 static void peer_remove(gt_zmq_peer *peer)
@@ -167,6 +178,18 @@ static void router_resumes(gt_link *link, int within_ms)
         return;
     peer->resume_ms = within_ms < 0 ? GT_RESUME_MS : within_ms;
     gt__zmq_keep(&peer->base);
+}
+
+/* As if the connection were lost: nothing more is sent. */
+static void router_leave(gt_link *link)
+{
+    ((gt_zmq_link *)link)->cut = true;
+}
+
+static const uint8_t *router_secret(const gt_link *link)
+{
+    const gt_zmq_link *base = &((const gt_zmq_peer *)link)->base;
+    return base->keeps ? base->secret : NULL;
 }
 
 static void pump(gt_zmq_router *r);
@@ -244,6 +267,9 @@ static const gt_link_ops router_link_ops = {
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
     .resumes = router_resumes,
+    .durable = gt__zmq_durable,
+    .secret = router_secret,
+    .leave = router_leave,
     .slots = gt__zmq_slots,
     .unread = gt__zmq_unread,
     .peer_page = gt__zmq_peer_page,
@@ -254,56 +280,93 @@ static const gt_link_ops router_link_ops = {
     .abandon = router_link_abandon,
 };
 
-/* A new peer, by its first frame. ZeroMQ's text for its address is 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
- * localhost:UID:GID:PID. */
-static void peer_new(gt_zmq_router *r, const uint8_t *identity, zmq_msg_t *frame)
+static gt_zmq_peer *peer_alloc(gt_zmq_router *r)
 {
-    const char *address = zmq_msg_gets(frame, "Peer-Address");
     gt_zmq_peer *peer = calloc(1, sizeof *peer);
     if (!peer)
-        return; /* the peer will time out */
-    gt_link *link = &peer->base.base;
+        return NULL;
     gt__zmq_link_init(&peer->base);
     peer->base.side = &router_side;
     peer->base.accepted = true;
+    peer->base.life = r->life;
+    peer->base.base.ops = &router_link_ops;
     peer->router = r;
+    return peer;
+}
+
+/* It is in one of the router's lists now. */
+static void peer_entered(gt_zmq_router *r)
+{
+    if (r->peer_count++)
+        return;
+    r->alive_next_ns = gt__now_ns();
+    set_timer(r);
+}
+
+/* Never the identity: those of later peers follow from it. */
+static void peer_name(gt_zmq_router *r, gt_link *link)
+{
+    snprintf(link->peer, sizeof link->peer, "%s peer %u%s%s", link->transport->name, ++r->peers_ever,
+             *link->user ? " of " : "", link->user);
+}
+
+/* Where a frame comes from. ZeroMQ's text for it is 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or localhost:UID:GID:PID. */
+static void peer_address(zmq_msg_t *frame, gt_link *link)
+{
+    const char *address = zmq_msg_gets(frame, "Peer-Address");
     bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
-    link->ops = &router_link_ops;
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
     if (!local)
         snprintf(link->host, sizeof link->host, "%s", strncmp(address, "::ffff:", 7) == 0 ? address + 7 : address);
+}
+
+/* A new peer, by its first frame. */
+static void peer_new(gt_zmq_router *r, const uint8_t *identity, zmq_msg_t *frame)
+{
+    gt_zmq_peer *peer = peer_alloc(r);
+    if (!peer)
+        return; /* the peer will time out */
+    gt_link *link = &peer->base.base;
+    peer_address(frame, link);
     gt__door_user(&r->door, frame, link);
-    /* Never the identity: those of later peers follow from it. */
-    snprintf(link->peer, sizeof link->peer, "%s peer %u%s%s", link->transport->name, ++r->peers_ever,
-             *link->user ? " of " : "", link->user);
+    peer_name(r, link);
     connection_enter(peer, identity, zmq_msg_get(frame, ZMQ_SRCFD));
     peer->fresh_next = r->fresh;
     r->fresh = peer;
-    if (r->peer_count++ == 0) {
-        r->alive_next_ns = gt__now_ns();
-        set_timer(r);
-    }
+    peer_entered(r);
     gt__intake_delivered(peer->connection, true);
-    gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT, GT_ZMQ_VERSION);
+    gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT,
+                         GT_ZMQ_VERSION | (r->journal ? GT_ZMQ_JOURNAL : 0) | r->life << GT_ZMQ_LIFE_SHIFT);
 }
 
 /* ---- links that go on by another connection ----------------------------------------------------------------- */
 
+static gt_zmq_peer *find_secret(gt_zmq_peer *list, const uint8_t *secret)
+{
+    for (gt_zmq_peer *peer = list; peer; peer = peer->next)
+        if (peer->base.keeps && !peer->base.base.gone && gt__zmq_knows_secret(&peer->base, secret))
+            return peer;
+    return NULL;
+}
+
 /* Which link has this secret. The sender must be who the link's peer was. NULL: none. */
 static gt_zmq_peer *find_resumed(gt_zmq_router *r, const gt_zmq_resume *resume, zmq_msg_t *frame)
 {
-    gt_zmq_peer *found = NULL;
-    for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++)
-        for (gt_zmq_peer *peer = r->peers[k]; peer; peer = peer->next)
-            if (peer->base.keeps && !peer->base.base.gone && gt__zmq_knows_secret(&peer->base, resume->secret))
-                found = peer;
+    gt_zmq_peer *found = find_secret(r->expected, resume->secret);
+    for (unsigned k = 0; k < GT_ZMQ_BUCKETS && !found; k++)
+        found = find_secret(r->peers[k], resume->secret);
     if (!found)
         return NULL;
-    const gt_link *link = &found->base.base;
-    gt_link sender = {.transport = link->transport};
+    gt_link *link = &found->base.base, sender = {0};
+    peer_address(frame, &sender);
     gt__door_user(&r->door, frame, &sender);
-    bool same = sender.trust == link->trust && !strcmp(sender.user, link->user) && !strcmp(sender.key, link->key);
-    return same ? found : NULL;
+    if (strcmp(sender.user, link->user) || strcmp(sender.key, link->key))
+        return NULL;
+    if (found->is_expected) { /* what the journal does not say */
+        link->trust = sender.trust;
+        link->transport = sender.transport;
+    }
+    return sender.trust == link->trust && sender.transport == link->transport ? found : NULL;
 }
 
 /* The first frame of a connection shows a secret. The connection before, if there still is one, is not listened to any more. */
@@ -321,11 +384,46 @@ static void peer_resume(gt_zmq_router *r, const uint8_t *identity, gt_zmq_resume
     peer->probes = 0;
     connection_enter(peer, identity, zmq_msg_get(frame, ZMQ_SRCFD));
     gt__intake_delivered(peer->connection, true);
+    if (resume->life != r->life) /* it counts what the process before this one has sent */
+        resume->arrived = resume->given = 0;
     gt__log(GT_LOG_STATUS, "%s has a new connection; %llu slots are sent again", peer->base.base.peer,
             (unsigned long long)(peer->base.sent - resume->arrived));
     if (gt__zmq_resume_send(&peer->base, GT_ZMQ_RESUMED))
         gt__zmq_resumed(&peer->base, resume);
     announce(&peer->base.base);
+}
+
+/* ---- links of the process before ---------------------------------------------------------------------------- */
+
+void gt__acceptor_outlives(gt_acceptor *acceptor)
+{
+    ((gt_zmq_router *)acceptor)->journal = true;
+}
+
+gt_err gt__acceptor_expect(gt_acceptor *acceptor, const gt_link_expected *expected, gt_link **out)
+{
+    gt_zmq_router *r = (gt_zmq_router *)acceptor;
+    gt_zmq_peer *peer = peer_alloc(r);
+    if (!peer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_link *link = &peer->base.base;
+    link->transport = *expected->host ? &gt__transport_tcp : &gt__transport_ipc; /* most probably */
+    memcpy(peer->base.secret, expected->secret, sizeof peer->base.secret);
+    snprintf(link->user, sizeof link->user, "%s", expected->user);
+    snprintf(link->host, sizeof link->host, "%s", expected->host);
+    snprintf(link->key, sizeof link->key, "%s", expected->key);
+    peer_name(r, link);
+    gt__zmq_keep(&peer->base);
+    peer->base.arrived = expected->arrived;
+    peer->base.cut = true;
+    peer->resume_ms = expected->within_ms < 0 ? GT_RESTART_MS : expected->within_ms;
+    peer->cut_until_ns = gt__deadline_ns(peer->resume_ms);
+    peer->is_expected = true;
+    peer->next = r->expected;
+    r->expected = peer;
+    peer_entered(r);
+    *out = link;
+    return GT_OK;
 }
 
 /* ---- the socket --------------------------------------------------------------------------------------------- */
@@ -376,6 +474,8 @@ static bool beat(gt_zmq_peer *peer)
 
 static void beat_all(gt_zmq_router *r)
 {
+    for (gt_zmq_peer *peer = r->expected; peer; peer = peer->next)
+        beat(peer);
     for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++)
         for (gt_zmq_peer *peer = r->peers[k]; peer; peer = peer->next)
             beat(peer);
@@ -492,6 +592,15 @@ static bool acceptor_arm(gt_acceptor *acceptor)
     return !r->fresh && !readable(r);
 }
 
+/* The acceptor is closed, and the owner of the link still has it. */
+static void disconnect(gt_zmq_peer *peer)
+{
+    gt__link_flush(&peer->base.base);
+    gt__zmq_send_control(&peer->base, GT_ZMQ_CLOSE, 0);
+    gt__link_kill(&peer->base.base, "this server is closing");
+    peer_remove(peer);
+}
+
 static void router_close(gt_acceptor *acceptor)
 {
     gt_zmq_router *r = (gt_zmq_router *)acceptor;
@@ -500,14 +609,11 @@ static void router_close(gt_acceptor *acceptor)
         r->fresh = peer->fresh_next;
         router_link_close(&peer->base.base);
     }
-    for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++) {
-        while ((peer = r->peers[k])) {
-            gt__link_flush(&peer->base.base);
-            gt__zmq_send_control(&peer->base, GT_ZMQ_CLOSE, 0);
-            gt__link_kill(&peer->base.base, "this server is closing");
-            peer_remove(peer);
-        }
-    }
+    while (r->expected)
+        disconnect(r->expected);
+    for (unsigned k = 0; k < GT_ZMQ_BUCKETS; k++)
+        while (r->peers[k])
+            disconnect(r->peers[k]);
     gt__address_remove(&r->file);
     if (r->monitor) {
         zmq_socket_monitor(r->socket, NULL, 0);
@@ -557,6 +663,9 @@ static gt_err router_new(gt_zmq_router **out)
     r->base = (gt_acceptor){.ops = &router_ops, .fd = epoll_create1(EPOLL_CLOEXEC)};
     r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     gt__identities_seed();
+    if (getrandom(&r->life, sizeof r->life, 0) != (ssize_t)sizeof r->life)
+        r->life = gt__now_ns();
+    r->life >>= GT_ZMQ_LIFE_SHIFT; /* as much of it as ACCEPT has room for */
     r->context = zmq_ctx_new();
     r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
     int mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD, backlog = BACKLOG;

@@ -30,9 +30,12 @@ typedef struct gt_zmq_router {
     gt_zmq_peer *pages[GT_ZMQ_BUCKETS];   /* by the identities of their pages' connections */
     gt_zmq_peer *tokens[GT_ZMQ_BUCKETS];  /* those that have a page, by its number */
     gt_zmq_peer *sources[GT_ZMQ_BUCKETS]; /* by ZeroMQ's descriptors of their connections */
+    gt_zmq_peer *expected;                /* that have no connection: of the server's process before this one */
     gt_zmq_peer *suspects;                /* whose connections have ended, perhaps */
     unsigned peer_count, peers_ever;
     gt_zmq_peer *fresh; /* not yet returned by poll, newest first */
+    uint64_t life;      /* random */
+    bool journal;       /* its clients outlive it */
 } gt_zmq_router;
 
 /* The page of a peer: link/zmq_page.h. */
@@ -48,12 +51,13 @@ struct gt_zmq_peer {
     gt_zmq_link base;
     gt_zmq_router *router; /* NULL once the acceptor is closed */
     uint8_t identity[GT_ZMQ_IDENTITY_BYTES];
+    bool is_expected;      /* it is in router.expected, and has neither an identity nor a connection */
     int connection;        /* ZeroMQ's descriptor */
     int resume_ms;         /* how long it may be cut */
     uint64_t cut_until_ns; /* when it is */
     unsigned probes;       /* its connection has ended, perhaps: heartbeats that it still gets to find out */
     gt_zmq_peer *suspect_next;
-    gt_zmq_peer *next; /* in its bucket */
+    gt_zmq_peer *next; /* in its bucket, or in router.expected */
     gt_zmq_peer *source_next;
     uint64_t token; /* under which it is in `tokens`; 0: it is not */
     gt_zmq_peer *token_next;

@@ -8,6 +8,7 @@
 #include "core/record.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/state.h"
@@ -41,6 +42,8 @@ void gt__handover_free(gt_session *session)
 static gt_err begin(gt_session *session, const gt_instruction *ins)
 {
     uint64_t bytes = ins->operand[0], kept = ins->operand[1];
+    if (session->journaled) /* which has no place for a parcel and a token */
+        gt__journaled_end(session, "its client leaves it to another");
     gt__handover_free(session); /* of the client before, whose parcel is not wanted any more */
     if (bytes > GT_MOST_PARCEL || kept > bytes / sizeof(uint64_t))
         return gt__fail(GT_ERR_PROTOCOL, "detach: a parcel of %llu bytes with %llu tensors; the most are %d bytes",
@@ -272,6 +275,7 @@ gt_err gt__handover_collect(gt_session *session, const gt_slot *record)
         return gt__fail(GT_ERR_PROTOCOL, "attach: the session was not attached, or its parcel was collected");
     gt__answer_bytes(session, record->ins.result, handover->parcel, handover->bytes);
     gt__handover_free(session);
+    gt__journaled_begin(session);
     return GT_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/suspect.h"
 #include "dispatcher/remains.h"
@@ -88,6 +89,8 @@ void gt__recovery_end(gt_session *session)
         return;
     if (recovery->saving)
         forget_parts(session);
+    if (session->journaled)
+        gt__journaled_end(session, NULL);
     gt__suspect_end(session);
     session->dispatcher->recovery.used -= recovery->charged;
     session->recovery = NULL;
@@ -127,6 +130,8 @@ void gt__recovery_free_some(gt_recovery **where, size_t *tensors)
 static void give_up(gt_session *session, const char *why)
 {
     gt__peer_log(session->peer, GT_LOG_WARNING, "cannot be recovered from now on if a worker is lost: %s", why);
+    if (session->journaled)
+        gt__journaled_end(session, why);
     gt__recovery_end(session);
 }
 
@@ -226,8 +231,7 @@ void gt__recover_note(gt_session *session, const gt_slot *record)
     if (ins->op == GT_OP_path) /* its pieces follow each other */
         recovery->defining = ins->imm[0].u + ins->tail < ins->imm[1].u;
     gt__journal_commit(&recovery->journal, 1u + ins->tail);
-    bool state = ins->op == GT_OP_scope || ins->op == GT_OP_config || ins->op == GT_OP_path;
-    if (state && !gt__slot_queue_append(&recovery->state, record)) {
+    if (gt__recover_is_state((gt_opcode)ins->op) && !gt__slot_queue_append(&recovery->state, record)) {
         recovery->hopeless = true; /* given up when the record, which the journal has, was served */
         recovery->look_ns = 0;
     }
@@ -260,8 +264,7 @@ static void drop_refusals(gt_recovery *recovery, uint32_t count)
 
 /* ---- snapshots ---------------------------------------------------------------------------------------------- */
 
-/* Path definitions of these state records that later ones among them replace are dropped. Returns how many slots are left. */
-static size_t compact_state(gt_slot_queue *state, size_t slots)
+size_t gt__recover_compact_state(gt_slot_queue *state, size_t slots)
 {
     size_t last[GT_PATHS] = {0}, to = 0; /* by path: where its last definition begins, plus one */
     for (size_t at = 0; at < slots; at += 1u + state->slots[at].ins.tail) {
@@ -279,7 +282,8 @@ static size_t compact_state(gt_slot_queue *state, size_t slots)
         }
         at += length;
     }
-    memmove(state->slots + to, state->slots + slots, (state->end - slots) * sizeof *state->slots);
+    if (state->end > slots)
+        memmove(state->slots + to, state->slots + slots, (state->end - slots) * sizeof *state->slots);
     state->end -= slots - to;
     return to;
 }
@@ -313,10 +317,12 @@ static void finish(gt_session *session)
         recovery->failures = saving->strided ? STRICT : 0;
         drop(session, recovery->saved);
         recovery->saved = saving;
+        if (session->journaled)
+            gt__journaled_cut(session);
         gt__journal_drop(&recovery->journal, saving->position);
         gt__holds_drop(&recovery->holds, saving->held);
         drop_refusals(recovery, saving->refused);
-        saving->state = compact_state(&recovery->state, saving->state);
+        saving->state = gt__recover_compact_state(&recovery->state, saving->state);
         recovery->attempts = 0;
         session->dispatcher->recovery.snapshots++;
     }
@@ -408,6 +414,8 @@ static bool is_due(gt_session *session)
     double now_ns = gt__recover_clock(session), elapsed_ns = now_ns - recovery->since_ns;
     recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
     bool scarce = session->dispatcher->recovery.used > session->dispatcher->recovery.most / 4;
+    if (gt__journaled_needs_snapshot(session))
+        return true;
     if (elapsed_ns < session->dispatcher->recovery.every_ns &&
         recovery->journal.bytes + recovery->holds.recent < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
         return false;
@@ -421,6 +429,12 @@ static bool is_due(gt_session *session)
         return false;
     }
     return true;
+}
+
+/* Its journal does not wait for a good moment. */
+static bool is_long(const gt_session *session)
+{
+    return session->recovery->journal.bytes >= LONG_JOURNAL || gt__journaled_needs_snapshot(session);
 }
 
 void gt__recover_weigh(gt_session *session)
@@ -452,12 +466,13 @@ void gt__recover_weigh(gt_session *session)
     }
     if (recovery->stage == GT_KEEP_WATCH) {
         recovery->low = count < recovery->low ? count : recovery->low;
-        if (now_ns < recovery->until_ns && recovery->journal.bytes < LONG_JOURNAL)
+        if (now_ns < recovery->until_ns && !is_long(session))
             return;
         recovery->stage = GT_KEEP_STRIKE;
         recovery->until_ns = now_ns + (now_ns - recovery->since_ns) / WATCH;
     }
-    bool good = count <= recovery->low || now_ns >= recovery->until_ns || recovery->journal.bytes >= LONG_JOURNAL;
-    if (good && !recovery->defining && !gt__fillings_any(&session->fillings, &session->handles))
+    bool good = count <= recovery->low || now_ns >= recovery->until_ns || is_long(session);
+    if (good && !recovery->defining && !gt__disk_journal_is_behind(session->dispatcher) &&
+        !gt__fillings_any(&session->fillings, &session->handles))
         begin(session);
 }

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/recover/suspect.h"
@@ -143,6 +144,8 @@ void gt__recover_moved(gt_session *session, int32_t from, int32_t to)
     recovery->hopeless |= !moved;
     if (from < recovery->needed_count)
         recovery->needed[from] = false;
+    if (session->journaled)
+        gt__journaled_again(session);
 }
 
 static bool has_shards(const gt_config *config)
@@ -193,6 +196,8 @@ static void abandon(gt_session *session)
     session->peer->blocked = session->output.retry = false;
     gt__peer_wake(session->peer);
     gt__peer_log(session->peer, GT_LOG_WARNING, "is not recovered: %s", recovery->reason);
+    if (session->journaled)
+        gt__journaled_end(session, recovery->reason);
     for (uint32_t k = 0; k < recovery->owed_count; k++)
         if (!recovery->owed[k].placed)
             gt__answer_failure(session, recovery->owed[k].ticket, GT_ERR_CONNECTION, recovery->reason);
@@ -255,6 +260,45 @@ static void roll_back(gt_session *session, const char *reason, bool possible)
     gt__peer_wake(session->peer);
     if (!possible)
         abandon(session);
+}
+
+/* Whether the session's own configuration, which is not placed yet, names workers. */
+static bool asks_for_shards(const gt_slot_queue *state)
+{
+    gt_signal_config signal;
+    for (size_t at = state->first; at < state->end; at += 1u + state->slots[at].ins.tail)
+        if (state->slots[at].ins.op == GT_OP_config && gt__config_read(&state->slots[at], &signal) == GT_OK &&
+            signal.flags & (GT_CONFIG_AUTOMATIC | GT_CONFIG_SHARD))
+            return true;
+    return false;
+}
+
+gt_err gt__recover_restart(gt_session *session, int32_t home, const int32_t *workers, uint32_t count)
+{
+    gt_recovery *recovery = session->recovery;
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    if (!note_needs(session))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (home < 0 && count)
+        home = workers[0];
+    recovery->alone =
+        !is_sharded(session) && !asks_for_shards(&recovery->state) && !has_shards(&dispatcher->config);
+    if (home < 0 && recovery->saved && recovery->saved->count && !recovery->alone)
+        return gt__fail(GT_ERR_VALUE, "the journal does not say which workers it used");
+    for (uint32_t k = 0; k <= count; k++) {
+        int32_t index = k < count ? workers[k] : home;
+        if (index >= recovery->needed_count)
+            return gt__fail(GT_ERR_VALUE, "the journal does not name its worker %d", index);
+        if (index >= 0)
+            recovery->needed[index] = true;
+    }
+    recovery->home = home;
+    recovery->alone |= home < 0;
+    recovery->phase = GT_RECOVER_WAIT;
+    snprintf(recovery->reason, sizeof recovery->reason, "the server was restarted without its workers");
+    begin_wait(session);
+    gt__peer_wake(session->peer);
+    return GT_OK;
 }
 
 void gt__recover_lose(gt_session *session, const gt_dispatch_worker *worker, const char *reason)

@@ -116,6 +116,13 @@ gt_err gt__recover_keep(gt_session *session, size_t *left);
 void gt__recover_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* A record was refused, while nothing is recovered. */
 void gt__recover_note_refusal(gt_session *session, const gt_refusal *refusal);
+/* Path definitions among the first `slots` state records that later ones of them replace are dropped. Returns how many slots are left. */
+size_t gt__recover_compact_state(gt_slot_queue *state, size_t slots);
+/* Whether a record changes what later ones mean, and so belongs to recovery->state. */
+static inline bool gt__recover_is_state(gt_opcode op)
+{
+    return op == GT_OP_scope || op == GT_OP_config || op == GT_OP_path;
+}
 /* See gt__recover_consider. */
 void gt__recover_weigh(gt_session *session);
 /* The session's work so far: the workers' time and, since large uploads take them none, the client's time for these. */
@@ -131,6 +138,9 @@ static inline void gt__recover_consider(gt_session *session)
 }
 
 /* recover.c */
+/* The session was restored from the journal of a server that ended, with all that it keeps: it waits for its workers, of these numbers
+ * (home -1: it had none). */
+gt_err gt__recover_restart(gt_session *session, int32_t home, const int32_t *workers, uint32_t count);
 /* Whether it has, or had before a loss, something on this worker. */
 bool gt__recover_uses(const gt_session *session, int32_t worker);
 /* What the session had on the worker `from` is on `to` from now on. */

@@ -14,7 +14,7 @@ static gt_err no_memory(void)
     return gt__fail(GT_ERR_MEMORY, "out of memory");
 }
 
-static void saved_release(gt_saved *saved)
+void gt__saved_release(gt_saved *saved)
 {
     if (!saved || --saved->references)
         return;
@@ -32,7 +32,7 @@ void gt__snapshot_free_some(gt_snapshot **where, size_t *tensors)
 {
     gt_snapshot *snapshot = *where;
     for (; snapshot->count && *tensors; --*tensors)
-        saved_release(snapshot->tensor[--snapshot->count]);
+        gt__saved_release(snapshot->tensor[--snapshot->count]);
     if (snapshot->count)
         return;
     free(snapshot->tensor);
@@ -134,7 +134,7 @@ static gt_saved *saved_new(const gt_handle *handle, const gt_spread *spread)
     }
     if (!spread || note_copies(saved, spread))
         return saved;
-    saved_release(saved);
+    gt__saved_release(saved);
     return NULL;
 }
 
@@ -201,6 +201,17 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     return GT_OK;
 }
 
+/* Its next tensor. `spooled`: the disk has the values. */
+static void put(gt_snapshot *snapshot, gt_saved *saved, bool spooled)
+{
+    *place_in_index(snapshot, saved->id) = snapshot->count + 1;
+    snapshot->tensor[snapshot->count++] = saved;
+    snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
+    for (unsigned k = 0; k < saved->part_count; k++)
+        if (!saved->part[k].hold && !spooled)
+            snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
+}
+
 static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, const gt_handle *handle,
                    unsigned *slots)
 {
@@ -222,25 +233,18 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
         }
         *slots += saved->part_count;
     }
-    *place_in_index(snapshot, saved->id) = snapshot->count + 1;
-    snapshot->tensor[snapshot->count++] = saved;
-    snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
-    for (unsigned k = 0; k < saved->part_count; k++)
-        if (!saved->part[k].hold && !session->dispatcher->recovery.spool)
-            snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
+    put(snapshot, saved, session->dispatcher->recovery.spool);
     return err;
 }
 
-gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **out)
+/* With room for so many tensors. */
+static gt_err make_snapshot(uint32_t capacity, gt_snapshot **out)
 {
     gt_snapshot *snapshot = calloc(1, sizeof *snapshot);
     *out = snapshot;
     if (!snapshot)
         return no_memory();
-    snapshot->strided = strided;
-    snapshot->asking = true;
-    snapshot->sums_when = session->spreading ? (int)session->spreading->sums.when : -1;
-    snapshot->capacity = session->handles.count;
+    snapshot->capacity = capacity;
     snapshot->index_bits = 4;
     while ((size_t)1 << snapshot->index_bits < 2 * (size_t)snapshot->capacity)
         snapshot->index_bits++;
@@ -250,6 +254,23 @@ gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **o
         return GT_OK;
     gt__snapshot_free(out);
     return no_memory();
+}
+
+gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **out)
+{
+    GT_TRY(make_snapshot(session->handles.count, out));
+    (*out)->strided = strided;
+    (*out)->asking = true;
+    (*out)->sums_when = session->spreading ? (int)session->spreading->sums.when : -1;
+    return GT_OK;
+}
+
+gt_err gt__snapshot_of(gt_saved **tensors, uint32_t count, gt_snapshot **out)
+{
+    GT_TRY(make_snapshot(count, out));
+    for (uint32_t k = 0; k < count; k++)
+        put(*out, tensors[k], false);
+    return GT_OK;
 }
 
 gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, unsigned *slots)

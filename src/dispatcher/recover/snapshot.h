@@ -31,9 +31,10 @@ typedef struct gt_saved {
     uint64_t id;
     uint32_t scope, site; /* handle's */
     gt_meta meta;
-    gt_layout *layout; /* NULL: on one worker, or lost */
-    bool ahead;        /* gt_spread's */
-    int32_t *copies;   /* workers that have whole copies, as in gt_spread */
+    gt_layout *layout;       /* NULL: on one worker, or lost */
+    bool ahead;              /* gt_spread's */
+    uint64_t journal_number; /* in the server's journal (journal/journaled.h); 0: none */
+    int32_t *copies;         /* workers that have whole copies, as in gt_spread */
     unsigned copy_count;
     unsigned part_count; /* 0: lost. The last is the whole tensor if there are copies of a split one */
     gt_saved_part part[];
@@ -77,6 +78,8 @@ typedef struct gt_fills {
  * any. It fails if one of them is poison or, unless `strided`, a view that is not contiguous: restored, it would be, and what is
  * computed from it may round in another way. */
 gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **snapshot);
+/* One that is complete, of these tensors; takes them, unless it fails. */
+gt_err gt__snapshot_of(gt_saved **tensors, uint32_t count, gt_snapshot **snapshot);
 /* Ask for the next tensor, unless `before`, which may be NULL, has it. While `asking`. Returns how many slots that takes of a turn. */
 gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, unsigned *slots);
 /* A piece of a part, or a failure. */
@@ -90,6 +93,8 @@ bool gt__saved_fill_is_ready(const gt_session *session);
 gt_err gt__saved_fill(gt_session *session);
 /* Its tensors are restored on the worker `to` where they were on `from`, which no longer has any. False: out of memory. */
 bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to);
+/* One reference less. May be NULL. */
+void gt__saved_release(gt_saved *saved);
 /* No worker may owe it a part any more. NULL is fine. */
 void gt__snapshot_free(gt_snapshot **snapshot);
 /* So many of its tensors; *snapshot is NULL when it is free. */

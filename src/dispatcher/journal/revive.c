@@ -1,0 +1,163 @@
+/*
+ * revive.c: see revive.h. Place in the flow: loop.c, once, before it runs -> here -> recover/recover.c, which waits for the workers.
+ *
+ * For a session, the end of the server is the loss of all workers: they rejoin without tensors. So what the journal says becomes what its
+ * recovery keeps, and the recovery begins. Its client sends what the journal does not have.
+ */
+#include "dispatcher/journal/revive.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/settings.h"
+#include "dispatcher/journal/journaled.h"
+#include "dispatcher/recover/recover.h"
+#include "dispatcher/state.h"
+#include "link/expected.h"
+
+/* ---- workers ------------------------------------------------------------------------------------------------ */
+
+/* Each has the number of its name when it joins. */
+static gt_err revive_workers(gt_dispatcher *dispatcher, const gt_restored *restored)
+{
+    for (uint32_t k = 0; k < restored->worker_count; k++) {
+        const gt_restored_worker *known = &restored->worker[k];
+        gt_dispatch_worker *worker;
+        GT_TRY(gt__worker_entry_add(dispatcher, &worker));
+        worker->life = known->life;
+        worker->relief = known->relief;
+        snprintf(worker->name, sizeof worker->name, "%.*s", (int)sizeof known->name - 1, known->name);
+        snprintf(worker->engine, sizeof worker->engine, "%.*s", (int)sizeof known->engine - 1, known->engine);
+    }
+    if (restored->worker_key)
+        dispatcher->worker_key = restored->worker_key;
+    dispatcher->lives = restored->lives;
+    return GT_OK;
+}
+
+/* ---- sessions ----------------------------------------------------------------------------------------------- */
+
+/* What the client has sent since the snapshot. */
+static gt_err revive_records(gt_session *session, const gt_restored_session *known)
+{
+    gt_recovery *recovery = session->recovery;
+    for (size_t at = 0; at < known->slots;) {
+        const gt_slot *record = known->records + at;
+        unsigned length;
+        GT_TRY(gt__instruction_check(record, known->slots - at, &length));
+        gt_slot *to = gt__journal_reserve(&recovery->journal, length);
+        if (!to)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        memcpy(to, record, length * sizeof *to);
+        gt__journal_commit(&recovery->journal, length);
+        if (record->ins.op == GT_OP_upload || record->ins.op == GT_OP_data)
+            gt__fillings_note(&session->fillings, &session->handles, &record->ins);
+        if (record->ins.op == GT_OP_path)
+            recovery->defining = record->ins.imm[0].u + record->ins.tail < record->ins.imm[1].u;
+        session->instructions++;
+        at += length;
+    }
+    return GT_OK;
+}
+
+/* Takes all that the session keeps out of `known`. */
+static void take_state(gt_session *session, gt_restored_session *known)
+{
+    gt_recovery *recovery = session->recovery;
+    size_t most = recovery->state.most;
+    recovery->saved = known->saved;
+    known->saved = NULL;
+    recovery->state = known->state;
+    recovery->state.most = most;
+    known->state = (gt_slot_queue){0};
+    recovery->refusals = known->refusals;
+    recovery->refusal_count = recovery->refusal_capacity = known->refusal_count;
+    known->refusals = NULL;
+    known->refusal_count = 0;
+    gt__texts_free(&session->sites);
+    gt__texts_free(&session->reasons);
+    session->sites = known->sites;
+    session->reasons = known->reasons;
+    known->sites = known->reasons = (gt_texts){0};
+    session->left_out = known->left_out;
+    known->left_out = NULL;
+    session->epoch = recovery->saved ? recovery->saved->epoch + 1 : 1;
+}
+
+static gt_err begin_session(gt_peer *peer, gt_restored_session *known)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    gt_slot hello[1 + GT_HELLO_TAIL] = {0};
+    uint64_t next = dispatcher->next_session;
+    snprintf((char *)hello[1].bytes, sizeof hello[1].bytes, "%.*s", (int)sizeof known->name - 1, known->name);
+    peer->stranger = true;
+    GT_TRY(gt__quota_connect(peer));
+    dispatcher->next_session = known->number;
+    gt_err err = gt__session_new(peer, hello);
+    dispatcher->next_session = next;
+    GT_TRY(err);
+    gt_session *session = peer->session;
+    if (!session->recovery)
+        return gt__fail(GT_ERR_VALUE,
+                        "it cannot be recovered: memory is short, or modifiers need to see all of it");
+    GT_TRY(gt__share_weigh(session, known->weight));
+    take_state(session, known);
+    GT_TRY(revive_records(session, known));
+    return gt__recover_restart(session, known->home, known->workers, known->worker_count);
+}
+
+/* Without this session the others go on. */
+static void revive_session(gt_dispatcher *dispatcher, gt_restored_session *known)
+{
+    gt_link_expected expected = {.secret = known->secret,
+                                 .user = known->user,
+                                 .host = known->host,
+                                 .key = known->key,
+                                 .arrived = known->consumed,
+                                 .within_ms = gt__setting_ms(GT_SETTING_RESUME)};
+    gt_link *link;
+    gt_err err = gt__acceptor_expect(dispatcher->acceptors[0], &expected, &link);
+    if (err == GT_OK)
+        err = gt__dispatcher_adopt(dispatcher, link);
+    if (err == GT_OK) {
+        gt_peer *peer = dispatcher->peers;
+        gt__link_durable(link, known->consumed);
+        err = begin_session(peer, known);
+        if (err == GT_OK) {
+            gt__peer_log(peer, GT_LOG_STATUS, "is restored from the journal, and expected");
+            gt__journaled_begin(peer->session);
+            return;
+        }
+        char reason[256];
+        snprintf(reason, sizeof reason, "%s", gt_error_text());
+        gt__peer_end(peer, reason);
+        gt__log_error("client %llu (%s) is not restored from the journal: %s", (unsigned long long)known->number,
+                      known->name, reason);
+        return;
+    }
+    gt__log_error("client %llu (%s) is not restored from the journal: %s", (unsigned long long)known->number,
+                  known->name, gt_error_text());
+}
+
+gt_err gt__dispatcher_revive(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
+{
+    gt_disk_journal_options journal = {.directory = options->journal, .bytes = options->journal_bytes};
+    gt_restored *restored = NULL;
+    if (options->journal_sync && !gt__journal_sync_read(options->journal_sync, &journal.sync))
+        return gt__fail(GT_ERR_VALUE, "--journal-sync is always, interval or never, not '%s'",
+                        options->journal_sync);
+    GT_TRY(gt__disk_journal_open(dispatcher, &journal, &restored));
+    gt_err err = revive_workers(dispatcher, restored);
+    if (err == GT_OK) {
+        dispatcher->next_session = restored->next_session > 1 ? restored->next_session : 1;
+        dispatcher->next_segment = restored->next_segment > 1 ? restored->next_segment : 1;
+        dispatcher->next_tag = restored->next_tag > 1 ? restored->next_tag : 1;
+        for (uint32_t k = 0; k < restored->session_count; k++)
+            revive_session(dispatcher, restored->session[k]);
+        gt__disk_journal_restored(dispatcher);
+    }
+    gt__restored_free(&restored);
+    return err;
+}

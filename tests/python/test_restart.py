@@ -1,0 +1,259 @@
+"""
+A server with a journal is killed and started again (docs/recovery.md): programs go on, and end with the results of an undisturbed run.
+"""
+
+import math
+import random
+import signal
+import struct
+import subprocess
+import threading
+from types import SimpleNamespace
+
+import pytest
+from cutting import TRAIN, CuttingProxy
+from support import GT_BINARY, clean_environment, until
+
+PLAIN_PORTS = range(20000, 32000)  # below those that the system gives to connections
+
+
+class Restarted:
+    """A server with a journal, started again as often as a test wants, and its workers."""
+
+    def __init__(self, programs, *options, workers=1, **environment):
+        self.programs, self.options, self.environment = programs, options, environment
+        self.directory = programs.directory / "journal"
+        self.restarts = 0
+        self.lock = threading.Lock()
+        chance = random.Random()
+        while True:
+            self.port = chance.choice(PLAIN_PORTS)
+            self.server = self.start()
+            if self.is_ready():
+                break
+        self.workers = [programs.worker(self.port, "--threads", 1, "--index", k, GT_CONNECT_TIMEOUT=60, GT_VERBOSE=1) for k in range(workers)]
+        for worker in self.workers:
+            until(lambda worker=worker: " joined " in worker.text(), "a worker")
+
+    def start(self):
+        arguments = [GT_BINARY, "server", "-p", self.port, "--journal", self.directory, *self.options]
+        return self.programs.start(arguments, "server", GT_VERBOSE=1, **self.environment)
+
+    def is_ready(self):
+        """Whether it listens; False: another program has the port."""
+        until(lambda: "listening" in self.server.text() or not self.server.alive, "the server")
+        if not self.server.alive:
+            assert "already in use" in self.server.text(), self.server.text()
+        return self.server.alive
+
+    def restart(self, number=signal.SIGKILL):
+        with self.lock:
+            self.server.signal(number)
+            self.server.popen.wait()
+            self.server = self.start()
+            self.restarts += 1
+            assert self.is_ready(), self.server.text()
+
+    def address(self, transport):
+        return f"{transport}://localhost:{self.port}"
+
+
+# The program with pauses, in which it works without a trace until the test lets it go on: the server ends in the middle of that.
+PAUSES = (0, 6, 17, 28)
+DISTURBED = TRAIN.replace(
+    "gt.manual_seed(3)\n",
+    """gt.manual_seed(3)
+import os
+def pause(step):
+    open(f"{sys.argv[2]}/at-{step}", "w").close()
+    scratch = weight.detach()
+    while not os.path.exists(f"{sys.argv[2]}/go-{step}"):
+        for _ in range(20):
+            scratch = scratch * 0.5 + gt.from_numpy(np.ones((64, 32), np.float32)) @ gt.eye(32)
+        assert scratch.sum().item() != 0
+""",
+).replace("    print(loss.item().hex())\n", f"    print(loss.item().hex(), flush=True)\n    if step in {PAUSES}:\n        pause(step)\n")
+SETTINGS = {"GT_RESUME": 60}
+
+
+@pytest.fixture
+def disturbed(programs):
+    """Runs the program: what it prints undisturbed; then as a process, and how it gets to a pause and out of it."""
+    started = []
+
+    def expected(address, **environment):
+        free = programs.directory / "free"
+        free.mkdir()
+        for step in PAUSES:
+            (free / f"go-{step}").touch()
+        return programs.run(DISTURBED, address, free, **environment)
+
+    def start(address, **environment):
+        started.append(programs.directory / f"pauses-{len(started)}")
+        started[-1].mkdir()
+        return programs.python(DISTURBED, address, started[-1], **SETTINGS, **environment)
+
+    def reach(step, program):
+        until(lambda: (started[-1] / f"at-{step}").exists() or not program.alive, f"step {step}")
+        assert program.alive, program.text()
+
+    def release(step):
+        (started[-1] / f"go-{step}").touch()
+
+    return SimpleNamespace(expected=expected, start=start, reach=reach, release=release)
+
+
+def is_close(output, expected):
+    """Whether all losses are the same but for the rounding of sums."""
+    pairs = list(zip(output.splitlines()[:-1], expected.splitlines()[:-1], strict=True))
+    return all(math.isclose(float.fromhex(one), float.fromhex(other), rel_tol=1e-3) for one, other in pairs)
+
+
+def check_restarts(restarted, disturbed, address, number=signal.SIGKILL, same=str.__eq__, before=lambda: None, **environment):
+    """A run with a restart in each pause prints what one without does."""
+    expected = disturbed.expected(address, **environment)
+    program = disturbed.start(address, **environment)
+    for step in PAUSES:
+        disturbed.reach(step, program)
+        before()
+        ended = restarted.server
+        restarted.restart(number)
+        assert "is restored from the journal" in restarted.server.text(), ended.text() + program.text()
+        disturbed.release(step)
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert same(program.output.read_text(), expected)
+
+
+@pytest.mark.parametrize("every, sync", [(0.01, "always"), (5, "never")], ids=["snapshots", "records"])
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_programs_outlive_the_server(programs, disturbed, transport, every, sync):
+    restarted = Restarted(programs, "--recover-every", every, "--journal-sync", sync)
+    check_restarts(restarted, disturbed, restarted.address(transport))
+
+
+def test_generations_of_a_small_journal(programs, disturbed):
+    restarted = Restarted(programs, "--recover-every", 0.01, "--journal-size", "64M")
+
+    def newest():
+        return max(int(path.suffix[1:]) for path in restarted.directory.glob("journal.*"))
+
+    def fill():
+        """The program works in its pause until a generation was full, and another has begun."""
+        before = newest()
+        until(lambda: newest() > before, "another generation")
+
+    check_restarts(restarted, disturbed, restarted.address("ipc"), before=fill)
+    restarted.server.end()  # it may be removing a file
+    assert sum(path.stat().st_size for path in restarted.directory.glob("journal.*")) <= 64 << 20
+
+
+def test_sharded_programs_outlive_the_server(programs, disturbed):
+    restarted = Restarted(programs, "--recover-every", 0.05, workers=2)
+    check_restarts(restarted, disturbed, restarted.address("ipc"), GT_AUTO_SHARD=1, GT_HOTPATH_THRESHOLD=1000000)
+
+
+def test_hot_paths_of_sharded_programs_outlive_the_server(programs, disturbed):
+    restarted = Restarted(programs, workers=2)  # which records them anew: they round in another way meanwhile
+    check_restarts(restarted, disturbed, restarted.address("ipc"), same=is_close, GT_AUTO_SHARD=1)
+
+
+def test_a_server_that_is_stopped_and_started_again_goes_on(programs, disturbed):
+    restarted = Restarted(programs)
+    check_restarts(restarted, disturbed, restarted.address("ipc"), number=signal.SIGTERM)
+
+
+def test_the_server_may_end_anywhere_in_the_stream(programs):
+    restarted = Restarted(programs, "--insecure", "--recover-every", 0.01)
+    whole = CuttingProxy(restarted.port)
+    expected = programs.run(TRAIN, f"tcp://127.0.0.1:{whole.port}")
+    whole.close()
+    cuts = random.Random(5).sample(range(8000, whole.passed), 8)
+    proxy = CuttingProxy(restarted.port, cuts, on_cut=restarted.restart)
+    try:
+        output = programs.run(TRAIN, f"tcp://127.0.0.1:{proxy.port}", **SETTINGS)
+        assert output == expected, restarted.server.text()
+        assert restarted.restarts >= 4
+    finally:
+        proxy.close()
+
+
+def test_the_server_and_its_worker_may_end_together(programs, disturbed):
+    restarted = Restarted(programs)
+    expected = disturbed.expected(restarted.address("ipc"))
+    program = disturbed.start(restarted.address("ipc"))
+    for step in PAUSES:
+        disturbed.reach(step, program)
+        if step == PAUSES[1]:
+            restarted.workers[0].kill()
+            restarted.restart()
+            programs.worker(restarted.port, "--threads", 1)
+        disturbed.release(step)
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text() == expected
+
+
+def test_a_session_whose_client_does_not_come_back_ends(programs, disturbed):
+    restarted = Restarted(programs, GT_RESUME=0.5)
+    program = disturbed.start(restarted.address("ipc"))
+    disturbed.reach(0, program)
+    program.kill()
+    restarted.restart()
+    until(lambda: "has not come back within 0.5 s" in restarted.server.text(), "the end of the session")
+    restarted.restart(signal.SIGTERM)  # the journal says that it left; killed, the server may not have written that yet
+    assert "is restored from the journal" not in restarted.server.text()
+
+
+def test_a_server_without_the_journal_does_not_know_the_program(programs, disturbed):
+    restarted = Restarted(programs)
+    program = disturbed.start(restarted.address("ipc"))
+    disturbed.reach(0, program)
+    restarted.directory = programs.directory / "another"
+    restarted.restart()
+    assert program.wait() != 0
+    assert "does not know this client any more: it was restarted" in program.text()
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------
+
+
+def refusal(programs, *options):
+    """What a server that does not start says: one line."""
+    ended = subprocess.run([GT_BINARY, "server", *map(str, options)], capture_output=True, text=True, timeout=60,
+                           env=clean_environment(programs.runtime))
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+def test_a_journal_needs_a_port(programs):
+    assert "--journal needs a port" in refusal(programs, "-p", 0, "--journal", programs.directory / "journal")
+
+
+def test_a_journal_belongs_to_one_server(programs):
+    restarted = Restarted(programs, workers=0)
+    text = "already in use"
+    while "already in use" in text:
+        text = refusal(programs, "-p", random.choice(PLAIN_PORTS), "--journal", restarted.directory)
+    assert "another server" in text
+
+
+@pytest.mark.parametrize("offset, what", [(8, "layout"), (12, "version"), (16, "op table")])
+def test_a_journal_of_another_version_is_refused(programs, offset, what):
+    restarted = Restarted(programs, workers=0)
+    restarted.server.signal(signal.SIGTERM)
+    restarted.server.popen.wait()
+    newest = max(restarted.directory.glob("journal.*"))
+    content = bytearray(newest.read_bytes())
+    content[offset] ^= 0x40
+    struct.pack_into("<I", content, 44, crc32c(content[:44]))
+    newest.write_bytes(content)
+    assert what in refusal(programs, "-p", restarted.port, "--journal", restarted.directory)
+
+
+def crc32c(data):
+    """The checksum of the header, bit by bit."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
