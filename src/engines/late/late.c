@@ -9,6 +9,10 @@
  *   GT_LATE_SEED    of the pauses (1)
  *   GT_LATE_QUEUE   how many jobs may wait; more block the caller (256)
  *   GT_LATE_HOLD    1: start nothing before flush, a wait or a full queue (0)
+ *   GT_LATE_FIRST   what the first job of each operation takes more, in microseconds, as on a device that loads its kernel (0)
+ *   GT_LATE_HOST    the longest pause of the caller before an operation or a program is queued, in microseconds, as on a busy host (0)
+ *   GT_LATE_LENDS   1: engines lend each other memory, also between processes; they add by the worker's collectives, and the host
+ *                   does not touch their memory (0)
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,6 +20,7 @@
 #include <time.h>
 
 #include "engines/group.h"
+#include "engines/late/lending.h"
 #include "engines/late/meeting.h"
 #include "engines/plan.h"
 #include "engines/plugin.h"
@@ -72,13 +77,17 @@ struct gt_program {
 
 typedef struct late_engine {
     gt_engine engine;
-    gt_engine *cpu; /* computes on our thread only */
+    gt_engine_ops ops;   /* the engine's */
+    gt_engine *cpu;      /* computes on our thread only */
+    gt_lending *lending; /* has the memory; NULL: the cpu engine has */
     pthread_t thread;
     bool hold;
     unsigned capacity;
-    double delay_us;
-    uint64_t random; /* the thread's */
-    job *told;       /* whose text the last completion has */
+    double delay_us, first_us, host_us;
+    uint64_t random;        /* the thread's */
+    uint64_t host_random;   /* the caller's */
+    bool seen[GT_OP_COUNT]; /* the thread's: these operations were executed before */
+    job *told;              /* whose text the last completion has */
 
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t work;    /* the thread waits for jobs */
@@ -104,6 +113,36 @@ static void job_free(job *j)
         return;
     free(j->text);
     free(j);
+}
+
+static void pause_us(double us)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)(us * 1000)}, NULL);
+}
+
+/* Mostly go on, at times let others run, now and then sleep. */
+static void pause_at_random(uint64_t *random, double longest_us)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    unsigned choice = *random >> 60;
+    if (longest_us <= 0 || choice >= 4)
+        return;
+    double fraction = (double)(*random >> 20 & 0xffff) / 0x10000;
+    if (choice > 0)
+        sched_yield();
+    else
+        pause_us(fraction * longest_us);
+}
+
+/* On the thread. */
+static gt_err compute(late_engine *late, const gt_call *call)
+{
+    if (late->first_us > 0 && !late->seen[call->op])
+        pause_us(late->first_us);
+    late->seen[call->op] = true;
+    return late->cpu->ops->run(late->cpu, call, &(gt_token){0});
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------ */
@@ -197,7 +236,7 @@ static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step
         call.op = GT_OP_copy;
         gt__plan_cut(call.tail, &out.meta, &j->program.in[0]);
     }
-    return late->cpu->ops->run(late->cpu, &call, &(gt_token){0});
+    return compute(late, &call);
 }
 
 static gt_err run_steps(late_engine *late, job *j)
@@ -220,20 +259,12 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Mostly go on, at times let others run, now and then sleep. */
-static void pause_at_random(late_engine *late)
+static void release_now(late_engine *late, void *memory, size_t bytes)
 {
-    late->random ^= late->random << 13;
-    late->random ^= late->random >> 7;
-    late->random ^= late->random << 17;
-    unsigned choice = late->random >> 60;
-    if (late->delay_us <= 0 || choice >= 4)
-        return;
-    double fraction = (double)(late->random >> 20 & 0xffff) / 0x10000;
-    if (choice > 0)
-        sched_yield();
+    if (late->lending)
+        gt__lending_release(late->lending, memory, bytes);
     else
-        nanosleep(&(struct timespec){.tv_nsec = (long)(fraction * late->delay_us * 1000)}, NULL);
+        late->cpu->ops->release(late->cpu, memory, bytes);
 }
 
 static gt_err execute(late_engine *late, job *j)
@@ -242,13 +273,13 @@ static gt_err execute(late_engine *late, job *j)
     gt_token none = 0;
     switch (j->kind) {
     case JOB_RUN:
-        return cpu->ops->run(cpu, &j->run.call, &none);
+        return compute(late, &j->run.call);
     case JOB_WRITE:
         return cpu->ops->write(cpu, j->transfer.to, j->transfer.from, j->transfer.bytes, false, &none);
     case JOB_READ:
         return cpu->ops->read(cpu, j->transfer.from, j->transfer.to, j->transfer.bytes, false, &none);
     case JOB_RELEASE:
-        cpu->ops->release(cpu, j->transfer.to, j->transfer.bytes);
+        release_now(late, j->transfer.to, j->transfer.bytes);
         return GT_OK;
     case JOB_PROGRAM:
         return run_steps(late, j);
@@ -263,7 +294,7 @@ static gt_err execute(late_engine *late, job *j)
 
 static void execute_and_measure(late_engine *late, job *j)
 {
-    pause_at_random(late);
+    pause_at_random(&late->random, late->delay_us);
     j->start_ns = j->timed ? now_ns() : 0;
     j->err = execute(late, j);
     j->end_ns = j->timed ? now_ns() : 0;
@@ -407,6 +438,8 @@ static void late_flush(gt_engine *engine)
 
 static gt_err late_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
+    late_engine *late = late_of(engine);
+    pause_at_random(&late->host_random, late->host_us);
     size_t views = call->operands * sizeof(gt_view), pointers = call->operands * sizeof(gt_view *);
     size_t tail = (size_t)call->ins->tail * sizeof(gt_slot);
     job *j = job_new(JOB_RUN, views + pointers + tail);
@@ -429,7 +462,7 @@ static gt_err late_run(gt_engine *engine, const gt_call *call, gt_token *token)
         j->run.call.in = in_pointers;
         j->run.call.out = &j->run.out;
     }
-    return enqueue(late_of(engine), j, token);
+    return enqueue(late, j, token);
 }
 
 /* Those of one process can meet; they need no seats. */
@@ -460,6 +493,8 @@ static gt_err late_run_program(gt_engine *engine, gt_program *program, void *con
                                unsigned *step, gt_token *token)
 {
     (void)step; /* steps fail later */
+    late_engine *late = late_of(engine);
+    pause_at_random(&late->host_random, late->host_us);
     size_t buffers = program->buffer_count * sizeof *buffer;
     size_t views = program->most_operands * (sizeof(gt_view) + sizeof(gt_view *));
     job *j = job_new(JOB_PROGRAM, buffers + views + (program->slots + 1) * sizeof(gt_slot));
@@ -478,7 +513,7 @@ static gt_err late_run_program(gt_engine *engine, gt_program *program, void *con
         j->program.program = program;
         j->timed = timed;
     }
-    return enqueue(late_of(engine), j, token);
+    return enqueue(late, j, token);
 }
 
 /* Jobs that use it may wait. */
@@ -528,14 +563,20 @@ static void wait_for_all(late_engine *late)
     pthread_mutex_unlock(&late->mutex);
 }
 
-/* At once: what the system gives is not in use by any job. Memory whose release waits may be what is lacking. */
+static gt_err alloc_now(late_engine *late, size_t bytes, void **memory)
+{
+    return late->lending ? gt__lending_alloc(late->lending, bytes, memory)
+                         : late->cpu->ops->alloc(late->cpu, bytes, memory);
+}
+
+/* At once: what is free is not in use by any job. Memory whose release waits may be what is lacking. */
 static gt_err late_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     late_engine *late = late_of(engine);
-    if (late->cpu->ops->alloc(late->cpu, bytes, memory) == GT_OK)
+    if (alloc_now(late, bytes, memory) == GT_OK)
         return GT_OK;
     wait_for_all(late);
-    return late->cpu->ops->alloc(late->cpu, bytes, memory);
+    return alloc_now(late, bytes, memory);
 }
 
 static void late_release(gt_engine *engine, void *memory, size_t bytes)
@@ -547,7 +588,7 @@ static void late_release(gt_engine *engine, void *memory, size_t bytes)
         return;
     }
     wait_for_all(late);
-    late->cpu->ops->release(late->cpu, memory, bytes);
+    release_now(late, memory, bytes);
 }
 
 /* Not while the thread computes: kernels read the limit. */
@@ -555,7 +596,31 @@ static uint64_t late_memory_limit(gt_engine *engine, unsigned sharers)
 {
     late_engine *late = late_of(engine);
     wait_for_all(late);
-    return late->cpu->ops->memory_limit(late->cpu, sharers);
+    uint64_t limit = late->cpu->ops->memory_limit(late->cpu, sharers);
+    return late->lending && limit > gt__lending_limit() ? gt__lending_limit() : limit;
+}
+
+static uint64_t late_group(gt_engine *engine)
+{
+    (void)engine;
+    return gt__neighbours_identity();
+}
+
+static gt_err late_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan)
+{
+    (void)bytes;
+    (void)outside; /* inside a process it is the same */
+    return gt__lending_lend(late_of(engine)->lending, memory, loan);
+}
+
+static gt_err late_borrow(gt_engine *engine, const gt_loan *loan, void **memory)
+{
+    return gt__lending_borrow(late_of(engine)->lending, loan, memory);
+}
+
+static void late_give_back(gt_engine *engine, const gt_loan *loan)
+{
+    gt__lending_give_back(late_of(engine)->lending, loan);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------------------- */
@@ -581,10 +646,24 @@ static void late_free(late_engine *late)
     }
     if (late->cpu)
         late->cpu->ops->close(late->cpu);
+    gt__lending_close(late->lending);
     pthread_cond_destroy(&late->work);
     pthread_cond_destroy(&late->advance);
     pthread_mutex_destroy(&late->mutex);
     free(late);
+}
+
+static gt_engine_ops ops_that_lend(void)
+{
+    gt_engine_ops ops = engine_late;
+    ops.host_memory = false; /* memory of elsewhere, used in place, could not be lent */
+    ops.league = NULL;
+    ops.collective = NULL;
+    ops.group = late_group;
+    ops.lend = late_lend;
+    ops.borrow = late_borrow;
+    ops.give_back = late_give_back;
+    return ops;
 }
 
 static gt_err late_open(const gt_engine_options *options, gt_engine **engine)
@@ -594,12 +673,16 @@ static gt_err late_open(const gt_engine_options *options, gt_engine **engine)
     late_engine *late = calloc(1, sizeof *late);
     if (!late)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    late->engine.ops = &engine_late;
+    bool lends = variable("GT_LATE_LENDS", 0, 1, 0) > 0;
+    late->ops = lends ? ops_that_lend() : engine_late;
+    late->engine.ops = &late->ops;
     late->hold = variable("GT_LATE_HOLD", 0, 1, 0) > 0;
     late->started = !late->hold;
     late->capacity = (unsigned)variable("GT_LATE_QUEUE", 1, 1e6, 256);
     late->delay_us = variable("GT_LATE_DELAY", 0, 1e5, 20);
-    late->random = 2 * (uint64_t)variable("GT_LATE_SEED", 0, 1e15, 1) + 1;
+    late->first_us = variable("GT_LATE_FIRST", 0, 1e5, 0);
+    late->host_us = variable("GT_LATE_HOST", 0, 1e5, 0);
+    late->random = late->host_random = 2 * (uint64_t)variable("GT_LATE_SEED", 0, 1e15, 1) + 1;
     late->next = 1;
     late->end = &late->first;
     late->special_end = &late->special;
@@ -609,6 +692,8 @@ static gt_err late_open(const gt_engine_options *options, gt_engine **engine)
     gt_engine_options for_cpu = *options;
     for_cpu.cancel = NULL; /* it is called by our thread, which may not ask */
     gt_err err = cpu->open(&for_cpu, &late->cpu);
+    if (err == GT_OK && lends)
+        err = gt__lending_open(&late->lending);
     if (err == GT_OK && pthread_create(&late->thread, NULL, thread_main, late) != 0)
         err = gt__fail(GT_ERR_MEMORY, "the late engine cannot start its thread");
     if (err) {
