@@ -109,14 +109,16 @@ def is_close(output, expected):
     return all(math.isclose(float.fromhex(one), float.fromhex(other), rel_tol=1e-3) for one, other in pairs)
 
 
-def check_restarts(restarted, disturbed, address, number=signal.SIGKILL, same=str.__eq__, **environment):
+def check_restarts(restarted, disturbed, address, number=signal.SIGKILL, same=str.__eq__, before=lambda: None, **environment):
     """A run with a restart in each pause prints what one without does."""
     expected = disturbed.expected(address, **environment)
     program = disturbed.start(address, **environment)
     for step in PAUSES:
         disturbed.reach(step, program)
+        before()
+        ended = restarted.server
         restarted.restart(number)
-        assert "is restored from the journal" in restarted.server.text()
+        assert "is restored from the journal" in restarted.server.text(), ended.text() + program.text()
         disturbed.release(step)
     assert program.wait() == 0, program.text() + restarted.server.text()
     assert same(program.output.read_text(), expected)
@@ -127,6 +129,22 @@ def check_restarts(restarted, disturbed, address, number=signal.SIGKILL, same=st
 def test_programs_outlive_the_server(programs, disturbed, transport, every, sync):
     restarted = Restarted(programs, "--recover-every", every, "--journal-sync", sync)
     check_restarts(restarted, disturbed, restarted.address(transport))
+
+
+def test_generations_of_a_small_journal(programs, disturbed):
+    restarted = Restarted(programs, "--recover-every", 0.01, "--journal-size", "64M")
+
+    def newest():
+        return max(int(path.suffix[1:]) for path in restarted.directory.glob("journal.*"))
+
+    def fill():
+        """The program works in its pause until a generation was full, and another has begun."""
+        before = newest()
+        until(lambda: newest() > before, "another generation")
+
+    check_restarts(restarted, disturbed, restarted.address("ipc"), before=fill)
+    restarted.server.end()  # it may be removing a file
+    assert sum(path.stat().st_size for path in restarted.directory.glob("journal.*")) <= 64 << 20
 
 
 def test_sharded_programs_outlive_the_server(programs, disturbed):
