@@ -545,7 +545,8 @@ static __attribute__((noinline)) int64_t scope_like(const gt_client *client, boo
  * elsewhere, and so are the scopes of signals. */
 static __attribute__((noinline)) void learn_quick(gt_expected *expected, const gt_meta *like, bool plain)
 {
-    bool taken = plain && !expected->last && like->rank <= 2 && gt__dtype_is_inexact((gt_dtype)like->dtype);
+    bool taken = plain && !expected->first && !expected->last && like->rank <= 2 &&
+                 gt__dtype_is_inexact((gt_dtype)like->dtype);
     expected->learned++;
     expected->at = taken && gt__site_hooks.at ? gt__site_hooks.at() : NULL;
     expected->kind = like->kind;

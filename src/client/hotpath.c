@@ -175,20 +175,12 @@ static void drain(gt_client *client, int64_t begin, int64_t end, int64_t work)
 
 /* ---- holding ------------------------------------------------------------------------------------------------ */
 
-static gt_template *find_template(const gt_hotpath *hot, uint32_t shape, gt_template *after)
-{
-    gt_template *template = after ? after->next : hot->entry[shape % GT_HOT_ENTRIES];
-    while (template && gt__template_entry(template) != shape)
-        template = template->next;
-    return template;
-}
-
 /* Records, the staged ones or the first, against the templates after `template`, but not `other`: the first that they fit,
  * and how many they are. */
 static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, const gt_template *other,
                                  const gt_slot *records, uint32_t slots, uint32_t entry, uint32_t *fitted)
 {
-    while ((template = find_template(hot, entry, template)))
+    while ((template = gt__hotpath_find(hot, entry, template)))
         if (template != other && (!template->at_leave || hot->recording.region) &&
             gt__template_fits(template, hot->cell, records, slots, fitted))
             return template;
@@ -358,16 +350,6 @@ static void give_up(gt_client *client, uint32_t fitted)
     drain(client, 0, hot->staged, work);
 }
 
-/* Whether a template may be added that begins with the same record as this one. Where each time something else differs,
- * only a few are kept: all that begin alike are compared with the records. */
-static bool may_add_alike(const gt_hotpath *hot, const gt_template *template)
-{
-    unsigned alike = 0;
-    for (gt_template *t = NULL; (t = find_template(hot, gt__template_entry(template), t));)
-        alike++;
-    return alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES;
-}
-
 /* So many records were held back in vain. */
 static void count_miss(gt_hotpath *hot, gt_template *template, uint32_t fitted)
 {
@@ -390,7 +372,7 @@ static void add_sibling(gt_client *client, gt_template *template)
 {
     gt_hotpath *hot = client->hotpath;
     count_miss(hot, template, template->count);
-    if (may_add_alike(hot, template)) {
+    if (gt__hotpath_may_add_alike(hot, template)) {
         gt_template *sibling = gt__template_new(&(gt_template_source){.records = hot->stage,
                                                                       .slots = hot->staged,
                                                                       .count = template->count,
@@ -499,30 +481,17 @@ static void miss(gt_client *client, uint32_t fitted)
         gt__hotpath_forget(hot, template);
 }
 
-/* The record after the first `fitted` ones of a template is another, or reads other values. True: the same came there before, as in the
- * smaller last batch of every epoch, or where a layer may be followed by itself. */
-static bool is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical)
-{
-    gt_template *template = hot->holding;
-    if (!fitted || !hot->automatic || hot->recording.region || fitted + 1 >= template->count ||
-        canonical.shape != template->canonical[fitted].shape)
-        return false;
-    bool again = template->odd_at == fitted && template->odd_exact == canonical.exact;
-    template->odd_at = fitted;
-    template->odd_exact = canonical.exact;
-    return again && may_add_alike(hot, template);
-}
-
 /* A record in the stage is not the one after the first `fitted` of the template. If it is a variant, those in the stage and those
  * that follow become a path of their own. */
 static void miss_by_record(gt_client *client, uint32_t fitted, const gt_slot *record)
 {
     gt_hotpath *hot = client->hotpath;
     const gt_template *template = hot->holding;
-    bool variant = is_variant(hot, fitted, gt__canonical(record));
+    bool variant = gt__hotpath_is_variant(hot, fitted, gt__canonical(record));
     uint32_t count = template->count, more = more_alive(client, template, fitted);
     if (variant) {
-        for (uint32_t k = 0; k <= fitted; k++)
+        hot->live[0] = (uint32_t)client->live;
+        for (uint32_t k = 0; fitted && k <= fitted; k++)
             hot->live[k] = template->live[k] + more;
         hot->records = fitted + 1;
         hot->freed.count = 0;
@@ -733,9 +702,11 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
         return true;
     }
     uint32_t shape = gt__canonical_shape(record);
-    if (hot->stats.hot_sequences && hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING &&
-        begin(client, record, slots, shape))
-        return true;
+    if (hot->stats.hot_sequences && hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING) {
+        if (begin(client, record, slots, shape))
+            return true;
+        gt__hotpath_learn_odd_begin(hot, record, shape);
+    }
     hot->stats.instructions++;
     if (hot->recording.region)
         gt__region_record(client, record, slots, gt__canonical(record), work);

@@ -132,6 +132,41 @@ void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count)
     hot->segment_next = 0;
 }
 
+bool gt__hotpath_may_add_alike(const gt_hotpath *hot, const gt_template *template)
+{
+    unsigned alike = 0;
+    for (const gt_template *t = NULL; (t = gt__hotpath_find(hot, gt__template_entry(template), t));)
+        alike++;
+    return alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES;
+}
+
+bool gt__hotpath_is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical)
+{
+    gt_template *template = hot->holding;
+    if (!hot->automatic || hot->recording.region || fitted + 1 >= template->count ||
+        canonical.shape != template->canonical[fitted].shape)
+        return false;
+    return gt__template_odd_again(template, fitted, canonical) && gt__hotpath_may_add_alike(hot, template);
+}
+
+void gt__hotpath_learn_odd_begin(gt_hotpath *hot, const gt_slot *record, uint32_t shape)
+{
+    gt_template *template = gt__hotpath_find(hot, shape, NULL);
+    if (!template || template->at_leave || !hot->automatic || hot->recording.region ||
+        hot->state != GT_HOT_WATCHING)
+        return;
+    gt_canonical canonical = gt__canonical(record);
+    if (canonical.exact == template->canonical->exact || !gt__template_odd_again(template, 0, canonical) ||
+        !gt__hotpath_may_add_alike(hot, template))
+        return;
+    gt__detector_wake(&hot->detector);
+    if (!gt__detector_expects_all(&hot->detector, template->canonical, template->count))
+        return; /* the record is another one of the step, from the same line */
+    hot->records = 0;
+    gt__hotpath_learn_staged(hot, template->count);
+    hot->state = GT_HOT_LEARNING;
+}
+
 /* Deaths until now; 0: none, or they are not known. */
 static uint32_t count_deaths(gt_client *client)
 {

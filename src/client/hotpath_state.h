@@ -82,6 +82,15 @@ struct gt_hotpath {
     gt_bodies bodies;
 };
 
+/* The next template after `after`, or the first, that begins with a record of this shape; NULL: there is none. */
+static inline gt_template *gt__hotpath_find(const gt_hotpath *hot, uint32_t shape, const gt_template *after)
+{
+    gt_template *template = after ? after->next : hot->entry[shape % GT_HOT_ENTRIES];
+    while (template && gt__template_entry(template) != shape)
+        template = template->next;
+    return template;
+}
+
 /* Forget a template, and the path's number if it has one. */
 void gt__hotpath_forget(gt_hotpath *hot, gt_template *template);
 
@@ -100,6 +109,15 @@ bool gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late);
 void gt__hotpath_learn_end(gt_client *client);
 /* Put a template among the others, unless it is known; takes it. */
 void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work);
+/* Whether a template may be added that begins with the same record as this one. Where each time something else differs,
+ * only a few are kept: all that begin alike are compared with the records. */
+bool gt__hotpath_may_add_alike(const gt_hotpath *hot, const gt_template *template);
+/* The record after the first `fitted` ones of the template that is held is another, or reads other values. True: the same came there
+ * before, as in the smaller last batch of every epoch, or where a layer may be followed by itself. */
+bool gt__hotpath_is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical);
+/* A record of this shape begins no path, while those of some begin so. If the same came before, as where a path begins with the slice
+ * that is a batch, it and those that follow are learned. */
+void gt__hotpath_learn_odd_begin(gt_hotpath *hot, const gt_slot *record, uint32_t shape);
 /* A record is sent that is not part of a path. */
 void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
                        int64_t work);

@@ -163,7 +163,7 @@ static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t
         e.cell[word - GT_CELL_FROM] = cell;
         e.stores |= (uint8_t)(1u << (word - GT_CELL_FROM));
     }
-    e.plain = !e.tail && !e.stores && !e.binds && !e.cell[3] && !e.word[GT_WORD_OPERAND + 2] &&
+    e.plain = !e.tail && !((e.stores | e.binds) & ~7u) && !e.cell[3] && !e.word[GT_WORD_OPERAND + 2] &&
               !e.word[GT_WORD_IMM] && !e.word[GT_WORD_IMM + 1];
     return e;
 }
@@ -333,6 +333,17 @@ bool gt__template_fits(gt_template *t, uint64_t *cell, const gt_slot *records, u
             return false;
     }
     return at == slots;
+}
+
+bool gt__template_odd_again(gt_template *t, uint32_t at, gt_canonical canonical)
+{
+    for (unsigned k = 0; k < GT_TEMPLATE_ODD; k++)
+        if (t->odd[k].place == at + 1 && t->odd[k].exact == canonical.exact) {
+            t->odd[k].place = 0; /* what is learned now may turn out to be no path */
+            return true;
+        }
+    t->odd[t->odd_next++ % GT_TEMPLATE_ODD] = (gt_odd_record){.place = at + 1, .exact = canonical.exact};
+    return false;
 }
 
 /* The place of an id among the inputs, whether it is one or not. index[]: an input plus one; 0: unused. */

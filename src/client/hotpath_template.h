@@ -24,6 +24,16 @@ typedef struct gt_expected_free {
     uint16_t cell;
 } gt_expected_free;
 
+/* A record that came instead of one of a template's. */
+typedef struct gt_odd_record {
+    uint32_t place; /* of that one, counted from 1; 0: unused */
+    uint32_t exact; /* gt_canonical.exact */
+} gt_odd_record;
+
+/* Places of a template where such records are remembered. A smaller batch may differ in two: if the path begins in the middle of a
+ * step, both the run before the batch and the one after it miss. */
+enum { GT_TEMPLATE_ODD = 4 };
+
 typedef struct gt_template {
     struct gt_template *next;     /* another one that begins alike */
     struct gt_template *follower; /* the one that began right after this one last time; NULL: unknown */
@@ -56,10 +66,10 @@ typedef struct gt_template {
     uint32_t stopped; /* records that had fitted when the client waited last; 0: it never did */
     uint32_t
         align; /* the record that it should begin with, because the client waits before it; 0: the present one */
-    bool aligned; /* it does begin where the client waits */
-    bool full;    /* its runs would have too many words, with all their parameters */
-    uint32_t odd_at,
-        odd_exact; /* the record that was another when it missed last, and gt_canonical.exact of that one */
+    bool aligned;                       /* it does begin where the client waits */
+    bool full;                          /* its runs would have too many words, with all their parameters */
+    gt_odd_record odd[GT_TEMPLATE_ODD]; /* that were others when it missed; written in turn */
+    unsigned odd_next;
     uint64_t hits, misses;
     uint64_t since, wasted; /* since the last hit: misses, and the records that had fitted then */
     uint64_t used;          /* the client's instructions when it was made, or hit */
@@ -92,6 +102,8 @@ static inline uint32_t gt__template_entry(const gt_template *template)
  */
 bool gt__template_fits(gt_template *template, uint64_t *cell, const gt_slot *records, uint32_t slots,
                        uint32_t *fitted);
+/* A record came instead of record `at`. True: the same one came there before. */
+bool gt__template_odd_again(gt_template *template, uint32_t at, gt_canonical canonical);
 /* After the last record: whether what is dead at the end of the template is in `freed`, and can be. template->other
  * then says which of them are none of the path's. */
 bool gt__template_ends(gt_template *template, const uint64_t *cell, const uint64_t *freed, size_t count);

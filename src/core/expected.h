@@ -33,7 +33,8 @@ typedef struct gt_expected {
     bool tail;
     uint8_t tail_stores; /* bits of words of the tail's first slot that are parameters, */
     uint16_t tail_cell;  /* the first of them in this cell, the others in the next ones */
-    bool plain;      /* only head, result, two operands and place are of interest: see gt__expected_fits_plain */
+    bool
+        plain; /* all but head, result, two operands and place is zero, and no parameter: see gt__expected_fits_plain */
     uint8_t learned; /* how often client/quick.h has learned the next two */
     uint16_t slots;
     uint16_t kind; /* gt_meta.kind of the operand whose metadata the result has */
@@ -66,12 +67,23 @@ static inline bool gt__expected_fits(const gt_expected *e, uint64_t *cell, const
     return !different && (!e->tail || gt__expected_tail_fits(e, cell, record));
 }
 
-/* The same for a record of these words alone, without tail, and an expected one that is plain: without inputs used for the first
- * time, parameters and tail. Emission has the words at hand, and need not read what it has just written. */
-static inline bool gt__expected_fits_plain(const gt_expected *e, const uint64_t *cell, uint64_t head,
-                                           uint64_t result, uint64_t first, uint64_t second, uint64_t place)
+/* The same for a record of these words alone, without tail, and an expected one that is plain: its inputs used for the first time and
+ * its parameters are among these words. Emission has the words at hand, and need not read what it has just written. */
+static inline bool gt__expected_fits_plain(const gt_expected *e, uint64_t *cell, uint64_t head, uint64_t result,
+                                           uint64_t first, uint64_t second, uint64_t place)
 {
     uint64_t different = (head ^ e->word[GT_WORD_HEAD]) | (place ^ e->word[GT_WORD_PLACE]);
+    unsigned kept = e->binds | e->stores;
+    if (kept) {
+        if (kept & 1)
+            cell[e->cell[0]] = result;
+        if (kept & 2)
+            cell[e->cell[1]] = first;
+        if (kept & 4)
+            cell[e->cell[2]] = second;
+        different |=
+            (e->binds & 2 && first >= cell[GT_CELL_FIRST]) | (e->binds & 4 && second >= cell[GT_CELL_FIRST]);
+    }
     different |= (result - cell[e->cell[0]]) ^ e->word[GT_WORD_RESULT];
     different |= (first - cell[e->cell[1]]) ^ e->word[GT_WORD_OPERAND];
     different |= (second - cell[e->cell[2]]) ^ e->word[GT_WORD_OPERAND + 1];

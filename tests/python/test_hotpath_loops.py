@@ -94,6 +94,34 @@ def test_a_smaller_last_batch_is_a_path_of_its_own():
     check(LAST_BATCH, exact=False, **DEFAULT)
 
 
+LAST_SLICE = COUNT + """
+model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+x, y = gt.randn(83, 6), gt.arange(83) % 3
+for epoch in range(16):
+    if epoch == 8:
+        before = counts()
+    for first in range(0, 83, 8):
+        loss = nn.functional.cross_entropy(model(x[first:first + 8]), y[first:first + 8])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if READ == "step" or READ == "epoch" and first + 8 >= 83:
+            results.append(loss.item())
+last = since(before)
+if last["total_instructions"]:
+    waits = READ == "never"  # the path that counts() waits in
+    assert last["misses"] <= waits and last["runs"] >= 88 - waits, last
+keep(*model.parameters())
+"""
+
+
+@pytest.mark.parametrize("read", ["never", "step", "epoch"])
+def test_a_smaller_last_slice_is_a_path_of_its_own(read):
+    """Where the path begins depends on the reads: the small batch differs from it in two places, or in its first record."""
+    check(f"READ = {read!r}" + LAST_SLICE, exact=False, **DEFAULT)
+
+
 LONG = COUNT + """
 kinds = [k ** 3 * 2654435761 % 2 ** 32 >> 20 for k in range(COUNT)]
 kinds = [kind % 3 for kind in kinds]

@@ -139,3 +139,44 @@ def test_parts_of_a_sharded_program(data):
     for a, b in zip(hot, cold, strict=True):
         numpy.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
     assert hotpath["hot_instructions"] > 0.5 * hotpath["total_instructions"], hotpath
+
+
+MOVING = """
+gt.register_config("rows", gt.SignalConfig(gt.ShardConfig(0, [0, 1, 2])))
+gt.register_config("columns", gt.SignalConfig(gt.ShardConfig(1, [0, 1])))
+def values(shift):
+    return (np.arange(108, dtype=np.float32).reshape(18, 6) * 7 + shift) % 11 - 5
+with gt.signal.context(SCOPE):
+    x, y = gt.tensor(values(0)) + 0, gt.tensor(values(3)) + 0
+assert x.placement.startswith("split")
+total = gt.zeros(2, 6)
+for k in range(180):
+    i, j = k * 5 % 17, k % 5
+    total = (total + x[i:i + 2] - y[j]).clamp(-50, 50)
+    y[i:i + 2] = total.flip(0)
+    x[:, j] = y[:, j + 1] + k % 3
+keep(total, x, y)
+gt.synchronize()  # of a worker whose link is full the statistics would be older
+stats = gt.debug.get_worker_stats(wait=True).values()
+results.append(min(worker["hotpath"]["worker_runs"] for worker in stats if worker["instructions"]))
+"""
+
+
+def moving_by_numpy():
+    x, y = ((numpy.arange(108).reshape(18, 6) * 7 + shift) % 11 - 5 for shift in (0, 3))
+    total = numpy.zeros((2, 6), int)
+    for k in range(180):
+        i, j = k * 5 % 17, k % 5
+        total = (total + x[i:i + 2] - y[j]).clip(-50, 50)
+        y[i:i + 2] = total[::-1]
+        x[:, j] = y[:, j + 1] + k % 3
+    return total, x, y
+
+
+@pytest.mark.parametrize("scope", ["rows", "columns"])
+def test_slices_of_a_sharded_tensor_that_begin_elsewhere_each_time_are_part_of_paths(scope):
+    """Within one part, over two parts, along the other axis; read and written."""
+    *hot, worker_runs = run(MOVING.replace("SCOPE", repr(scope)), workers=3, **HOT)[0]
+    for a, b in zip(hot, moving_by_numpy(), strict=True):
+        numpy.testing.assert_array_equal(a, b)
+    assert worker_runs > 100

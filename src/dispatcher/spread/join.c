@@ -13,6 +13,7 @@
 #include "core/record.h"
 #include "dispatcher/spread/along.h"
 #include "dispatcher/spread/make.h"
+#include "dispatcher/spread/moving.h"
 #include "dispatcher/spread/rules.h"
 
 /* ---- cat ----------------------------------------------------------------------------------------------------- */
@@ -180,6 +181,7 @@ gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
         return gt__rule_whole(task, plan);
     stride s = stride_of(task->record + 1, task->source[0].meta, axis);
     plan->localize = localize_slice;
+    gt__moving_parts(task, axis, task->source[0].layout);
     GT_TRY(met_parts(&s, task->source[0].layout, &plan->operand[0], &plan->result));
     if (plan->result->count == 1) { /* on one worker */
         plan->result->kind = GT_REPLICATED;
@@ -231,6 +233,8 @@ gt_err gt__plan_assign(gt_task *task, gt_plan *plan)
         return gt__spread_no_memory();
     plan->result = gt__layout_retain(plan->operand[0]);
     plan->localize = localize_assign;
+    if (plan->result->kind == GT_SPLIT)
+        gt__moving_parts(task, (unsigned)axis, plan->result);
     if (!src)
         return GT_OK;
     int src_axis = axis - (int)a->rank + src->rank;

@@ -72,9 +72,11 @@ static void forget_record(gt_session *session, gt_replay *replay)
         stream_free(session, &replay->stream[k]);
     free(replay->result);
     free(replay->stream);
+    free(replay->start);
     replay->result = NULL;
     replay->stream = NULL;
-    replay->results = replay->streams = replay->tags = replay->first_input = replay->sources = 0;
+    replay->start = NULL;
+    replay->starts = replay->results = replay->streams = replay->tags = replay->first_input = replay->sources = 0;
     for (uint32_t k = 0; k < replay->input_count; k++)
         replay->sources += replay->input[k].count;
 }
@@ -205,6 +207,12 @@ static bool input_fits(gt_session *session, const gt_placed *input, const gt_han
 
 static bool replay_fits(gt_session *session, const gt_replay *replay, const gt_slot *run, uint64_t *slots)
 {
+    for (uint32_t k = 0; k < replay->starts; k++) {
+        const gt_start *start = &replay->start[k];
+        int64_t at = (int64_t)gt__path_word(run, replay->input_count + start->parameter);
+        if (at < start->least || at > start->most)
+            return false;
+    }
     for (uint32_t k = 0; k < replay->input_count; k++) {
         const gt_handle *handle = gt__handles_find(&session->handles, gt__path_word(run, k));
         if (!handle || !input_fits(session, &replay->input[k], handle, slots))
@@ -226,19 +234,23 @@ static bool grow(gt_replay_scratch *scratch, size_t wanted)
     return true;
 }
 
-/* The replay for the way in which the run's inputs are placed, whose slots are then among the scratch's sources. */
+static bool is_outdated(const gt_session *session, const gt_replay *replay)
+{
+    return replay->workers != session->dispatcher->worker_changes ||
+           replay->config != session->spreading->config_changes;
+}
+
+/* The replay for the way in which the run's inputs are placed, whose slots are then among the scratch's sources. One that is recorded
+ * comes first: the others do not know yet where their slices may begin. */
 static gt_replay *find(gt_session *session, gt_replays *replays, gt_replay_scratch *scratch, const gt_slot *run)
 {
-    for (unsigned k = 0; k < GT_REPLAYS; k++) {
+    for (unsigned k = 0; k < 2 * GT_REPLAYS; k++) {
         unsigned which = (replays->last + k) % GT_REPLAYS;
         gt_replay *replay = replays->replay[which];
-        if (replay && (replay->workers != session->dispatcher->worker_changes ||
-                       replay->config != session->spreading->config_changes)) {
+        if (replay && is_outdated(session, replay))
             replay_free(session, &replays->replay[which]);
-            continue;
-        }
-        if (replay && grow(scratch, replay->sources) &&
-            replay_fits(session, replay, run, scratch->source + replay->first_input)) {
+        else if (replay && replay->recorded == (k < GT_REPLAYS) && grow(scratch, replay->sources) &&
+                 replay_fits(session, replay, run, scratch->source + replay->first_input)) {
             replays->last = which;
             return replay;
         }
@@ -388,7 +400,7 @@ static void send_stream(gt_dispatch_worker *worker, const gt_stream *stream, con
     uint64_t *word = out->u64;
     memcpy(out, stream->records, stream->slots * sizeof *out);
     for (uint32_t k = 0; k < stream->gap_count; k++)
-        word[stream->gaps[k].word] = source[stream->gaps[k].source];
+        word[stream->gaps[k].word] = source[stream->gaps[k].source] + (uint64_t)stream->gaps[k].plus;
     for (uint32_t at = 0, length; at < stream->slots; at += length) {
         length = 1u + out[at].ins.tail;
         gt__worker_put(worker, length);

@@ -29,10 +29,17 @@ typedef struct gt_placed {
     gt_place *place;
 } gt_placed;
 
-/* Word `word` of a stream is a source of the run. */
+/* Word `word` of a stream is a source of the run, plus a constant. */
 typedef struct gt_gap {
     uint32_t word, source;
+    int64_t plus;
 } gt_gap;
+
+/* Where a slice begins, a parameter of the run, decides which workers have a part of it (moving.h). */
+typedef struct gt_start {
+    uint32_t parameter;
+    int64_t least, most; /* for which the replay holds */
+} gt_start;
 
 /* A path of the worker. */
 typedef struct gt_told {
@@ -69,15 +76,20 @@ typedef struct gt_replay {
     uint32_t input_count;
     uint32_t tags, first_input, sources; /* counts of sources, and which is the first of the inputs */
     bool recorded;                       /* what follows is there */
-    bool cannot;                         /* be recorded */
-    bool alone; /* an input dies or is placed in another way afterwards: no other input may be the same tensor */
+    gt_start *start;
+    uint32_t starts;
+    bool cannot; /* be recorded */
+    bool alone;  /* an input dies or is placed in another way afterwards: no other input may be the same tensor */
     gt_stream *stream;
     uint32_t streams;
     gt_placed *result; /* outputs, and inputs that are placed in another way afterwards */
     uint32_t results;
 } gt_replay;
 
-enum { GT_REPLAYS = 4 /* of one path: its inputs may be placed in several ways */ };
+enum {
+    GT_REPLAYS =
+        16 /* of one path: its inputs may be placed in several ways, and its slices begin on several workers */
+};
 
 typedef struct gt_replays {
     gt_replay *replay[GT_REPLAYS];

@@ -10,13 +10,13 @@
  *
  * Words that may be parameters (gt__path_parameter_words) are copied from the client's record to those of the workers, and no
  * rule looks at them. So a worker's record with the op of the client's record has its parameters. Where a slice begins is the
- * exception: which workers have a part of it depends on that. A run with such a slice is recorded if its operands are
- * each on one worker, and not spread.
+ * exception: which workers have a part of it depends on that (moving.h). The replay then holds for some starts only.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/record.h"
+#include "dispatcher/spread/moving.h"
 #include "dispatcher/spread/replay.h"
 #include "dispatcher/worker_stream.h"
 
@@ -26,6 +26,7 @@ enum { SHORTEST = 2 /* computing records that become a path */ };
 typedef struct note {
     int32_t worker;
     uint32_t slot, word, parameter;
+    int64_t plus; /* this */
 } note;
 
 /* A tensor on the worker. */
@@ -48,10 +49,10 @@ typedef struct recording {
     gt_replay *replay;
     const gt_path *path;
     bool failed;
-    growing notes;
-    uint32_t at, parameter; /* of the path: the record to come and its first parameter */
-    uint32_t *before;       /* by worker: slots that were held before the record at hand */
-    gt_stream *stats;       /* by worker: what was counted before the run */
+    growing notes, starts_of_slices; /* note, gt_start */
+    uint32_t at, parameter;          /* of the path: the record to come and its first parameter */
+    uint32_t *before;                /* by worker: slots that were held before the record at hand */
+    gt_stream *stats;                /* by worker: what was counted before the run */
     uint64_t first_tag;
     const uint64_t *slots; /* of the inputs */
     /* of the worker at hand */
@@ -98,6 +99,7 @@ static value *value_at(const recording *r, uint32_t number)
 static void recording_free(recording *r)
 {
     free(r->notes.memory);
+    free(r->starts_of_slices.memory);
     free(r->before);
     free(r->stats);
     free(r->held.memory);
@@ -135,8 +137,23 @@ static void hold(recording *r)
     }
 }
 
-/* The parameters of a client's record, in the records that the workers got for it. */
-static void note_parameters(recording *r, const gt_slot *record, uint32_t count)
+/* The parameters of a client's record, in a record that a worker got for it. first: of the client's record, what its tail begins with;
+ * NULL: it has no start among the parameters. */
+static void note_record(recording *r, int32_t worker, uint32_t slot, const gt_slot *held, const gt_slot *first,
+                        uint32_t count)
+{
+    note *notes = extend(r, &r->notes, count, sizeof *notes);
+    for (uint32_t p = 0; notes && p < count; p++) {
+        const gt_path_word *word = &r->path->parameter[r->parameter + p];
+        notes[p] = (note){.worker = worker, .slot = slot, .word = word->word, .parameter = r->parameter + p};
+        if (first)
+            notes[p].plus = held[1].i64[word->word - GT_WORD_TAIL] - first->i64[word->word - GT_WORD_TAIL];
+    }
+}
+
+/* The same for all records that the workers got. moving: its start is among the parameters; else NULL. */
+static void note_parameters(recording *r, gt_opcode op, uint32_t count, const gt_moving *moving,
+                            const gt_slot *first)
 {
     const gt_dispatcher *dispatcher = r->session->dispatcher;
     for (int32_t k = 0; k < dispatcher->worker_count && !r->failed; k++) {
@@ -145,26 +162,23 @@ static void note_parameters(recording *r, const gt_slot *record, uint32_t count)
             continue;
         const gt_slot_queue *outbox = &worker->backlog.outbox;
         const gt_slot *held = outbox->slots + outbox->end - held_slots(worker);
-        for (uint32_t slot = r->before[k]; slot < held_slots(worker); slot += 1u + held[slot].ins.tail) {
-            note *notes = held[slot].ins.op == record->ins.op ? extend(r, &r->notes, count, sizeof *notes) : NULL;
-            for (uint32_t p = 0; notes && p < count; p++)
-                notes[p] = (note){.worker = k,
-                                  .slot = slot,
-                                  .word = r->path->parameter[r->parameter + p].word,
-                                  .parameter = r->parameter + p};
-        }
+        for (uint32_t slot = r->before[k]; slot < held_slots(worker); slot += 1u + held[slot].ins.tail)
+            if (held[slot].ins.op == op &&
+                (!moving || gt__moving_is_copy(moving, k, held[slot].ins.result))) /* else a part for a move */
+                note_record(r, k, slot, held + slot, moving ? first : NULL, count);
     }
 }
 
-/* Whether one of the tensors of a record is spread. */
-static bool names_spread(const gt_session *session, const gt_slot *record)
+/* The replay holds for starts that the rules have planned alike. */
+static void note_starts(recording *r, const gt_moving *moving, uint32_t count)
 {
-    bool spread = false;
-    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);) {
-        const gt_handle *handle = gt__handles_find(&session->handles, *ids.id);
-        spread |= handle && handle->worker == GT_SPREAD;
+    gt_start *starts = extend(r, &r->starts_of_slices, count, sizeof *starts);
+    r->failed |= moving->unknown || !moving->copies;
+    for (uint32_t k = 0; starts && k < count; k++) {
+        unsigned axis = r->path->parameter[r->parameter + k].word - GT_WORD_TAIL;
+        starts[k] =
+            (gt_start){.parameter = r->parameter + k, .least = moving->least[axis], .most = moving->most[axis]};
     }
-    return spread;
 }
 
 static gt_err put(void *context, gt_slot *record)
@@ -177,15 +191,17 @@ static gt_err put(void *context, gt_slot *record)
     for (int32_t k = 0; k < dispatcher->worker_count && count; k++)
         if (dispatcher->workers[k]->backlog.holding)
             r->before[k] = held_slots(dispatcher->workers[k]);
-    const gt_slot given = *record; /* the ids of a slice, which has none in its tail */
-    bool moves = false;
-    for (uint32_t k = 0; k < count; k++)
-        moves |= gt__path_word_moves(&r->path->parameter[r->parameter + k]);
-    r->failed |= moves && names_spread(r->session, &given);
-    GT_TRY(gt__output_put(r->session, record));
-    r->failed |= moves && names_spread(r->session, &given);
+    gt_moving moving;
+    bool moves = gt__moving_begin(&moving, r->session, record, r->path->parameter + r->parameter, count);
+    const gt_slot first = record->ins.tail ? record[1] : (gt_slot){0};
+    r->session->spreading->moving = moves ? &moving : NULL;
+    gt_err err = gt__output_put(r->session, record);
+    r->session->spreading->moving = NULL;
+    GT_TRY(err);
     if (count)
-        note_parameters(r, record, count);
+        note_parameters(r, (gt_opcode)record->ins.op, count, moves ? &moving : NULL, &first);
+    if (moves)
+        note_starts(r, &moving, count);
     r->parameter += count;
     r->at += 1u + record->ins.tail;
     return GT_OK;
@@ -348,11 +364,16 @@ static void number_values(recording *r)
 
 /* ---- the stream ----------------------------------------------------------------------------------------------- */
 
-static void add_gap(recording *r, size_t word, uint32_t source)
+static void add_gap_plus(recording *r, size_t word, uint32_t source, int64_t plus)
 {
     gt_gap *gap = extend(r, &r->gaps, 1, sizeof *gap);
     if (gap)
-        *gap = (gt_gap){.word = (uint32_t)word, .source = source};
+        *gap = (gt_gap){.word = (uint32_t)word, .source = source, .plus = plus};
+}
+
+static void add_gap(recording *r, size_t word, uint32_t source)
+{
+    add_gap_plus(r, word, source, 0);
 }
 
 /* A slot that is new in each run, for a value that is needed outside of the path that makes it. */
@@ -418,7 +439,7 @@ static void write_record(recording *r, uint32_t index, size_t *next)
         add_gap(r, at + GT_WORD_IMM + two, r->path->parameters + (uint32_t)tag);
     }
     for (const note *n; (n = next_note(r, next, slot));)
-        add_gap(r, at + n->word, n->parameter);
+        add_gap_plus(r, at + n->word, n->parameter, n->plus);
     for (gt_record_ids ids = gt__record_ids(from); gt__record_ids_next(&ids);) {
         value *v = value_at(r, (uint32_t)*ids.id - 1);
         if (v->freed && v->last == index && !v->released)
@@ -437,7 +458,7 @@ typedef struct stretch {
     uint32_t *input, *output; /* sources */
     uint32_t *offset;
     gt_path_word *parameter;
-    uint32_t *from; /* by parameter: the path's */
+    const note **from; /* by parameter: the path's */
 } stretch;
 
 static void stretch_free(stretch *s)
@@ -483,7 +504,7 @@ static bool stretch_room(const recording *r, stretch *s)
     s->output = malloc((s->outputs + 1) * sizeof *s->output);
     s->offset = malloc((s->locals + 1) * sizeof *s->offset);
     s->parameter = malloc((parameters + 1) * sizeof *s->parameter);
-    s->from = malloc((parameters + 1) * sizeof *s->from);
+    s->from = malloc((parameters + 1) * sizeof(*s->from));
     return s->records && s->input && s->output && s->offset && s->parameter && s->from;
 }
 
@@ -521,7 +542,7 @@ static bool write_stretch(recording *r, stretch *s, size_t *next)
         for (const note *n; (n = next_note(r, next, start_of(r, k)));) {
             if (s->parameters + s->inputs + s->outputs >= GT_PATH_WORDS)
                 return false;
-            s->from[s->parameters] = n->parameter;
+            s->from[s->parameters] = n;
             s->parameter[s->parameters++] = (gt_path_word){.slot = s->slots, .word = n->word};
         }
         memcpy(record, from, (1u + from->ins.tail) * sizeof *record);
@@ -585,7 +606,7 @@ static void write_run(recording *r, const stretch *s, uint32_t number)
     for (uint32_t k = 0; k < s->outputs; k++)
         add_gap(r, at++, s->output[k]);
     for (uint32_t k = 0; k < s->parameters; k++)
-        add_gap(r, at++, s->from[k]);
+        add_gap_plus(r, at++, s->from[k]->parameter, s->from[k]->plus);
 }
 
 /* False: the records are sent as they are. */
@@ -762,6 +783,9 @@ gt_err gt__replay_record(gt_session *session, gt_replay *replay, const gt_path *
     r.failed |= err != GT_OK || !find_results(&r, run);
     gt_err sent = record_all(&r);
     replay->recorded = !r.failed;
+    replay->start = r.starts_of_slices.memory;
+    replay->starts = (uint32_t)r.starts_of_slices.count;
+    r.starts_of_slices.memory = NULL;
     recording_free(&r);
     return err == GT_OK ? sent : err;
 }

@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "core/fft.h"
+#include "dispatcher/spread/moving.h"
 #include "dispatcher/spread/rules.h"
 #include "dispatcher/workers.h"
 
@@ -658,6 +659,8 @@ gt_err gt__spread_plan(gt_task *task, gt_plan *plan)
 {
     bool planned = false;
     gt_err err = gt__mesh_plan(task, plan, &planned);
+    if (planned)
+        gt__moving_unknown(task);
     if (err == GT_OK && !planned) {
         err = relocate(task, plan);
         if (err == GT_OK)

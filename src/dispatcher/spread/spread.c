@@ -9,6 +9,7 @@
 #include "core/settings.h"
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
+#include "dispatcher/spread/moving.h"
 #include "dispatcher/worker_stream.h"
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
@@ -266,6 +267,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     out->ins.result = *result;
     if (worker->observed && plan->combine == GT_COMBINE_NOTHING)
         gt__observe_part(worker, *result, plan->result, member, &task->out);
+    gt__moving_note_copy(task, index, *result);
     gt__worker_put(worker, 1u + out->ins.tail);
     worker->instructions++;
     const gt_meta *metas[GT_MAX_CAT];

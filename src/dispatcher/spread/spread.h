@@ -93,6 +93,8 @@ struct gt_spreading {
     size_t temporary_count, temporary_capacity;
     gt_unplaced *unplaced;
     gt_sums sums;
+    struct gt_moving
+        *moving; /* of the record at hand, while a run is recorded (moving.h); NULL: it begins where it does */
     uint32_t scope, site; /* of the record being placed; moves made for it get the same */
 };
 
