@@ -219,6 +219,12 @@ typedef struct sink {
     const gt_meta *tensor; /* whose value it is; NULL: it is none */
 } sink;
 
+/* A client that was closed has no link: it finds out when it asks. */
+static unsigned restarts_of(const gt_client *client)
+{
+    return client->link ? client->link->restarts : 0;
+}
+
 static gt_err receive(sink *to, const gt_slot *record)
 {
     uint64_t offset = record->ins.imm[0].u, bytes = record->ins.imm[1].u;
@@ -397,7 +403,7 @@ static gt_err await(gt_client *client, uint64_t ticket, sink *to)
 static gt_err ask(gt_client *client, gt_instruction question, sink *to, uint64_t *ticket)
 {
     gt_slot *slot;
-    to->restarts = client->link->restarts;
+    to->restarts = restarts_of(client);
     GT_TRY(gt__client_reserve(client, 1, &slot));
     question.result = client->next_ticket++;
     to->op = question.op;
@@ -437,7 +443,7 @@ static gt_err ask_text(gt_client *client, gt_instruction question, char **out)
 
 gt_err gt__client_await(gt_client *client, gt_opcode op, uint64_t ticket, char **bytes, size_t *count)
 {
-    sink data = {.grow = true, .op = op, .restarts = client->link->restarts};
+    sink data = {.grow = true, .op = op, .restarts = restarts_of(client)};
     gt_err err = await(client, ticket, &data);
     *count = data.received;
     return take_text(err, &data, bytes);
@@ -453,10 +459,10 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 gt_err gt__client_stats_now(gt_client *client, bool workers, char **json)
 {
     gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
-    sink text = {.grow = true, .restarts = client->link->restarts};
-    if (client->stats_restarts != client->link->restarts)
+    sink text = {.grow = true, .restarts = restarts_of(client)};
+    if (client->stats_restarts != text.restarts)
         client->stats_ticket = 0; /* its answer does not come any more */
-    client->stats_restarts = client->link->restarts;
+    client->stats_restarts = text.restarts;
     gt_slot *slot = client->stats_ticket ? NULL : gt__client_room(client, 1);
     gt_err err = GT_ERR_TIMEOUT;
     if (slot) {
@@ -576,7 +582,7 @@ static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint
 static gt_err await_uploads(gt_client *client)
 {
     sink nothing = {.op = GT_OP_sync,
-                    .restarts = client->link->restarts}; /* which has segments, and ends with the server */
+                    .restarts = restarts_of(client)}; /* which has segments, and ends with the server */
     gt__client_flush(client);
     GT_TRY(gt__client_lock(client));
     client->progress.op = GT_OP_sync;
