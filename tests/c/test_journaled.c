@@ -510,6 +510,51 @@ static void test_a_session_that_is_too_large(const void *unused)
     end(&f);
 }
 
+/* Who has taken the place of a worker is not in the journal: a session that needs it would place its next tensors elsewhere. */
+static void test_a_session_with_a_drained_worker(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    begin(&f, 0, GT_JOURNAL_INTERVAL);
+    for (int k = 0; k < CLIENTS; k++)
+        connect_client(&f, &f.client[k]);
+    gt_session *session = f.client[0].session;
+    CHECK(gt__successors_pass(&session->successors, 0, 1, true));
+    gt__recover_moved(session, 0, 1);
+    CHECK(!session->journaled && session->recovery && f.client[1].session->journaled);
+    compare(&f);
+    end(&f);
+}
+
+/* A tensor that could not be written is not kept for the journal any more. */
+static void test_a_full_disk_gives_tensors_back(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    struct rlimit before, small;
+    begin(&f, 0, GT_JOURNAL_INTERVAL);
+    connect_client(&f, &f.client[0]);
+    client *c = &f.client[0];
+    write_all(&f);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 16384;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    send_full(c->link, 1, 100000, 1);
+    want_snapshot(c);
+    send_full(c->link, 2, 1, 1);
+    take_turns(&f, c);
+    write_all(&f);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    CHECK(gt__journal_failure(f.s.dispatcher->journal->writer));
+    const gt_snapshot *saved = c->session->recovery->saved;
+    if (CHECK(saved && saved->count))
+        for (uint32_t k = 0; k < saved->count; k++)
+            CHECK_EQ(saved->tensor[k]->references, 1);
+    end(&f);
+}
+
 /* A limit to the size of files is a disk that is full. */
 static void test_a_full_disk(const void *unused)
 {
@@ -567,6 +612,8 @@ int main(int argc, char **argv)
     check_run("the size is bounded", test_the_size_is_bounded, NULL);
     check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);
+    check_run("a session with a drained worker", test_a_session_with_a_drained_worker, NULL);
     check_run("a full disk", test_a_full_disk, NULL);
+    check_run("a full disk gives tensors back", test_a_full_disk_gives_tensors_back, NULL);
     return check_end();
 }

@@ -157,6 +157,8 @@ void gt__disk_journal_turn(gt_dispatcher *dispatcher)
     }
     if (!journal->failed && gt__journal_failure(writer))
         give_up(journal);
+    if (journal->failed) /* nothing gets safe any more, but tensors that were to be written are given back */
+        gt__journal_reap(writer);
     if (safe == journal->safe)
         return;
     journal->safe = safe;

@@ -284,6 +284,9 @@ static const char *unfit(const gt_session *session)
         return from_segments;
     if (gt__journaled_bytes(session) > session->dispatcher->journal->most / GT_JOURNAL_SHARE)
         return "its tensors and instructions take more than a quarter of --journal-size";
+    if (session->successors
+            .count) /* the journal has no place for them, and its next tensors would go to the old one */
+        return "its signals name a worker that was drained, whose place another has taken";
     return NULL;
 }
 

@@ -477,8 +477,10 @@ bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
     if (frame->kind == GT_FRAME_SESSION)
         return read_session(reader, frame, cursor);
     session_story *story = story_of(reader, frame);
-    if (!story || story->doubtful)
-        return story; /* its next frames do not fit what is missing */
+    if (!story) /* one that was given up before this generation described it; the file that knew it is removed */
+        return frame->kind == GT_FRAME_END && frame->session;
+    if (story->doubtful && frame->kind != GT_FRAME_END)
+        return true; /* its next frames do not fit what is missing */
     switch ((gt_frame_kind)frame->kind) {
     case GT_FRAME_STATE:
         return read_state(reader, story, cursor);

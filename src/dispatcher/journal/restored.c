@@ -91,6 +91,9 @@ static gt_err read_file(journal_reading *reading, const char *path, bool newest)
         if (newest && ftruncate(fd, (off_t)good) < 0)
             err = gt__fail(GT_ERR_VALUE, "%s cannot be cut off at byte %zu: %s", path, good, strerror(errno));
     }
+    /* What was read may be in the system's memory only, and clients are told at once that it is safe. */
+    if (err == GT_OK && fsync(fd) < 0)
+        err = gt__fail(GT_ERR_VALUE, "%s cannot be synced to the disk: %s", path, strerror(errno));
     close(fd);
     return err;
 }

@@ -268,6 +268,7 @@ static void fail(gt_journal_writer *writer)
              writer->directory, strerror(errno));
     gt__log_warning("%s. Programs go on, but end with this server", writer->failure);
     destroy_files(writer);
+    writer->dirty_ns = 0; /* nothing is left to be synced: the thread would wake for it for ever */
     atomic_store(&writer->failed, true);
 }
 
@@ -334,23 +335,64 @@ static void *run(void *context)
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
+/* Whoever can write to the folder can put a journal there, and with it sessions of others and their secrets. */
+static gt_err check_owner(const char *directory, int fd)
+{
+    struct stat about;
+    if (fstat(fd, &about) < 0)
+        return gt__fail(GT_ERR_VALUE, "the journal cannot be in %s: %s", directory, strerror(errno));
+    if (about.st_uid != geteuid())
+        return gt__fail(GT_ERR_VALUE,
+                        "the folder %s of the journal belongs to user %u, and this server runs as user %u: "
+                        "choose one of its own",
+                        directory, (unsigned)about.st_uid, (unsigned)geteuid());
+    if (about.st_mode & (S_IWGRP | S_IWOTH))
+        return gt__fail(GT_ERR_VALUE,
+                        "other users may write to the folder %s of the journal, which has programs and secrets: "
+                        "chmod 700 it, or choose another",
+                        directory);
+    return GT_OK;
+}
+
+static gt_err lock_folder(const char *directory, int fd)
+{
+    GT_TRY(check_owner(directory, fd));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return GT_OK;
+    return errno == EWOULDBLOCK
+               ? gt__fail(GT_ERR_VALUE, "another server has its journal in %s", directory)
+               : gt__fail(GT_ERR_VALUE, "the journal cannot be in %s: %s", directory, strerror(errno));
+}
+
+/* The name of a folder that was just made survives a power failure, too. */
+static void sync_parent(int fd)
+{
+    int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0)
+        return; /* it may not be readable for us */
+    fsync(parent);
+    close(parent);
+}
+
 gt_err gt__journal_lock(const char *directory, int *lock)
 {
     char path[PATH_BYTES];
     if ((size_t)snprintf(path, sizeof path, "%s/journal.18446744073709551615", directory) >= sizeof path)
         return gt__fail(GT_ERR_VALUE, "the name of the folder of the journal is too long");
-    if (mkdir(directory, 0700) < 0 && errno != EEXIST)
+    bool made = mkdir(directory, 0700) == 0;
+    if (!made && errno != EEXIST)
         return gt__fail(GT_ERR_VALUE, "the folder %s of the journal cannot be made: %s", directory,
                         strerror(errno));
     *lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) == 0)
-        return GT_OK;
-    gt_err err = errno == EWOULDBLOCK
-                     ? gt__fail(GT_ERR_VALUE, "another server has its journal in %s", directory)
-                     : gt__fail(GT_ERR_VALUE, "the journal cannot be in %s: %s", directory, strerror(errno));
-    if (*lock >= 0)
+    if (*lock < 0)
+        return gt__fail(GT_ERR_VALUE, "the journal cannot be in %s: %s", directory, strerror(errno));
+    if (made)
+        sync_parent(*lock);
+    gt_err err = lock_folder(directory, *lock);
+    if (err != GT_OK) {
         close(*lock);
-    *lock = -1;
+        *lock = -1;
+    }
     return err;
 }
 

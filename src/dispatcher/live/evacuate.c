@@ -199,12 +199,12 @@ static void let_go(const evacuation *e)
     if (spreading)
         spreading->target_valid = false;
     session->dispatcher->worker_changes++;
-    if (session->recovery)
-        gt__recover_moved(session, e->from->index, e->to->index);
     if (session->home == e->from) {
         e->from->sessions--;
         gt__session_give_home(session, e->to);
     }
+    if (session->recovery) /* behind the new home, which the server's journal names */
+        gt__recover_moved(session, e->from->index, e->to->index);
     session->moving.asked = 0;
     e->from->share.asked = true; /* the records that it still has count until a mark behind them is answered */
     gt__download_continue(session);

@@ -201,14 +201,14 @@ static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *sa
     return GT_OK;
 }
 
-/* Its next tensor. `spooled`: the disk has the values. */
+/* Its next tensor. `spooled`: the disk has the values, but for those that came from the server's journal. */
 static void put(gt_snapshot *snapshot, gt_saved *saved, bool spooled)
 {
     *place_in_index(snapshot, saved->id) = snapshot->count + 1;
     snapshot->tensor[snapshot->count++] = saved;
     snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
     for (unsigned k = 0; k < saved->part_count; k++)
-        if (!saved->part[k].hold && !spooled)
+        if (!saved->part[k].hold && (!spooled || saved->part[k].data))
             snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
 }
 
