@@ -699,13 +699,12 @@ static gt_err bind_tcp(gt_zmq_router *r, const char *host, int port, const gt_gu
     GT_TRY(gt__zmq_endpoint("tcp", host, port, endpoint, sizeof endpoint));
     GT_TRY(gt__door_open(&r->door, r->context, r->socket, guard));
     GT_TRY(watch_door(r));
-    int rc = zmq_bind(r->socket, endpoint);
+    int error = zmq_bind(r->socket, endpoint) ? zmq_errno() : 0;
     gt__door_pass(r->socket, guard);
-    if (rc) {
-        if (zmq_errno() == EADDRINUSE)
-            return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
-        return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
-    }
+    if (error == EADDRINUSE)
+        return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
+    if (error)
+        return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(error));
     take_events(r); /* it listens: connections are watched from now on */
     zmq_getsockopt(r->socket, ZMQ_LAST_ENDPOINT, actual, &size);
     const char *colon = strrchr(actual, ':');

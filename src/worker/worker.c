@@ -337,11 +337,14 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
             return GT_OK;
         again = err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && may_wait(options, deadline, 0, &told));
     } while (again);
+    size_t answered; /* a refusal stays in the link */
+    if (err == GT_ERR_CONNECTION && !gt__link_peek(worker->link, &answered))
+        worker->joining = GT_JOINING_CUT;
     GT_TRY(err);
     gt__canceller_limit(worker, welcome.max_op_seconds);
     gt__timing_init(worker);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
-    worker->joined = true;
+    worker->joining = GT_JOINING_DONE;
     if (welcome.number < GT_MAX_PARTIES)
         worker->life_of[welcome.number] = welcome.life;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
@@ -412,8 +415,8 @@ void gt__worker_default_name(char *name, size_t size)
         snprintf(name, size, "worker_%d", (int)getpid());
 }
 
-/* From joining to the end of the link, which is taken. *joined: the server has accepted us. */
-static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *joined)
+/* From joining to the end of the link, which is taken. */
+static gt_err run_once(const gt_worker_options *options, gt_link *link, gt_joining *joining)
 {
     char name[64];
     if (options->name && *options->name)
@@ -451,7 +454,7 @@ static gt_err run_once(const gt_worker_options *options, gt_link *link, bool *jo
         gt__link_close(worker.link);
     if (worker.engine)
         worker.engine->ops->close(worker.engine);
-    *joined = worker.joined;
+    *joining = worker.joining;
     return err;
 }
 
@@ -465,13 +468,23 @@ int gt__threads_per_worker(int workers)
 
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
 {
-    bool joined, ours = link || options->stand_in; /* given: a server of this process */
+    bool told = false, ours = link || options->stand_in; /* given: a server of this process */
     gt__log_init();
-    gt_err err;
-    while ((err = run_once(options, link, &joined)) == GT_ERR_CONNECTION && joined && !ours && !stopping(options))
-        gt__log_warning(
-            "worker: the server at %s is gone: %s; its tensors are lost. Waiting %.3g s%s for it to come back",
-            options->address, gt_error_text(), gt__connect_timeout_ms(options->timeout_ms) / 1e3,
-            options->wait ? " and longer" : "");
-    return err;
+    int timeout_ms = gt__connect_timeout_ms(options->timeout_ms);
+    for (uint64_t deadline = gt__deadline_ns(timeout_ms);;) {
+        gt_joining joining;
+        gt_err err = run_once(options, link, &joining);
+        if (err != GT_ERR_CONNECTION || joining == GT_JOINING_FAILED || ours || stopping(options))
+            return err;
+        if (joining == GT_JOINING_DONE) {
+            gt__log_warning(
+                "worker: the server at %s is gone: %s; its tensors are lost. Waiting %.3g s%s for it to come back",
+                options->address, gt_error_text(), timeout_ms / 1e3, options->wait ? " and longer" : "");
+            deadline = gt__deadline_ns(timeout_ms);
+            told = false;
+        } else if (!may_wait(options, deadline, RETRY_MS, &told))
+            return err;
+        else
+            poll(NULL, 0, RETRY_MS);
+    }
 }

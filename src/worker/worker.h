@@ -59,6 +59,13 @@ typedef struct gt_path_counts {
 } gt_path_counts;
 
 /* The running worker. */
+/* How far a worker came with its server. */
+typedef enum gt_joining {
+    GT_JOINING_FAILED, /* it was refused, or could not greet */
+    GT_JOINING_CUT,    /* the link ended before the server's answer: the server may be about to be restarted */
+    GT_JOINING_DONE,   /* the server has welcomed it */
+} gt_joining;
+
 struct gt_worker {
     gt_link *link;
     gt_engine *engine;
@@ -83,7 +90,7 @@ struct gt_worker {
     bool trim_again;     /* and another client has left since it was set */
     gt_canceller cancel;
     struct gt_stand_in *stand_ins; /* that this process runs besides */
-    bool joined;                   /* the server has welcomed us */
+    gt_joining joining;
 };
 
 /* Whether the worker should end. */

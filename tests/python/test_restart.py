@@ -192,6 +192,33 @@ def test_the_server_and_its_worker_may_end_together(programs, disturbed):
     assert program.output.read_text() == expected
 
 
+def test_a_worker_tries_again_if_the_server_ends_while_it_joins(programs):
+    def keygen(name, *more):
+        made = subprocess.run([GT_BINARY, "keygen", programs.directory / name, *more], capture_output=True, text=True, check=True)
+        return made.stdout.strip()
+
+    def join(proxy):
+        key = programs.directory / "worker"
+        worker = programs.worker(proxy.port, "--key-file", key, "--wait", host="tcp://127.0.0.1", GT_VERBOSE=1)
+        until(lambda: " joined " in worker.text() or not worker.alive, "a worker")
+        assert worker.alive, worker.text()
+        return worker
+
+    allowed = programs.directory / "allowed"
+    allowed.write_text(f"worker {keygen('worker', '--server', keygen('server'))} worker\n")
+    restarted = Restarted(programs, "--key-file", programs.directory / "server", "--allow-keys", allowed, workers=0)
+    whole = CuttingProxy(restarted.port)
+    join(whole).kill()
+    whole.close()
+    part = whole.passed // 12  # each connection is cut a little later than the one before
+    proxy = CuttingProxy(restarted.port, [k * (k + 1) // 2 * part for k in range(1, 12)])
+    try:
+        join(proxy)
+        assert proxy.cut_count >= 3
+    finally:
+        proxy.close()
+
+
 def test_a_session_whose_client_does_not_come_back_ends(programs, disturbed):
     restarted = Restarted(programs, GT_RESUME=0.5)
     program = disturbed.start(restarted.address("ipc"))
@@ -234,6 +261,12 @@ def test_a_journal_belongs_to_one_server(programs):
     while "already in use" in text:
         text = refusal(programs, "-p", random.choice(PLAIN_PORTS), "--journal", restarted.directory)
     assert "another server" in text
+
+
+def test_a_port_in_use_is_named(programs):
+    restarted = Restarted(programs, workers=0)
+    text = refusal(programs, "-p", restarted.port, "--journal", programs.directory / "another")
+    assert f"port {restarted.port} is already in use" in text
 
 
 @pytest.mark.parametrize("offset, what", [(8, "layout"), (12, "version"), (16, "op table")])
