@@ -13,7 +13,7 @@ from support import PATIENCE_S
 from test_server import WORK, steady_client
 
 OPEN, ACCEPT, CREDIT, CLOSE = 1, 2, 3, 4
-VERSION = 2
+VERSION = 3
 
 
 def greeting(mechanism):

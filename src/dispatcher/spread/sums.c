@@ -178,8 +178,9 @@ static gt_layout *summed_layout(const gt_layout *from)
         return gt__layout_like(from, GT_REPLICATED, 0);
     gt_mesh mesh = from->mesh;
     int32_t workers[GT_MAX_PARTIES];
-    mesh.axis[summed_axis(from)] =
-        (gt_mesh_axis){.kind = GT_REPLICATED, .size = mesh.axis[summed_axis(from)].size};
+    gt_mesh_axis *summed = &mesh.axis[summed_axis(from)];
+    summed->kind = GT_REPLICATED;
+    summed->axis = 0;
     for (unsigned k = 0; k < from->count; k++)
         workers[k] = from->member[k].worker;
     return gt__layout_meshed(&mesh, workers);
