@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -751,11 +752,15 @@ static void test_a_full_disk(const void *unused)
     CHECK(!gt__journal_put_generation(f.writer));
     CHECK_EQ(gt__journal_behind(f.writer), 0);
     /* It rests from now on: what it had still to sync is gone. (A slow machine makes this see less, never more.) */
-    int rang;
+    unsigned rang = 0;
+    struct timespec until;
     while (!sem_trywait(&f.rang))
         continue;
-    usleep(300000);
-    CHECK(!sem_getvalue(&f.rang, &rang) && rang < 10);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    while (rang < 10 && !sem_timedwait(&f.rang, &until))
+        rang++;
+    CHECK(rang < 10);
     end(&f);
 }
 

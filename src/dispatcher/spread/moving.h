@@ -31,7 +31,7 @@ bool gt__moving_begin(gt_moving *moving, gt_session *session, const gt_slot *rec
                       uint32_t count);
 /* The plan of the task is for a tensor in these parts along an axis, of which the record takes `count` elements. */
 void gt__moving_parts(const gt_task *task, unsigned axis, const gt_layout *parts);
-/* The plan is not one of those that say so. */
+/* Where the record may begin with the same plan is not known: the run cannot be recorded. */
 void gt__moving_unknown(const gt_task *task);
 /* The task's record was copied for a worker; the copy makes this slot. */
 void gt__moving_note_copy(const gt_task *task, int32_t worker, uint32_t slot);
