@@ -52,13 +52,20 @@ static gt_instruction times(double factor)
     return multiply;
 }
 
+/* A bit for each axis that is reduced: all but the channels, those that the record names, or all. */
+static uint64_t reduced_axes(const gt_task *task)
+{
+    uint64_t named = task->ins->op == GT_OP_batch_moments ? ~(uint64_t)2 : task->ins->imm[0].u;
+    return named ? named : ~(uint64_t)0;
+}
+
 /* The fraction of the reduced elements that a member has. */
 static double share(const gt_task *task, const gt_layout *layout, unsigned member)
 {
     double parts = 1;
-    uint64_t mask = task->ins->imm[0].u;
+    uint64_t mask = reduced_axes(task);
     for (unsigned d = 0; layout->kind == GT_MESHED && d < layout->mesh.rank; d++)
-        if (layout->mesh.axis[d].kind == GT_SPLIT && (!mask || mask >> layout->mesh.axis[d].axis & 1))
+        if (layout->mesh.axis[d].kind == GT_SPLIT && mask >> layout->mesh.axis[d].axis & 1)
             parts *= layout->mesh.axis[d].size;
     if (layout->kind == GT_MESHED)
         return 1 / parts;
@@ -114,12 +121,15 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *par
     return GT_OK;
 }
 
-/* A row of a tensor (2, channels), as (1, channels). */
-static gt_err row_of(const gt_task *task, int32_t worker, uint32_t from, int64_t row, uint32_t *slot)
+/* A row of a member's part of a tensor (2, channels), as (1, channels). */
+static gt_err row_of(const gt_task *task, const gt_plan *plan, unsigned member, uint32_t from, int64_t row,
+                     uint32_t *slot)
 {
-    gt_slot spec[3] = {{.i64 = {row, 0}}, {.i64 = {1, 1}}, {.i64 = {1, task->out.shape[1]}}};
+    gt_meta part;
+    gt__layout_part(plan->result, member, &task->out, &part);
+    gt_slot spec[3] = {{.i64 = {row, 0}}, {.i64 = {1, 1}}, {.i64 = {1, part.shape[1]}}};
     gt_instruction slice = {.op = GT_OP_slice, .tail = 3, .operand = {from}};
-    return emit_record(task->session, worker, slice, spec, slot);
+    return emit_record(task->session, plan->result->member[member].worker, slice, spec, slot);
 }
 
 /* slots: the mean and the variance of each part. Of all: the sums over the parts of share mean, and of share (variance +
@@ -134,7 +144,7 @@ static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         gt_instruction weighed = times(share(task, from, k));
-        GT_TRY(row_of(task, worker, slots[k], 0, &means[k]));
+        GT_TRY(row_of(task, plan, k, slots[k], 0, &means[k]));
         weighed.operand[0] = means[k];
         GT_TRY(emit(session, worker, weighed, &shares[k]));
         GT_TRY(gt__spread_temporary(session, worker, shares[k]));
@@ -143,7 +153,7 @@ static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         uint32_t apart = means[k];
-        GT_TRY(row_of(task, worker, slots[k], 1, &variance));
+        GT_TRY(row_of(task, plan, k, slots[k], 1, &variance));
         GT_TRY(gt__spread_temporary(session, worker, variance));
         GT_TRY(gt__spread_temporary(session, worker, slots[k]));
         GT_TRY(apply(session, worker, (gt_instruction){.op = GT_OP_sub, .operand = {0, mean[k]}}, &apart));
@@ -163,7 +173,7 @@ static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *
 static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t *slots)
 {
     gt_meta rows = *task->source[0].meta;
-    uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
+    uint64_t mask = reduced_axes(task);
     gt_err err = GT_OK;
     for (unsigned k = 0; k < from->count; k++) {
         gt_err kept = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
@@ -202,10 +212,10 @@ static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t 
 double gt__reduced_elements(const gt_task *task)
 {
     const gt_meta *a = task->source[0].meta;
-    uint64_t mask = task->ins->imm[0].u;
+    uint64_t mask = reduced_axes(task);
     double elements = 1;
     for (unsigned axis = 0; axis < a->rank; axis++)
-        elements *= !mask || mask >> axis & 1 ? (double)a->shape[axis] : 1;
+        elements *= mask >> axis & 1 ? (double)a->shape[axis] : 1;
     return elements;
 }
 
