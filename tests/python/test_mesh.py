@@ -307,6 +307,20 @@ def test_along_a_split_dimension_nothing_is_gathered(workers, op):
             np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-12, atol=1e-12, err_msg=f"{split} {dimension}")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("config", ["line", "mesh"])
+def test_the_variance_of_halves_far_from_zero(workers, config, dtype):
+    """The means of the parts differ by less than a half can say: their distance counts as it is, not as it is rounded."""
+    workers(2)
+    gt.register_config("line", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+    shard("mesh", {0: "data"}, {"data": 2})
+    array = np.random.default_rng(5).standard_normal((4096, 3)) * 0.1 + 50
+    array[2048:] += 0.01 if dtype == "float16" else 0.1
+    whole = gt.tensor(array).to(getattr(gt, dtype))
+    expected = np.var(whole.double().numpy(), 0, ddof=1)
+    np.testing.assert_allclose(gt.signal.tensor(whole, name=config).var(0).float().numpy(), expected, rtol=0.008)
+
+
 @pytest.mark.parametrize("split", [{0: "data"}, {0: "data", 1: "model"}, {1: "data"}, {1: "model", 2: "data"}], ids=str)
 def test_batch_norm_over_split_dimensions_gathers_nothing(workers, split):
     """Training on 8 workers against one: the moments are those of all samples, and so are the gradients and the running statistics."""

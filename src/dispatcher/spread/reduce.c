@@ -94,18 +94,31 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *par
     gt_session *session = task->session;
     uint32_t means[GT_MAX_PARTIES], shares[GT_MAX_PARTIES], mean[GT_MAX_PARTIES];
     double elements = gt__reduced_elements(task);
+    bool halves = gt__dtype_is_half((gt_dtype)task->out.dtype);
+    const gt_instruction widen = {.op = GT_OP_cast, .dtype = GT_FLOAT32},
+                         narrow = {.op = GT_OP_cast, .dtype = task->out.dtype};
     gt_instruction average = {.op = GT_OP_mean, .flags = task->ins->flags & GT_FLAG_KEEPDIM};
+    gt_meta wide = task->out;
     average.imm[0] = task->ins->imm[0];
+    if (halves)
+        wide.dtype = GT_FLOAT32;
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         average.operand[0] = parts[k];
-        GT_TRY(emit(session, worker, average, &means[k]));
+        if (halves) { /* their means are too coarse for a difference */
+            gt_instruction cast = widen;
+            cast.operand[0] = parts[k];
+            GT_TRY(emit(session, worker, cast, &means[k]));
+            GT_TRY(apply(session, worker, average, &means[k]));
+            GT_TRY(apply(session, worker, widen, &slots[k]));
+        } else
+            GT_TRY(emit(session, worker, average, &means[k]));
         gt_instruction weighed = times(share(task, from, k));
         weighed.operand[0] = means[k];
         GT_TRY(emit(session, worker, weighed, &shares[k]));
         GT_TRY(gt__spread_temporary(session, worker, shares[k]));
     }
-    GT_TRY(gt__spread_sum_all(session, plan->result, &task->out, shares, mean));
+    GT_TRY(gt__spread_sum_all(session, plan->result, &wide, shares, mean));
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         gt_instruction minus = {.op = GT_OP_sub, .operand = {0, mean[k]}},
@@ -116,6 +129,8 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *par
         GT_TRY(apply(session, worker, plus, &means[k]));
         double factor = share(task, from, k) * elements / (elements - task->ins->imm[1].f);
         GT_TRY(apply(session, worker, times(factor), &means[k]));
+        if (halves)
+            GT_TRY(apply(session, worker, narrow, &means[k]));
         slots[k] = means[k];
     }
     return GT_OK;
