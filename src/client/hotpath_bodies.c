@@ -3,7 +3,7 @@
 
 enum {
     WAYS = 4,   /* places among which one of a hash is looked for */
-    ENOUGH = 8, /* surprises, after which a record is an entry and the one before it an exit */
+    ENOUGH = 8, /* surprises, after which a record is an entry and those before it an exit */
     MOST_DOUBT = 8,
 };
 
@@ -66,7 +66,7 @@ uint32_t gt__bodies_see(gt_bodies *b, const gt_detector *d, gt_canonical canonic
     bool surprise = d->matched >= d->shortest && !gt__detector_expects(d, canonical);
     bool begins = is_between(b, shape, surprise) || d->separator || d->position != b->next;
     b->next = d->position + 1;
-    b->last = shape;
+    b->last = (b->last << 32 / GT_BODY_EXIT) + shape * 0x9E3779B1u; /* older shapes move out of it */
     if (begins) {
         end_body(b, d);
         b->now = (gt_body){.first = shape};

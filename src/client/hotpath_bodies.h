@@ -3,7 +3,7 @@
  * random. The detector (hotpath_detect.h) finds no period in them.
  *
  * It does follow each body, because that came before, until another one comes than last time. A record where this happened a few
- * times is an entry, and the one before it an exit: between the two a body ends and the next one begins. Bodies also end at waits,
+ * times is an entry, and those before it are an exit: between the two a body ends and the next one begins. Bodies also end at waits,
  * and where a path was run. A body that has come GT_HOTPATH_THRESHOLD times is learned when the next one with the same first
  * record begins. Constant time for each record.
  */
@@ -12,7 +12,11 @@
 
 #include "client/hotpath_detect.h"
 
-enum { GT_BODY_PLACES = 64 };
+enum {
+    GT_BODY_PLACES = 64,
+    GT_BODY_EXIT =
+        4, /* records that make an exit: statements on one line, and loops, have many records of one shape */
+};
 
 typedef struct gt_body {
     uint32_t first; /* the shape of its first record */
@@ -32,7 +36,7 @@ typedef struct gt_bodies {
     gt_body now;  /* the one that has begun, without counts; length 0: none has */
     bool entered; /* with an entry; otherwise it is part of a loop that goes on as expected, and is not learned */
     gt_body *wanted; /* to be learned; NULL: none is */
-    uint32_t last;   /* the shape of the last record */
+    uint32_t last;   /* a hash of the shapes of the last GT_BODY_EXIT records */
     uint64_t next;   /* the position of the next record, if it follows */
 } gt_bodies;
 
