@@ -38,10 +38,26 @@ typedef struct gt_bodies {
     gt_body *wanted; /* to be learned; NULL: none is */
     uint32_t last;   /* a hash of the shapes of the last GT_BODY_EXIT records */
     uint64_t next;   /* the position of the next record, if it follows */
+    bool surprised;  /* at least once: there may be entries and exits */
 } gt_bodies;
+
+/* gt__bodies_see where a body may begin. surprise: another record was expected, after some that were. */
+uint32_t gt__bodies_between(gt_bodies *bodies, const gt_detector *detector, uint32_t shape, bool surprise);
 
 /* A record that is not part of a path, before the detector sees it. Returns how many records to learn, of which it is the first;
  * 0: none. */
-uint32_t gt__bodies_see(gt_bodies *bodies, const gt_detector *detector, gt_canonical canonical);
+static inline uint32_t gt__bodies_see(gt_bodies *b, const gt_detector *d, gt_canonical canonical)
+{
+    uint32_t shape = canonical.shape, length = 0;
+    bool surprise = d->matched >= d->shortest && !gt__detector_expects(d, canonical);
+    if (surprise || b->surprised || d->separator || d->position != b->next)
+        length = gt__bodies_between(b, d, shape, surprise);
+    b->next = d->position + 1;
+    b->last = (b->last << 32 / GT_BODY_EXIT) + shape * 0x9E3779B1u; /* older shapes move out of it */
+    b->now.hash = (b->now.hash ^ shape) * 0x9E3779B1u;
+    b->now.hash ^= b->now.hash >> 15;
+    b->now.length++;
+    return length;
+}
 
 #endif
