@@ -300,6 +300,14 @@ static gt_err choose_league(gt_worker *worker, char way[WAY_SIZE])
     return GT_OK;
 }
 
+/* Whether our engine and others read each other's memory; not where GT_EXCHANGE says that UCX does it. */
+static bool may_lend(const gt_worker *worker)
+{
+    gt_exchange_choice choice;
+    bool forced = gt__exchange_choose(&choice) == GT_OK && choice == GT_CHOOSE_UCX;
+    return worker->engine->ops->group && !(forced && worker->exchange->direct);
+}
+
 static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
@@ -307,8 +315,8 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     const char *listens = worker->exchange->ops->address(worker->exchange);
     const gt_engine_ops *engine = worker->engine->ops;
     uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
-    worker->group = engine->group ? engine->group(worker->engine) : 0;
     GT_TRY(choose_league(worker, way));
+    worker->group = may_lend(worker) ? engine->group(worker->engine) : 0;
     const gt_worker_hello hello = {
         .name = worker->name,
         .engine = engine->name,
@@ -386,6 +394,8 @@ static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
     GT_TRY(options->board
                ? gt__exchange_local(options->board, options->stop, &worker->exchange)
                : gt__exchange_mesh(options->address, options->listen, options->stop, &worker->exchange));
+    if (worker->exchange->ops->attach)
+        worker->exchange->ops->attach(worker->exchange, worker->engine);
     GT_TRY(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective));
     if (worker->engine->ops->lend)
         GT_TRY(gt__collective_lent(worker, &worker->collective));

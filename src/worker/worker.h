@@ -10,6 +10,7 @@
 #include "worker/card.h"
 #include "worker/peers/collective.h"
 #include "worker/peers/deferred.h"
+#include "worker/peers/direct.h"
 #include "engines/engine.h"
 #include "worker/peers/exchange.h"
 #include "worker/peers/loans.h"
