@@ -539,6 +539,7 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     if (ins->result < GT_MAX_PARTIES) {
         worker->group_of[ins->result] = ins->operand[1];
         worker->league_of[ins->result] = ins->operand[2];
+        worker->host_of[ins->result] = ins->imm[0].u;
         if (worker->life_of[ins->result] && worker->life_of[ins->result] != ins->operand[0])
             worker->exchange->replaced[ins->result] = worker->exchange->record;
         worker->life_of[ins->result] = ins->operand[0];
