@@ -26,6 +26,7 @@
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \
     X(MAX_OP_SECONDS, "GT_MAX_OP_SECONDS", SECONDS, 0, 1e9, 0)                                                    \
     X(NUM_THREADS, "GT_NUM_THREADS", COUNT, 0, 1024, 0)                                                           \
+    X(TIERS, "GT_TIERS", COUNT, 0, 1, 0)                                                                          \
     X(TRACE_IDS, "GT_TRACE_IDS", COUNT, 0, 1, 0)                                                                  \
     X(TRUST_NETWORK, "GT_TRUST_NETWORK", COUNT, 0, 1, 0)                                                          \
     X(VERBOSE, "GT_VERBOSE", COUNT, 0, 1, 0)                                                                      \

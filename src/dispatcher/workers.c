@@ -342,6 +342,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->memory = hello->ins.operand[1];
     worker->group = hello->ins.operand[2];
     worker->league = (uint64_t)hello->ins.scope << 32 | hello->ins.site;
+    worker->host = hello->ins.result;
     worker->sharers = 1; /* what it assumes by itself */
     peer->worker = worker;
     gt__peer_log(peer, GT_LOG_STATUS, "joined by %s", gt__link_name(peer->link));
@@ -363,6 +364,7 @@ static void introduce_peer(gt_dispatch_worker *worker, const gt_dispatch_worker 
     out->ins.operand[0] = other->life;
     out->ins.operand[1] = other->group;
     out->ins.operand[2] = other->league;
+    out->ins.imm[0].u = other->host;
     memcpy(out + 1, other->name, sizeof other->name);
     memcpy(out + 2, other->listens, sizeof other->listens);
     gt__worker_put(worker, 3);

@@ -83,6 +83,7 @@ struct gt_dispatch_worker {
     uint64_t memory;      /* which memory it draws on */
     uint64_t group;       /* whose memory its engine reads; 0: no other's (engine.h) */
     uint64_t league;      /* with whom its engine holds collectives; 0: with none */
+    uint64_t host;        /* on which it is, for other workers */
     unsigned sharers;     /* how many workers do: it was told so */
     gt_traffic traffic;
     gt_watched watched;

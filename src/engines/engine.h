@@ -22,7 +22,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 14 };
+enum { GT_ENGINE_VERSION = 15 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -226,6 +226,12 @@ struct gt_engine_ops {
     /* Where this engine finds it, for operands of `run`. Ends with give_back, when the work that reads it is completed. */
     gt_err (*borrow)(gt_engine *engine, const gt_loan *loan, void **memory);
     void (*give_back)(gt_engine *engine, const gt_loan *loan);
+    /* Optional, together: memory that libraries which move data (UCX) read and write by themselves. Its type, by their names: "cuda". */
+    const char *memory_type;
+    /* Before such a library gets it: where it finds it. All work that uses it is completed. */
+    gt_err (*expose)(gt_engine *engine, void *memory, size_t bytes, void **address);
+    /* By the thread that calls the library, once. It may run beside calls of the engine. May be NULL. */
+    gt_err (*enter)(gt_engine *engine);
     /* Optional, together: host memory from which and to which large transfers go again and again, until `unpin`. False: it
      * cannot be pinned; transfers work without. No work that uses the memory is queued at unpin. */
     bool (*pin)(gt_engine *engine, void *memory, size_t bytes);

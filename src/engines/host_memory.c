@@ -121,8 +121,13 @@ gt_err gt__memory_check(size_t bytes)
     return check_left("the host", left * 1024, all * 1024, bytes);
 }
 
+uint64_t gt__host_identity(void)
+{
+    return hash_file(0xcbf29ce484222325u, "/proc/sys/kernel/random/boot_id");
+}
+
 uint64_t gt__memory_identity(void)
 {
-    uint64_t hash = hash_file(0xcbf29ce484222325u, "/proc/sys/kernel/random/boot_id");
+    uint64_t hash = gt__host_identity();
     return control_group_limit() ? hash_file(hash, "/proc/self/cgroup") : hash;
 }

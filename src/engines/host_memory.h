@@ -13,6 +13,8 @@ uint64_t gt__memory_limit(unsigned sharers);
 
 /* A number for the memory that gt__memory_limit divides: the host's, or that of the control group if it has a limit. */
 uint64_t gt__memory_identity(void);
+/* The same number for all processes of this host, since it was booted. */
+uint64_t gt__host_identity(void);
 
 /*
  * GT_ERR_MEMORY if the host, or a control group with a limit, would have less than a tenth of its memory left after

@@ -156,7 +156,7 @@ static gt_err send_hello(gt_link *link, gt_role role, const gt_worker_hello *sel
     hello->ins.op = GT_OP_hello;
     hello->ins.tail = GT_HELLO_TAIL;
     hello->ins.flags = (uint8_t)role;
-    hello->ins.result = (uint64_t)getpid();
+    hello->ins.result = role == GT_ROLE_WORKER ? self->host : (uint64_t)getpid();
     hello->ins.operand[0] = (uint64_t)(self->number + 1) | (self->named ? GT_HELLO_NAMED : 0) |
                             (self->stand_in ? GT_HELLO_STAND_IN : 0) | exchange_bits(self->exchange);
     hello->ins.operand[1] = self->memory;

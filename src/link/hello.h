@@ -42,6 +42,7 @@ typedef struct gt_worker_hello {
     uint64_t memory;      /* which memory it draws on */
     uint64_t group;       /* with whose engines its own shares memory (engine.h) */
     uint64_t league;      /* with whose engines its own holds collectives (engine.h) */
+    uint64_t host;        /* on which it is */
 } gt_worker_hello;
 
 /* timeout_ms if positive, else GT_CONNECT_TIMEOUT. */

@@ -300,6 +300,25 @@ static gt_err choose_league(gt_worker *worker, char way[WAY_SIZE])
     return GT_OK;
 }
 
+/* A number for this host, or for the name that GT_HOST gives it. */
+static uint64_t own_host(void)
+{
+    const char *name = getenv("GT_HOST");
+    bool named = name && *name;
+    uint64_t host = named ? 0xcbf29ce484222325u : gt__host_identity();
+    for (; named && *name; name++)
+        host = (host ^ (uint8_t)*name) * 0x100000001b3u;
+    return (host & ~(uint64_t)GT_HOST_TIERS) | (gt__setting(GT_SETTING_TIERS) ? GT_HOST_TIERS : 0);
+}
+
+/* Whether our engine and others read each other's memory; not where GT_EXCHANGE says that UCX does it. */
+static bool may_lend(const gt_worker *worker)
+{
+    gt_exchange_choice choice;
+    bool forced = gt__exchange_choose(&choice) == GT_OK && choice == GT_CHOOSE_UCX;
+    return worker->engine->ops->group && !(forced && worker->exchange->direct);
+}
+
 static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
@@ -307,8 +326,9 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     const char *listens = worker->exchange->ops->address(worker->exchange);
     const gt_engine_ops *engine = worker->engine->ops;
     uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
-    worker->group = engine->group ? engine->group(worker->engine) : 0;
     GT_TRY(choose_league(worker, way));
+    worker->host = own_host();
+    worker->group = may_lend(worker) ? engine->group(worker->engine) : 0;
     const gt_worker_hello hello = {
         .name = worker->name,
         .engine = engine->name,
@@ -320,6 +340,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
         .memory = memory,
         .group = worker->group,
         .league = worker->league,
+        .host = worker->host,
     };
     GT_TRY(gt__hello_send_worker(worker->link, &hello));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
@@ -386,10 +407,14 @@ static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
     GT_TRY(options->board
                ? gt__exchange_local(options->board, options->stop, &worker->exchange)
                : gt__exchange_mesh(options->address, options->listen, options->stop, &worker->exchange));
+    if (worker->exchange->ops->attach)
+        worker->exchange->ops->attach(worker->exchange, worker->engine);
     GT_TRY(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective));
     if (worker->engine->ops->lend)
         GT_TRY(gt__collective_lent(worker, &worker->collective));
-    return worker->engine->ops->collective ? gt__collective_engine(worker, &worker->collective) : GT_OK;
+    if (worker->engine->ops->collective)
+        GT_TRY(gt__collective_engine(worker, &worker->collective));
+    return gt__collective_tiers(worker, &worker->collective);
 }
 
 /* Before the store is freed: other workers may still read its memory. */

@@ -10,6 +10,7 @@
 #include "worker/card.h"
 #include "worker/peers/collective.h"
 #include "worker/peers/deferred.h"
+#include "worker/peers/direct.h"
 #include "engines/engine.h"
 #include "worker/peers/exchange.h"
 #include "worker/peers/loans.h"
@@ -75,7 +76,8 @@ struct gt_worker {
     uint64_t group, league;            /* our engine's (engine.h); 0: none */
     uint64_t group_of[GT_MAX_PARTIES]; /* by worker: its engine's */
     uint64_t league_of[GT_MAX_PARTIES];
-    gt_life life_of[GT_MAX_PARTIES]; /* and its generation; 0: it was not introduced */
+    uint64_t host, host_of[GT_MAX_PARTIES]; /* a number for the host; by worker: for its own. With GT_HOST_TIERS */
+    gt_life life_of[GT_MAX_PARTIES];        /* and its generation; 0: it was not introduced */
     gt_loans loans;
     gt_deferred deferred;
     gt_late late; /* pending operations */

@@ -30,6 +30,8 @@ typedef struct way {
     bool lends, adds,
         holds;  /* the engines read each other's memory; hold sums among themselves; hold everything */
     bool apart; /* the last one has no such thing in common with the others */
+    unsigned
+        hosts; /* collectives in tiers. 2: the last one is on another host. 3: they take turns, and have nothing else in common */
 } way;
 
 static const way ways[] = {
@@ -43,6 +45,10 @@ static const way ways[] = {
     {.name = "ucx", .engine = "cpu", .by_links = true, .lane = "ucx"},
     {.name = "ucx-tcp", .engine = "cpu", .by_links = true, .tcp = true, .lane = "ucx"},
     {.name = "nccl", .engine = "cuda", .adds = true, .holds = true},
+    {.name = "tiers-engines", .engine = "late", .adds = true, .apart = true, .hosts = 2},
+    {.name = "tiers", .engine = "cpu", .by_links = true, .lane = "mesh", .hosts = 3},
+    {.name = "tiers-ucx", .engine = "cpu", .by_links = true, .lane = "ucx", .hosts = 3},
+    {.name = "tiers-nccl", .engine = "cuda", .adds = true, .holds = true, .apart = true, .hosts = 2},
 };
 
 /* ---- cases --------------------------------------------------------------------------------------------------------- */
@@ -207,6 +213,8 @@ typedef struct party {
     unsigned taken, expected; /* collectives that the engine held */
     gt_worker worker;
     gt_engine_ops ops;
+    gt_exchange_ops exchange_ops;
+    unsigned in_tiers, dies_after; /* messages of tiers that it has sent; and when it is killed, 0: never */
 } party;
 
 static _Thread_local party *current;
@@ -230,6 +238,22 @@ static gt_err counted_lend(gt_engine *engine, const void *memory, size_t bytes, 
     return engine_lend(engine, memory, bytes, outside, loan);
 }
 
+/* Tags of tiers have bits that the dispatcher's have not. */
+static void (*_Atomic exchange_put)(gt_exchange *exchange, int32_t to, gt_message *message);
+
+static void counted_put(gt_exchange *exchange, int32_t to, gt_message *message)
+{
+    current->in_tiers += message->key.tag >> 62 != 0;
+    exchange_put(exchange, to, message);
+    if (current->dies_after && --current->dies_after == 0)
+        raise(SIGKILL);
+}
+
+static uint64_t host_of(const party *p, unsigned k)
+{
+    return p->way->hosts == 2 ? 2 + 2 * (k == p->count - 1) : p->way->hosts ? 2 + 2 * (k % 3) + GT_HOST_TIERS : 0;
+}
+
 static void open_exchange(party *p)
 {
     gt_worker *worker = &p->worker;
@@ -247,6 +271,11 @@ static void open_exchange(party *p)
         abort();
     }
     worker->exchange->ops->join(worker->exchange, (int32_t)p->self, p->self + 1, 99);
+    p->exchange_ops = *worker->exchange->ops;
+    exchange_put = p->exchange_ops.put;
+    p->exchange_ops.put = counted_put;
+    worker->exchange->ops = &p->exchange_ops;
+    worker->host = host_of(p, p->self);
 }
 
 /* Tell all others where we are, and what our engine has in common with theirs. */
@@ -266,6 +295,7 @@ static void meet(party *p)
         worker->league_of[k] = m->league[k] + ((uint64_t)apart << 33);
         worker->group_of[k] = m->group[k] + 2 * apart;
         worker->life_of[k] = k + 1;
+        worker->host_of[k] = host_of(p, k);
         snprintf(name, sizeof name, "w%u", k);
         if (k != p->self)
             worker->exchange->ops->introduce(worker->exchange, (int32_t)k, k + 1, name, m->address[k]);
@@ -296,6 +326,7 @@ static void open_party(party *p)
         CHECK_EQ(gt__collective_lent(worker, &worker->collective), GT_OK);
     if (p->way->adds)
         CHECK_EQ(gt__collective_engine(worker, &worker->collective), GT_OK);
+    CHECK_EQ(gt__collective_tiers(worker, &worker->collective), GT_OK);
     worker->league = p->way->adds ? p->ops.league(worker->engine) : 0;
     worker->group = p->way->lends ? p->ops.group(worker->engine) : 0;
     CHECK(!p->way->adds || worker->league);
@@ -406,6 +437,8 @@ static void complain(const party *p, const collective_case *c, const char *what)
 static unsigned engine_calls(const party *p, const collective_case *c)
 {
     bool sums = is_sum(c->op) && c->dtype != GT_BOOL && c->dtype != GT_INT16;
+    if (p->way->hosts && p->way->adds && p->count > 2 && p->self < p->count - 1 && c->op != GT_OP_all_to_all)
+        return p->way->holds ? (is_sum(c->op) ? sums : c->op == GT_OP_all_gather) + 1u : is_sum(c->op);
     if (p->way->apart || !p->way->adds)
         return 0;
     return p->way->holds ? sums || !is_sum(c->op) : c->op == GT_OP_all_reduce;
@@ -442,6 +475,7 @@ static void hold_all(party *p)
         CHECK_EQ(p->taken > 0, !p->way->apart);
     else
         CHECK_EQ(p->taken, p->expected);
+    CHECK_EQ(p->in_tiers > 0, p->way->hosts && p->count > (p->way->hosts == 2 ? 2 : 3));
     if (p->way->lane && strcmp(p->way->lane, "ucx") == 0)
         CHECK(atomic_load(&((gt_mesh *)p->worker.exchange)->by_lane) > 0);
 }
@@ -514,7 +548,10 @@ static void die(party *p, const collective_case *c)
 {
     gt_under_way *u = NULL;
     make_operand(p, c, p->self);
-    if (p->way->holds)
+    if (p->way->hosts && p->way->by_links) {
+        p->dies_after = 1 + c->op % 4; /* at one point or another */
+        hold(p, c, p->self, -1);
+    } else if (p->way->holds && !p->way->hosts)
         promise(p, c);
     else if (!p->way->adds) {
         record r = record_of(p, c, p->self, -1);
@@ -530,7 +567,8 @@ static void die(party *p, const collective_case *c)
 /* The others have the right result, or know why they have none; and they go on without it. */
 static void outlive(party *p, const collective_case *c, unsigned victim)
 {
-    const bool certain = c->op == GT_OP_all_reduce && !p->way->lends; /* it takes two steps, and there was one */
+    const bool certain =
+        c->op == GT_OP_all_reduce && !p->way->lends && !p->way->hosts; /* it takes two steps, and there was one */
     unsigned self = p->self - (p->self > victim);
     collective_case without;
     make_operand(p, c, p->self);
@@ -588,7 +626,7 @@ static void *take_part(void *argument)
         refuse(p, &forms[SMALL_FORMS], p->count - 1);
         if (p->count <= PIECES_MOST)
             refuse(p, &in_pieces, p->count - 1);
-        if (p->way->holds)
+        if (p->way->holds && !p->way->hosts)
             give_up(p);
     }
     close_party(p, &p->meeting->all);
@@ -699,7 +737,7 @@ static void run_way(const way *w)
     for (unsigned count = most == 1 ? 1 : 2; count <= most; count++) {
         bool chosen = all || most == 1;
         for (unsigned k = 0; k < sizeof few / sizeof few[0]; k++)
-            chosen |= count == few[k] && (!w->apart || k == 1);
+            chosen |= count == few[k] && (!w->apart || k == 1 || w->hosts);
         snprintf(name, sizeof name, "%s, %u workers", w->name, count);
         if (chosen && CHECK_SANITIZED && w->lends && count > MOST_LENT_SANITIZED) {
             printf("skipped: %s: sanitizers leave too few addresses for what the engine reserves\n", name);
@@ -707,7 +745,8 @@ static void run_way(const way *w)
         }
         if (chosen)
             check_run(name, test_group, &(group_test){.way = w, .count = count, .op = -1});
-        for (int op = 0; op < COLLECTIVES && chosen && count > 2 && (all || count == few[1]); op++) {
+        for (int op = 0; op < COLLECTIVES && chosen && count > 2 && (all || count == (w->hosts ? few[2] : few[1]));
+             op++) {
             snprintf(name, sizeof name, "%s, %u workers, one dies in %s", w->name, count,
                      gt__op_table[collectives[op]].name);
             check_run(name, test_group, &(group_test){.way = w, .count = count, .op = op});

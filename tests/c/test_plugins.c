@@ -111,7 +111,7 @@ static void test_faults(const void *argument)
     setenv("GT_ENGINE_PATH", getenv("GT_TEST_PLUGINS"), true);
     for (int times = 0; times < 2; times++) { /* again: a failure is not remembered wrongly */
         check_refusal("no_symbol", "is not an engine: it has no symbol gt_engine_plugin");
-        check_refusal("other_version", "is built for version 1 of the engine interface, this is version 14");
+        check_refusal("other_version", "is built for version 1 of the engine interface, this is version 15");
         check_refusal("no_hash", "is not an engine: it has no table_hash function");
         check_refusal("no_init", "is not an engine: it has no init function");
         check_refusal("other_sizes", "is built with another gt_view: ");

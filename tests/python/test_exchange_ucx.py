@@ -81,6 +81,30 @@ def test_what_spread_tensors_do(programs):
 
 
 @needs_ucx
+def test_memory_that_the_host_does_not_read(programs):
+    """Tensors go by UCX from one engine's memory to the other's; a queue computes them. The losses are those of the cpu engine."""
+    losses, _ = trained(programs, "mesh", "mesh")
+    server = programs.server()
+    workers = [programs.worker(server.port, "--backend", "late", "--threads", 1, GT_EXCHANGE="ucx", GT_LATE_LENDS=1, GT_VERBOSE=1)
+               for _ in range(2)]
+    assert json.loads(programs.run(TRAINING, f"localhost:{server.port}")) == [losses, ["ucx", "ucx"]]
+    moved = programs.run("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1])
+        for number in range(2):
+            gt.register_config(f'on{number}', gt.SignalConfig(shard=gt.ShardConfig(workers=[number], replicated=True)))
+        x = gt.signal.tensor(gt.arange(1 << 20), name='on0')
+        for k in range(20):
+            x = gt.signal.tensor(x + 1, name=f'on{(k + 1) % 2}')
+        print((x - gt.signal.tensor(gt.arange(1 << 20), name='on0')).sum().item())
+    """, f"localhost:{server.port}")
+    assert moved.strip() == str(20 << 20)
+    for worker in workers:
+        assert "tensors in the memory of the late engine go by ucx directly\n" in worker.text()
+
+
+@needs_ucx
 def test_a_worker_that_is_killed(programs):
     server = programs.server()
     programs.worker(server.port, "--name", "first", "--index", 0, GT_EXCHANGE="ucx")

@@ -45,17 +45,15 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
             "(activity and rates of the last %.2f s)\n\n",
             view->address, top->seconds, top->worker_count, top->worker_count == 1 ? "" : "s", top->client_count,
             top->client_count == 1 ? "" : "s", gt__short_number(top->rate, false, a), 100 * top->cpu, top->sample);
-    fprintf(out, "%-20s %-10s %6s %7s %8s %7s %7s %6s  %s\n", "WORKER", "ENGINE", "IDLE", "OPS/S", "BYTES/S",
+    fprintf(out, "%-20s %-13s %6s %7s %8s %7s %7s %6s  %s\n", "WORKER", "ENGINE", "IDLE", "OPS/S", "BYTES/S",
             "MEMORY", "LIMIT", "QUEUE", "ACTIVITY");
     for (size_t k = 0; k < top->worker_count; k++) {
         const gt_top_worker *worker = &top->workers[k];
         char engine[sizeof worker->engine + sizeof worker->exchange];
         const char *more = strchr(worker->exchange, '+'); /* "local+nccl" */
-        snprintf(engine, sizeof engine, "%s%s", worker->engine,
-                 more                                   ? more
-                 : strcmp(worker->exchange, "ucx") == 0 ? "+ucx"
-                                                        : "");
-        fprintf(out, "%-20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ",
+        bool ucx = strncmp(worker->exchange, "ucx", strlen("ucx")) == 0;
+        snprintf(engine, sizeof engine, "%s%s%s", worker->engine, ucx ? "+ucx" : "", more ? more : "");
+        fprintf(out, "%-20s %-13.13s %5.0f%% %7s %8s %7s %7s %6.0f ",
                 gt__top_short_name(top, worker->name, 20, name), engine, 100 * worker->idle,
                 gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b),
                 gt__short_number(worker->memory, true, c), gt__short_number(worker->limit, true, d),

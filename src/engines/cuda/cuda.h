@@ -355,6 +355,8 @@ uint64_t gt__cuda_group(gt_engine *engine);
 gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool outside, gt_loan *loan);
 gt_err gt__cuda_borrow(gt_engine *engine, const gt_loan *loan, void **memory);
 void gt__cuda_give_back(gt_engine *engine, const gt_loan *loan);
+gt_err gt__cuda_expose(gt_engine *engine, void *memory, size_t bytes, void **address);
+gt_err gt__cuda_enter(gt_engine *engine);
 /* Let go of memory of processes that have ended; `all`: of all. */
 void gt__cuda_mappings_close(gt_cuda *cuda, bool all);
 /* A segment that other processes may have: one of so many bytes, or up to twice as many, that no engine uses; 0: none. And giving it back; false: it

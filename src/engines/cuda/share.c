@@ -149,6 +149,29 @@ gt_err gt__cuda_lend(gt_engine *engine, const void *memory, size_t bytes, bool o
     return GT_OK;
 }
 
+/* UCX opens handles in other processes, too, and keeps them. */
+gt_err gt__cuda_expose(gt_engine *engine, void *memory, size_t bytes, void **address)
+{
+    gt_cuda *cuda = gt__cuda(engine);
+    uint64_t segment;
+    size_t size;
+    (void)bytes;
+    gt__cuda_settle(cuda); /* as for what is borrowed: the resident kernel would not see what others write */
+    if (!gt__cuda_heap_keep(&cuda->heap, (uintptr_t)memory, &segment, &size))
+        return gt__fail(GT_ERR_INTERNAL, "%p is not memory of this engine", memory);
+    GT_TRY(note_lent(cuda, segment, size));
+    *address = memory;
+    return GT_OK;
+}
+
+gt_err gt__cuda_enter(gt_engine *engine)
+{
+    const gt_cuda *cuda = gt__cuda(engine);
+    return cuda->driver->context_set(cuda->context) == CUDA_SUCCESS
+               ? GT_OK
+               : gt__fail(GT_ERR_INTERNAL, "cuda: another thread cannot use the context");
+}
+
 /* ---- borrowing ---------------------------------------------------------------------------------------------------- */
 
 /* By its handle; NULL: it is not open. */

@@ -289,6 +289,13 @@ static gt_err far_read(gt_engine *engine, const void *from, void *host, size_t b
     return far->cpu->ops->read(far->cpu, near, host, bytes, timed, token);
 }
 
+/* To a library that works on the host's memory. */
+static gt_err far_expose(gt_engine *engine, void *memory, size_t bytes, void **address)
+{
+    (void)bytes;
+    return come_near(far_of(engine), memory, address);
+}
+
 /* ---- computing ----------------------------------------------------------------------------------------------- */
 
 static gt_err far_run(gt_engine *engine, const gt_call *call, gt_token *token)
@@ -325,6 +332,8 @@ static const gt_engine_ops engine_far = {
     .lend = far_lend,
     .borrow = far_borrow,
     .give_back = far_give_back,
+    .memory_type = "host",
+    .expose = far_expose,
 };
 
 GT_ENGINE_PLUGIN(engine_far);

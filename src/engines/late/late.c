@@ -613,6 +613,14 @@ static gt_err late_lend(gt_engine *engine, const void *memory, size_t bytes, boo
     return gt__lending_lend(late_of(engine)->lending, memory, loan);
 }
 
+static gt_err late_expose(gt_engine *engine, void *memory, size_t bytes, void **address)
+{
+    (void)engine;
+    (void)bytes;
+    *address = memory;
+    return GT_OK;
+}
+
 static gt_err late_borrow(gt_engine *engine, const gt_loan *loan, void **memory)
 {
     return gt__lending_borrow(late_of(engine)->lending, loan, memory);
@@ -663,6 +671,8 @@ static gt_engine_ops ops_that_lend(void)
     ops.lend = late_lend;
     ops.borrow = late_borrow;
     ops.give_back = late_give_back;
+    ops.memory_type = "host";
+    ops.expose = late_expose;
     return ops;
 }
 

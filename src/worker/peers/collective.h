@@ -64,6 +64,12 @@ gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective);
 /* Collectives in which the parties' engines read each other's memory (loans.h), where all can; *collective otherwise, as above. */
 gt_err gt__collective_lent(gt_worker *worker, gt_collective **collective);
 
+/* Collectives of workers on several hosts in tiers (collective_tiers.c), where that is faster; *collective otherwise, as above. It
+ * comes last. */
+gt_err gt__collective_tiers(gt_worker *worker, gt_collective **collective);
+/* A bit of gt_worker.host: its user wants tiers also where no engines hold collectives together. */
+#define GT_HOST_TIERS 1u
+
 /* The same with `count` elements along an axis. */
 static inline gt_meta gt__meta_narrowed(const gt_meta *meta, unsigned axis, int64_t count)
 {

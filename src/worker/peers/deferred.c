@@ -71,10 +71,14 @@ static bool is_barrier(const gt_instruction *ins)
     return ins->op == GT_OP_fetch || ins->op == GT_OP_sync || is_patient(ins);
 }
 
-static bool has_arrived(gt_worker *worker, const gt_instruction *recv, uint64_t number)
+static bool has_arrived(gt_worker *worker, const gt_slot *record, uint64_t number)
 {
+    const gt_instruction *recv = &record->ins;
+    gt_meta meta;
     worker->exchange->record = number;
-    return gt__exchange_ready(worker->exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, 0);
+    if (gt__meta_set(&meta, (gt_dtype)recv->dtype, recv->rank, record[1].i64) != GT_OK)
+        return true; /* it fails */
+    return gt__direct_has_come(worker, (int32_t)recv->imm[0].i, recv->imm[1].u, gt__meta_bytes(&meta));
 }
 
 /* ---- executing them ----------------------------------------------------------------------------------------- */
@@ -111,7 +115,7 @@ static bool run_first(gt_worker *worker, gt_aside *aside)
     gt_aside_item item = gt__aside_first(aside);
     unsigned op = item.record->ins.op;
     bool whole = false;
-    if (op == GT_OP_recv && !has_arrived(worker, &item.record->ins, item.number))
+    if (op == GT_OP_recv && !has_arrived(worker, item.record, item.number))
         return false;
     if (is_collective(op) && !is_over(worker, aside, &item, &whole))
         return false;
@@ -367,7 +371,7 @@ static bool take(gt_worker *worker, const gt_slot *record)
         gt_aside *behind = place_behind(worker, record);
         if (!behind && is_collective(op))
             return start_collective(worker, record);
-        if (!behind && (op != GT_OP_recv || has_arrived(worker, &record->ins, d->number)))
+        if (!behind && (op != GT_OP_recv || has_arrived(worker, record, d->number)))
             return false;
         if (put_aside(worker, behind ? behind : gt__aside_of(d, worker->store->owner), record, NULL))
             return true;

@@ -82,6 +82,15 @@ gt_err gt__exchange_post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32
     return post(exchange, to, (gt_message){.key = key, .data = data, .bytes = bytes, .lent = lent});
 }
 
+gt_err gt__exchange_post_tensor(gt_exchange *exchange, int32_t to, uint64_t tag, const void *data, size_t bytes,
+                                void *lent, bool exposed)
+{
+    gt_message_key key = {.from = exchange->self, .tag = tag};
+    return post(
+        exchange, to,
+        (gt_message){.key = key, .data = data, .bytes = bytes, .lent = lent, .tensor = true, .exposed = exposed});
+}
+
 void gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err,
                                const char *text)
 {
@@ -121,10 +130,12 @@ gt_err gt__exchange_failure(gt_exchange *exchange, const gt_message *message)
 
 /* ---- taking ------------------------------------------------------------------------------------------------- */
 
-static gt_message **look_for(gt_message **messages, int32_t from, uint64_t tag, uint32_t number)
+static gt_message **look_for(gt_message **messages, int32_t from, uint64_t tag, uint32_t number,
+                             gt_message_state state)
 {
     for (gt_message **where = messages; *where; where = &(*where)->next)
-        if ((*where)->key.tag == tag && (*where)->key.number == number && (*where)->key.from == from)
+        if ((*where)->key.tag == tag && (*where)->key.number == number && (*where)->key.from == from &&
+            (*where)->state == state)
             return where;
     return NULL;
 }
@@ -153,7 +164,7 @@ static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uin
 {
     uint64_t deadline = timeout_ms ? gt__deadline_ns(timeout_ms) : 0;
     for (;;) {
-        gt_message **found = look_for(exchange->messages, from, tag, number);
+        gt_message **found = look_for(exchange->messages, from, tag, number, GT_MESSAGE_HERE);
         *err = found ? GT_OK : expect(exchange, from);
         bool stops = exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed);
         if (!found && *err == GT_OK && stops)
@@ -194,6 +205,17 @@ gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint
 gt_err gt__exchange_look(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
 {
     return take(exchange, from, tag, number, 0, message);
+}
+
+gt_message *gt__exchange_claim(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number)
+{
+    pthread_mutex_lock(exchange->mutex);
+    gt_message **found = look_for(exchange->messages, from, tag, number, GT_MESSAGE_ANNOUNCED);
+    gt_message *message = found ? *found : NULL;
+    if (message)
+        message->state = GT_MESSAGE_CLAIMED;
+    pthread_mutex_unlock(exchange->mutex);
+    return message;
 }
 
 bool gt__exchange_wait(gt_exchange *exchange, uint64_t *seen, int timeout_ms)

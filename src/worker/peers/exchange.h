@@ -22,6 +22,7 @@
 #include "worker/origin.h"
 
 typedef struct gt_exchange gt_exchange;
+typedef struct gt_engine gt_engine;
 
 /* The generation of a worker index: the dispatcher counts all workers that ever joined, from 1. */
 typedef uint64_t gt_life;
@@ -32,6 +33,15 @@ typedef struct gt_message_key {
     uint64_t tag;
 } gt_message_key;
 
+/* What a receiver has of a message. */
+typedef enum gt_message_state {
+    GT_MESSAGE_HERE,      /* its bytes, or its failure */
+    GT_MESSAGE_ANNOUNCED, /* it lies in the sender's memory, until the worker says where to put it */
+    GT_MESSAGE_CLAIMED,   /* the worker looks for a place */
+    GT_MESSAGE_FETCHED,   /* it is on its way to that place */
+    GT_MESSAGE_LOST,      /* it was claimed, and then the sender was gone */
+} gt_message_state;
+
 /* A message that was taken. A failure has an error; gt__exchange_failure reads it. */
 typedef struct gt_message {
     gt_message_key key;
@@ -39,9 +49,14 @@ typedef struct gt_message {
     const void *data;
     size_t bytes;
     struct gt_message *next;
-    void *owner;          /* the implementation's */
-    void *lent;           /* the sender's, given back to it by reclaim */
+    void *owner; /* the implementation's */
+    void *lent;  /* the sender's, given back to it by reclaim; of one that was fetched: what keeps its place */
     atomic_bool returned; /* the receiver is done */
+    bool tensor;          /* a whole one, which the receiver may put into its engine's memory */
+    bool exposed; /* the sender's data is memory of its engine, which the host cannot read (engine.h: expose) */
+    gt_message_state state;
+    void *pending;              /* a lane's, from announced until it is here */
+    struct gt_message *fetched; /* the next one that is to be fetched */
 } gt_message;
 
 typedef struct gt_exchange_ops {
@@ -58,6 +73,14 @@ typedef struct gt_exchange_ops {
     struct gt_segment *(*keep)(gt_exchange *exchange, gt_message *message);
     /* Something lent that its receiver is done with; NULL if none. Never waits. */
     void *(*reclaim)(gt_exchange *exchange);
+    /* The next three may be NULL. From now on tensors may leave from and arrive in this engine's memory, if it can be exposed and
+     * the way allows it. Before join. */
+    void (*attach)(gt_exchange *exchange, gt_engine *engine);
+    /* Whether so many bytes of exposed memory can be posted to that worker now. */
+    bool (*takes_exposed)(gt_exchange *exchange, int32_t to, size_t bytes);
+    /* Fetch a message that was claimed to exposed memory, which `lent` keeps alive: it is in the message when that is here, and
+     * handed back by reclaim if it is lost. NULL: there is no place, and it arrives as a failure, out of memory. Never waits. */
+    void (*fetch)(gt_exchange *exchange, gt_message *message, void *to, void *lent);
     /* The address of another worker. The same worker may be introduced again. */
     void (*introduce)(gt_exchange *exchange, int32_t worker, gt_life life, const char *name, const char *address);
     /* Our address for other workers; "" if none. */
@@ -75,6 +98,7 @@ struct gt_exchange {
     const char *way; /* how data goes, for people: ops->name, or a lane's (lane.h) */
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
+    bool direct;             /* tensors may leave from and arrive in the engine's memory: attach */
     gt_origin failed;        /* the origin of a failure of the current instruction */
     uint64_t record;         /* the current instruction's number in the worker's stream */
     uint64_t replaced
@@ -95,6 +119,9 @@ struct gt_exchange {
  */
 gt_err gt__exchange_post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, const void *data,
                          size_t bytes, void *lent);
+/* The same for message 0 of a transfer, a whole tensor. `exposed`: in memory that takes_exposed has agreed to. */
+gt_err gt__exchange_post_tensor(gt_exchange *exchange, int32_t to, uint64_t tag, const void *data, size_t bytes,
+                                void *lent, bool exposed);
 /* Send a failure, with its origin `failed` and its text, instead of data: the receiver waits for one of the two. If
  * out of memory it goes without the text. */
 void gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err,
@@ -109,6 +136,8 @@ gt_err gt__exchange_reaches(gt_exchange *exchange, int32_t worker);
 bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms);
 /* The same as take without waiting: *message is NULL if it is not there yet. */
 gt_err gt__exchange_look(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message);
+/* A message that is announced, for `fetch`: no other call finds it until it is here. NULL: there is none. */
+gt_message *gt__exchange_claim(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number);
 /* Wait until there is news after *seen, or for so long. Sets *seen; false: there is none. */
 bool gt__exchange_wait(gt_exchange *exchange, uint64_t *seen, int timeout_ms);
 

@@ -46,7 +46,7 @@ enum {
 
 /* ---- the worker's side: with the mutex --------------------------------------------------------------------- */
 
-static void wake(gt_mesh *mesh)
+void gt__mesh_wake(gt_mesh *mesh)
 {
     uint64_t one = 1;
     ssize_t written = write(mesh->bell, &one, sizeof one);
@@ -93,7 +93,7 @@ static void put(gt_exchange *exchange, int32_t to, gt_message *message)
     } else /* the receiver is gone */
         gt__mesh_return(mesh, message);
     pthread_mutex_unlock(&mesh->mutex);
-    wake(mesh);
+    gt__mesh_wake(mesh);
 }
 
 static gt_err expect(gt_exchange *exchange, int32_t from)
@@ -109,7 +109,7 @@ static gt_err expect(gt_exchange *exchange, int32_t from)
                         *peer->gone ? peer->gone : "another has taken its place");
     if (!peer->wanted) { /* the receiver connects too: perhaps only it can reach the sender */
         peer->wanted = true;
-        wake(mesh);
+        gt__mesh_wake(mesh);
     }
     return GT_OK;
 }
@@ -264,7 +264,7 @@ static void *connect_main(void *argument)
         peer->fresh = link;
     mesh->attempts--;
     pthread_cond_broadcast(&mesh->changed);
-    wake(mesh);
+    gt__mesh_wake(mesh);
     pthread_mutex_unlock(&mesh->mutex); /* the mesh may be closed from here on */
     if (err == GT_OK && !meant)
         gt__link_close(link);
@@ -348,6 +348,7 @@ static void look_after_peers(gt_mesh *mesh)
                 gt__mesh_lane_offer(mesh, end);
         }
         bool linked = false;
+        gt__mesh_lane_note(mesh, peer, worker);
         for (const gt_mesh_link *end = mesh->links; end; end = end->next)
             linked |= end->worker == worker && !end->link->gone && gt__mesh_leads_to(end, peer);
         if (linked)
@@ -392,6 +393,7 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
 static bool serve_links(gt_mesh *mesh)
 {
     bool progress = mesh->lane && mesh->lane_ops->progress(mesh->lane);
+    progress |= gt__mesh_lane_fetch_all(mesh);
     for (gt_mesh_link **where = &mesh->links; *where;) {
         gt_mesh_link *end = *where;
         progress |= gt__mesh_lane_serve(mesh, end);
@@ -516,7 +518,7 @@ static gt_err join(gt_exchange *exchange, int32_t self, gt_life life, uint64_t k
     mesh->life = life;
     mesh->joined = true;
     pthread_mutex_unlock(&mesh->mutex);
-    wake(mesh);
+    gt__mesh_wake(mesh);
     return GT_OK;
 }
 
@@ -546,7 +548,7 @@ static void leave(gt_exchange *exchange)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
     atomic_store(&mesh->ending, true);
-    wake(mesh);
+    gt__mesh_wake(mesh);
     if (mesh->running)
         pthread_join(mesh->thread, NULL);
     pthread_mutex_lock(&mesh->mutex);
@@ -562,6 +564,7 @@ static void leave(gt_exchange *exchange)
     pthread_mutex_lock(&mesh->mutex);
     for (int32_t worker = 0; worker < mesh->peer_count; worker++)
         return_queue(mesh, mesh->peers[worker]);
+    gt__mesh_lane_return_places(mesh);
     pthread_mutex_unlock(&mesh->mutex);
     mesh->left = true;
 }
@@ -596,6 +599,9 @@ static const gt_exchange_ops mesh_ops = {
     .done = done,
     .keep = keep,
     .reclaim = reclaim,
+    .attach = gt__mesh_lane_attach,
+    .takes_exposed = gt__mesh_lane_takes_exposed,
+    .fetch = gt__mesh_lane_fetch,
     .introduce = introduce,
     .address = address,
     .join = join,

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "engines/engine.h"
 #include "worker/peers/exchange.h"
 #include "worker/peers/lane.h"
 #include "link/keys.h"
@@ -47,6 +48,7 @@ typedef struct gt_mesh_peer {
     gt_message *queue, **last;
     bool wanted; /* our worker waits for a message of it */
     bool connecting;
+    bool lane_open; /* a link to it has a lane that works */
     gt_link *fresh; /* a new link to `life`, from an attempt */
     uint64_t deadline, again_ns;
 } gt_mesh_peer;
@@ -65,8 +67,10 @@ typedef struct gt_mesh {
     gt_keys keys;        /* of our tcp port, and by which we connect to those of others */
     gt_mesh_link *links; /* the thread's, like the lane */
     const gt_lane_ops *lane_ops;
-    gt_lane *lane;    /* NULL: messages go by links alone */
-    size_t lane_from; /* bytes: where a link has shared memory, smaller messages go by that, which is as fast */
+    gt_lane *lane;     /* NULL: messages go by links alone */
+    gt_engine *engine; /* whose memory the lane reaches; NULL: none */
+    bool entered;      /* the thread may use that memory */
+    size_t lane_from;  /* bytes: where a link has shared memory, smaller messages go by that, which is as fast */
     gt_mesh_segment *rooms; /* for what arrives by the lane */
     uint64_t rooms_until;   /* a deadline: then those that are not in use are freed */
     atomic_ullong by_lane;  /* messages that were sent by it */
@@ -77,7 +81,8 @@ typedef struct gt_mesh {
     uint64_t key;
     gt_mesh_peer **peers; /* by worker */
     int32_t peer_count;
-    gt_message *arrived;      /* not taken yet */
+    gt_message *arrived;      /* not taken yet; also those that are announced */
+    gt_message *fetches;      /* of these, what the thread is to fetch: by `fetched` */
     uint64_t news;            /* gt_exchange.news */
     gt_message *returned;     /* sent: the memory they lent can be reclaimed */
     atomic_bool any_returned; /* readable without the mutex */
@@ -96,6 +101,9 @@ static inline void gt__mesh_news(gt_mesh *mesh)
     mesh->news++;
     pthread_cond_broadcast(&mesh->changed);
 }
+
+/* Tell the thread that there is something to do. */
+void gt__mesh_wake(gt_mesh *mesh);
 
 /* With the mutex: the message is sent or dropped. */
 static inline void gt__mesh_return(gt_mesh *mesh, gt_message *message)
@@ -123,6 +131,18 @@ void gt__mesh_lane_offer(gt_mesh *mesh, gt_mesh_link *end);
 /* An offer came. Returns what is wrong with it. */
 const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *record);
 bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message);
+/* The exchange's attach, takes_exposed and fetch. */
+void gt__mesh_lane_attach(gt_exchange *exchange, gt_engine *engine);
+bool gt__mesh_lane_takes_exposed(gt_exchange *exchange, int32_t to, size_t bytes);
+void gt__mesh_lane_fetch(gt_exchange *exchange, gt_message *message, void *to, void *lent);
+/* Before the thread first uses the engine's memory. False: it cannot. */
+bool gt__mesh_lane_enter(gt_mesh *mesh);
+/* Start what is to be fetched. True: progress. */
+bool gt__mesh_lane_fetch_all(gt_mesh *mesh);
+/* With the mutex: note whether links to this worker have a lane. */
+void gt__mesh_lane_note(const gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker);
+/* With the mutex, when the lane is closed: hand back the places of messages that were not taken. */
+void gt__mesh_lane_return_places(gt_mesh *mesh);
 /* Nothing has come for a while: free the memory that waits for it. */
 void gt__mesh_lane_idle(gt_mesh *mesh);
 /* End the link if its lane has failed. True: progress. */

@@ -21,7 +21,7 @@ typedef struct gt_lane gt_lane;         /* the plug-in's: one of each worker */
 typedef struct gt_lane_end gt_lane_end; /* the plug-in's: one of each link */
 
 enum {
-    GT_LANE_VERSION = 1,
+    GT_LANE_VERSION = 2,
     GT_LANE_WHY = 160,         /* bytes of a text that says what failed */
     GT_LANE_OFFER = 16 * 1024, /* most bytes of an offer */
 };
@@ -31,8 +31,11 @@ typedef struct gt_lane_events {
     /* A message of that size is coming: one with room for its bytes, in *data. An `err` in it: there is no room, and its bytes
      * are dropped. NULL: not even for that; the link fails. */
     gt_message *(*room)(void *mesh, void *link, const gt_message *content, void **data);
-    void (*arrived)(void *mesh, gt_message *message); /* one of room, with its bytes */
-    void (*lost)(void *mesh, gt_message *message);    /* one of room, whose bytes will not come */
+    /* A tensor is coming that may go to the engine's memory: the message that `fetch` is called with later. NULL: out of memory; the
+     * link fails. */
+    gt_message *(*announced)(void *mesh, void *link, const gt_message *content, void *pending);
+    void (*arrived)(void *mesh, gt_message *message); /* one of room or fetch, with its bytes */
+    void (*lost)(void *mesh, gt_message *message);    /* one of room or announced, whose bytes will not come */
     void (*sent)(void *mesh,
                  gt_message *message); /* its memory is not read any more, whether it was sent or not */
     void (*failed)(void *mesh, void *link, const char *why);
@@ -50,6 +53,11 @@ typedef struct gt_lane_ops {
     gt_lane_end *(*offer)(gt_lane *lane, void *link, void *offer, size_t *bytes);
     /* The other's offer. False: there is no such way between the two; the link alone serves. */
     bool (*connect)(gt_lane_end *end, const void *offer, size_t bytes);
+    /* Whether messages may lie in memory of this type, by UCX's names ("cuda"), besides the host's. From then on exposed ones are
+     * of that type, and tensors are announced. Once, by the worker's thread, before the first message. */
+    bool (*reach)(gt_lane *lane, const char *memory_type);
+    /* Bring an announced message to memory of that type. NULL: there is none; it arrives without its bytes. */
+    void (*fetch)(gt_lane *lane, gt_message *message, void *to);
     /* Never waits; takes the message until `sent`. */
     void (*send)(gt_lane_end *end, gt_message *message);
     /* The link is lost: no more events for it but `sent`. Frees the end. */

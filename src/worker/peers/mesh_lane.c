@@ -4,6 +4,10 @@
  *
  * An offer is one data record outside of a message; operand[0] says so. Large messages arrive in segments of our own, which are
  * used again once the worker is done: fresh pages cost as much as the transfer.
+ *
+ * Where the lane reaches the engine's memory, tensors arrive there. Only the worker's thread can allocate it, in the order of the
+ * engine's queue. So such a message is announced first; the worker claims it when its record is at hand, and has it fetched. Until
+ * then it lies in the sender's memory.
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -98,14 +102,67 @@ static gt_message *room(void *context, void *link, const gt_message *content, vo
     return message;
 }
 
-static void arrived(void *mesh, gt_message *message)
+static gt_message *announced(void *context, void *link, const gt_message *content, void *pending)
 {
-    gt__mesh_arrived(mesh, message);
+    const gt_mesh_link *end = link;
+    gt_message *message = malloc(sizeof *message);
+    if (!message)
+        return NULL;
+    *message = *content;
+    message->key.from = end->worker;
+    message->state = GT_MESSAGE_ANNOUNCED;
+    message->pending = pending;
+    gt__mesh_arrived(context, message);
+    return message;
+}
+
+static void arrived(void *context, gt_message *message)
+{
+    gt_mesh *mesh = context;
+    if (message->state == GT_MESSAGE_HERE) {
+        gt__mesh_arrived(mesh, message);
+        return;
+    }
+    pthread_mutex_lock(&mesh->mutex);
+    message->state = GT_MESSAGE_HERE; /* it is in the list since it was announced */
+    gt__mesh_news(mesh);
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+/* With the mutex: take it off the lists. */
+static void unlist(gt_mesh *mesh, const gt_message *message)
+{
+    gt_message **where = &mesh->arrived;
+    while (*where && *where != message)
+        where = &(*where)->next;
+    if (*where)
+        *where = message->next;
+    for (where = &mesh->fetches; *where && *where != message;)
+        where = &(*where)->fetched;
+    if (*where)
+        *where = message->fetched;
+}
+
+/* One that was announced. Its place, if it has one, goes back to the worker. */
+static void lost_before_fetched(gt_mesh *mesh, gt_message *message)
+{
+    pthread_mutex_lock(&mesh->mutex);
+    unlist(mesh, message);
+    message->pending = NULL;
+    if (message->state == GT_MESSAGE_CLAIMED)
+        message->state = GT_MESSAGE_LOST; /* the worker frees it */
+    else
+        gt__mesh_return(mesh, message);
+    gt__mesh_news(mesh);
+    pthread_mutex_unlock(&mesh->mutex);
 }
 
 static void lost(void *context, gt_message *message)
 {
-    (void)context;
+    if (message->state != GT_MESSAGE_HERE) {
+        lost_before_fetched(context, message);
+        return;
+    }
     if (message->owner) {
         gt__segment_done(message->owner);
         gt__segment_release(message->owner);
@@ -164,9 +221,14 @@ const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slo
     return NULL;
 }
 
+static bool has_lane(const gt_mesh_link *end)
+{
+    return end->lane_open && !end->lane_failed;
+}
+
 bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message)
 {
-    return end->lane_open && !end->lane_failed && (!end->link->ops->share || message->bytes >= mesh->lane_from);
+    return has_lane(end) && (message->exposed || !end->link->ops->share || message->bytes >= mesh->lane_from);
 }
 
 bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end)
@@ -183,6 +245,98 @@ void gt__mesh_lane_drain(gt_mesh *mesh, const gt_mesh_link *end)
     enum { MOST = 1 << 20 };
     for (int k = 0; end->lane && k < MOST && mesh->lane_ops->progress(mesh->lane); k++)
         ;
+}
+
+/* ---- the engine's memory ------------------------------------------------------------------------------------ */
+
+void gt__mesh_lane_attach(gt_exchange *exchange, gt_engine *engine)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    const gt_engine_ops *ops = engine->ops;
+    if (!mesh->lane || ops->host_memory || !ops->memory_type)
+        return;
+    bool reached = mesh->lane_ops->reach(mesh->lane, ops->memory_type);
+    gt__log(GT_LOG_STATUS, "tensors in the memory of the %s engine go by %s %s", ops->name, mesh->lane_ops->name,
+            reached ? "directly" : "through the host's, which is all that it reaches");
+    if (!reached)
+        return;
+    pthread_mutex_lock(&mesh->mutex);
+    mesh->engine = engine;
+    exchange->direct = true;
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+bool gt__mesh_lane_takes_exposed(gt_exchange *exchange, int32_t to, size_t bytes)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    if (!exchange->direct || bytes < SEGMENT_FROM)
+        return false;
+    pthread_mutex_lock(&mesh->mutex);
+    bool open = to >= 0 && to < mesh->peer_count && mesh->peers[to]->lane_open;
+    pthread_mutex_unlock(&mesh->mutex);
+    return open;
+}
+
+void gt__mesh_lane_note(const gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker)
+{
+    peer->lane_open = false;
+    for (const gt_mesh_link *end = mesh->links; end && mesh->lane; end = end->next)
+        peer->lane_open |=
+            end->worker == worker && has_lane(end) && !end->link->gone && gt__mesh_leads_to(end, peer);
+}
+
+void gt__mesh_lane_fetch(gt_exchange *exchange, gt_message *message, void *to, void *lent)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    pthread_mutex_lock(&mesh->mutex);
+    message->data = to;
+    message->lent = lent;
+    if (message->state == GT_MESSAGE_LOST)
+        gt__mesh_return(mesh, message);
+    else {
+        message->state = GT_MESSAGE_FETCHED;
+        message->fetched = mesh->fetches;
+        mesh->fetches = message;
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+    gt__mesh_wake(mesh);
+}
+
+bool gt__mesh_lane_enter(gt_mesh *mesh)
+{
+    const gt_engine_ops *ops = mesh->engine->ops;
+    if (!mesh->entered && ops->enter && ops->enter(mesh->engine) != GT_OK)
+        return false;
+    mesh->entered = true;
+    return true;
+}
+
+bool gt__mesh_lane_fetch_all(gt_mesh *mesh)
+{
+    bool any = false;
+    for (;; any = true) {
+        pthread_mutex_lock(&mesh->mutex);
+        gt_message *message = mesh->fetches;
+        if (message)
+            mesh->fetches = message->fetched;
+        pthread_mutex_unlock(&mesh->mutex);
+        if (!message)
+            return any;
+        mesh->lane_ops->fetch(mesh->lane, message, gt__mesh_lane_enter(mesh) ? (void *)message->data : NULL);
+    }
+}
+
+void gt__mesh_lane_return_places(gt_mesh *mesh)
+{
+    for (gt_message **where = &mesh->arrived; *where;) {
+        gt_message *message = *where;
+        if (!message->lent) {
+            where = &message->next;
+            continue;
+        }
+        *where = message->next;
+        gt__mesh_return(mesh, message);
+    }
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
@@ -208,7 +362,7 @@ static bool interface_of(const char *host, char name[IF_NAMESIZE])
 gt_err gt__mesh_lane_open(gt_mesh *mesh, const char *host, bool listens)
 {
     static const gt_lane_events events = {
-        .room = room, .arrived = arrived, .lost = lost, .sent = sent, .failed = failed};
+        .room = room, .announced = announced, .arrived = arrived, .lost = lost, .sent = sent, .failed = failed};
     char interface[IF_NAMESIZE], why[GT_LANE_WHY] = "";
     bool asked, network = listens && interface_of(host, interface);
     GT_TRY(gt__lane_find(network, &mesh->lane_ops, &asked));

@@ -27,12 +27,29 @@ static void message_sent(gt_mesh *mesh, gt_message *message)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
+/* With the mutex: an exposed message can go only by a lane. If this link has none, another may have one; if none has any more, it
+ * becomes a failure. True: it may go by this link. */
+static bool may_go(gt_mesh *mesh, const gt_mesh_link *end, gt_message *message)
+{
+    if (!message->exposed || (gt__mesh_lane_takes(mesh, end, message) && gt__mesh_lane_enter(mesh)))
+        return true;
+    for (const gt_mesh_link *other = mesh->links; other; other = other->next)
+        if (other != end && other->worker == end->worker && other->life == end->life && !other->link->gone &&
+            gt__mesh_lane_takes(mesh, other, message))
+            return false;
+    message->exposed = false;
+    message->err = GT_ERR_CONNECTION;
+    message->bytes = 0;
+    return true;
+}
+
 static gt_message *next_message(gt_mesh *mesh, gt_mesh_link *end)
 {
     gt_message *message = NULL;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = end->worker >= 0 && end->worker < mesh->peer_count ? mesh->peers[end->worker] : NULL;
-    if (peer && gt__mesh_leads_to(end, peer) && (message = peer->queue)) {
+    if (peer && gt__mesh_leads_to(end, peer) && peer->queue && may_go(mesh, end, peer->queue)) {
+        message = peer->queue;
         peer->queue = message->next;
         if (!peer->queue)
             peer->last = &peer->queue;

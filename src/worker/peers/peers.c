@@ -46,6 +46,7 @@ typedef struct posting {
     uint64_t record;  /* the same: gt_exchange.record */
     gt_whole whole;
     bool loan;       /* its engine reads ours */
+    bool direct;     /* the exchange does: direct.h */
     void *host;      /* a copy of its bytes; NULL if other workers can read the engine's memory */
     unsigned weight; /* the time of making that copy counts so often for the send; 0: it is not measured */
 } posting;
@@ -70,12 +71,17 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
         err = gt__loan_post(worker, p->to, p->tag, p->whole.view.data, gt__meta_bytes(&p->whole.view.meta),
                             p->whole.buffer);
         why = gt_error_text();
+    } else if (err == GT_OK && p->direct) {
+        err = gt__direct_post(worker, p->to, p->tag, p->whole.view.data, gt__meta_bytes(&p->whole.view.meta),
+                              p->whole.buffer);
+        why = gt_error_text();
     } else if (err == GT_OK) {
         size_t bytes = gt__meta_bytes(&p->whole.view.meta);
         gt_buffer *lent = p->host ? NULL : p->whole.buffer;
         if (lent)
             lent->references++;
-        err = gt__exchange_post(exchange, p->to, p->tag, 0, p->host ? p->host : p->whole.view.data, bytes, lent);
+        err = gt__exchange_post_tensor(exchange, p->to, p->tag, p->host ? p->host : p->whole.view.data, bytes,
+                                       lent, false);
         if (err != GT_OK && lent)
             lent->references--;
         why = gt_error_text();
@@ -102,8 +108,9 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
     p->loan = gt__loans_with(worker, p->to);
     gt_token token = 0;
     gt_err err = gt__worker_whole(worker, entry, &p->whole);
-    if (err == GT_OK && !engine->ops->host_memory && !p->loan) {
-        size_t bytes = gt__meta_bytes(&p->whole.view.meta);
+    size_t bytes = err == GT_OK ? gt__meta_bytes(&p->whole.view.meta) : 0;
+    p->direct = err == GT_OK && !p->loan && gt__direct_to(worker, p->to, bytes);
+    if (err == GT_OK && !engine->ops->host_memory && !p->loan && !p->direct) {
         gt__late_make_room(worker, bytes);
         p->host = malloc(bytes + 1);
         err = p->host ? engine->ops->read(engine, p->whole.view.data, p->host, bytes,
@@ -122,7 +129,7 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
     if (!token && p->whole.flight)
         token = p->whole.flight->token;
     worker->late.posts++;
-    worker->late.host_bytes += p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
+    worker->late.host_bytes += p->host ? bytes : 0;
     if (token <= worker->late.done) /* messages need no order: it goes before what waits */
         post(worker, p, NULL);
     else
@@ -239,6 +246,17 @@ static gt_err keep_bytes(gt_worker *worker, gt_segment *segment, gt_entry *entry
     return GT_OK;
 }
 
+/* It came to memory of the engine. */
+static void keep_place(gt_exchange *exchange, gt_message *message, gt_entry *entry)
+{
+    entry->buffer = message->lent;
+    entry->view.data = entry->buffer->memory;
+    gt__view_set_contiguous(&entry->view);
+    entry->flight = NULL;
+    entry->state = GT_ENTRY_TENSOR;
+    exchange->ops->done(exchange, message);
+}
+
 static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
     gt_exchange *exchange = worker->exchange;
@@ -248,11 +266,16 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     gt__late_pay(worker);
     if (gt__loans_with(worker, ins->imm[0].i))
         return take_loan(worker, ins, entry);
+    gt__direct_await(worker, (int32_t)ins->imm[0].i, ins->imm[1].u, gt__meta_bytes(&view->meta));
     GT_TRY(gt__exchange_take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
     gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
         err = gt__fail(GT_ERR_PROTOCOL, "recv: %zu bytes came for a tensor of %zu", message->bytes,
                        gt__meta_bytes(&view->meta));
+    if (err == GT_OK && exchange->direct && message->lent) {
+        keep_place(exchange, message, entry);
+        return GT_OK;
+    }
     gt_segment *segment = err == GT_OK ? segment_to_keep(worker, message) : NULL;
     if (segment)
         return keep_bytes(worker, segment, entry);
@@ -516,6 +539,7 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     if (ins->result < GT_MAX_PARTIES) {
         worker->group_of[ins->result] = ins->operand[1];
         worker->league_of[ins->result] = ins->operand[2];
+        worker->host_of[ins->result] = ins->imm[0].u;
         if (worker->life_of[ins->result] && worker->life_of[ins->result] != ins->operand[0])
             worker->exchange->replaced[ins->result] = worker->exchange->record;
         worker->life_of[ins->result] = ins->operand[0];

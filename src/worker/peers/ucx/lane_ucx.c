@@ -7,6 +7,9 @@
  * token that the receiver chose at random and told the sender on their link, which is authenticated; anything without it is
  * dropped. An endpoint that fails ends alone.
  *
+ * Where UCX reaches the memory of the worker's engine (a CUDA card's), tensors leave from it and arrive in it. Such a message
+ * always goes by rendezvous: the sender's memory keeps it until the receiver has a place for it.
+ *
  * UCX neither authenticates peers nor encrypts. So it opens sockets only if the worker may listen on a network, and only on that
  * interface. Otherwise it uses shared memory, and copies that the kernel allows between processes of one user.
  */
@@ -25,6 +28,7 @@ enum {
     TOKEN_BYTES = 16,
     BUDGET = 64,        /* steps of UCX in one turn */
     LEAVE_MS = 500,     /* for what is being sent when the lane closes; as long again to close the endpoints */
+    PLACE_MS = 2000,    /* the first of these where receivers look for a place first */
     LEAVE_POLL_MS = 10, /* between looks, when closing */
 };
 
@@ -32,7 +36,8 @@ typedef struct header {
     uint8_t token[TOKEN_BYTES]; /* of the receiver */
     uint64_t tag;
     uint32_t number;
-    int32_t err;
+    int16_t err;
+    uint16_t tensor; /* the receiver may choose where it goes */
 } header;
 
 struct gt_lane_end {
@@ -48,9 +53,10 @@ struct gt_lane_end {
 typedef struct operation {
     struct operation *next, **where;
     gt_lane_end *end;
-    enum { SENDING, RECEIVING, CLOSING } kind;
+    enum { SENDING, ANNOUNCED, RECEIVING, CLOSING } kind;
     gt_message *message;
     header header;
+    void *descriptor; /* ANNOUNCED: UCX's */
 } operation;
 
 struct gt_lane {
@@ -61,6 +67,9 @@ struct gt_lane {
     ucp_address_t *address;
     size_t address_bytes;
     int fd;
+    uint64_t memory_types; /* that UCX reaches, a bit each */
+    ucs_memory_type_t
+        memory; /* of the engine; UNKNOWN: UCX does not reach it, and tensors go through the host's */
     gt_lane_end *ends;
     operation *operations;
     unsigned sending;
@@ -101,6 +110,16 @@ static operation *operation_new(gt_lane_end *end, int kind, gt_message *message)
     return o;
 }
 
+static void operation_free(operation *o)
+{
+    gt_lane_end *end = o->end;
+    *o->where = o->next;
+    if (o->next)
+        o->next->where = o->where;
+    free(o);
+    end_unused(end);
+}
+
 static void operation_done(operation *o, ucs_status_t status)
 {
     gt_lane_end *end = o->end;
@@ -116,11 +135,7 @@ static void operation_done(operation *o, ucs_status_t status)
         end_unused(end); /* its endpoint */
     if (status != UCS_OK && o->kind != CLOSING)
         fail(end, status);
-    *o->where = o->next;
-    if (o->next)
-        o->next->where = o->where;
-    free(o);
-    end_unused(end);
+    operation_free(o);
 }
 
 static void sent_or_closed(void *request, ucs_status_t status, void *user_data)
@@ -154,9 +169,15 @@ static void send_message(gt_lane_end *end, gt_message *message)
         lane->events->sent(lane->mesh, message);
         return;
     }
-    o->header = (header){.tag = message->key.tag, .number = message->key.number, .err = message->err};
+    o->header = (header){.tag = message->key.tag,
+                         .number = message->key.number,
+                         .err = (int16_t)message->err,
+                         .tensor = message->tensor};
     memcpy(o->header.token, end->theirs, TOKEN_BYTES);
-    const ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+    const ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
+                                     .flags = message->exposed ? UCP_AM_SEND_FLAG_RNDV : 0,
+                                     .memory_type = message->exposed ? lane->memory : UCS_MEMORY_TYPE_HOST,
                                      .cb.send = sent_or_closed,
                                      .user_data = o};
     operation_started(o, ucp_am_send_nbx(end->endpoint, MESSAGE_ID, &o->header, sizeof o->header, message->data,
@@ -171,7 +192,21 @@ static gt_lane_end *end_of(const gt_lane *lane, const uint8_t *token)
     return end;
 }
 
-/* Fetch the bytes of a large message. */
+/* Fetch the bytes of a large message. True: they are on their way. */
+static bool receive(operation *o, void *to, void *descriptor, size_t bytes, ucs_memory_type_t memory)
+{
+    const gt_lane *lane = o->end->lane;
+    const ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                     .memory_type = memory,
+                                     .cb.recv_am = received,
+                                     .user_data = o};
+    ucs_status_ptr_t request = ucp_am_recv_data_nbx(lane->worker, descriptor, to, bytes, &how);
+    bool started = UCS_PTR_IS_PTR(request);
+    operation_started(o, request);
+    return started;
+}
+
 static ucs_status_t receive_later(gt_lane_end *end, gt_message *message, void *to, void *descriptor, size_t bytes)
 {
     const gt_lane *lane = end->lane;
@@ -181,14 +216,54 @@ static ucs_status_t receive_later(gt_lane_end *end, gt_message *message, void *t
         fail(end, UCS_ERR_NO_MEMORY);
         return UCS_OK;
     }
-    const ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                                                     UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                                     .cb.recv_am = received,
-                                     .user_data = o};
-    ucs_status_ptr_t request = ucp_am_recv_data_nbx(lane->worker, descriptor, to, bytes, &how);
-    bool started = UCS_PTR_IS_PTR(request);
-    operation_started(o, request);
-    return started ? UCS_INPROGRESS : UCS_OK;
+    return receive(o, to, descriptor, bytes, UCS_MEMORY_TYPE_HOST) ? UCS_INPROGRESS : UCS_OK;
+}
+
+/* A tensor comes whose place only the worker knows. */
+static ucs_status_t announce(gt_lane_end *end, const gt_message *content, void *descriptor)
+{
+    const gt_lane *lane = end->lane;
+    operation *o = operation_new(end, ANNOUNCED, NULL);
+    if (o)
+        o->message = lane->events->announced(lane->mesh, end->link, content, o);
+    if (o && o->message) {
+        o->descriptor = descriptor;
+        return UCS_INPROGRESS; /* UCX keeps the descriptor */
+    }
+    if (o)
+        operation_free(o);
+    fail(end, UCS_ERR_NO_MEMORY);
+    return UCS_OK;
+}
+
+static void fetch(gt_lane *lane, gt_message *message, void *to)
+{
+    operation *o = message->pending;
+    void *descriptor = o->descriptor;
+    message->pending = o->descriptor = NULL;
+    o->kind = RECEIVING;
+    if (to) {
+        receive(o, to, descriptor, message->bytes, lane->memory);
+        return;
+    }
+    message->err = GT_ERR_MEMORY;
+    message->bytes = 0;
+    ucp_am_data_release(lane->worker, descriptor);
+    operation_done(o, UCS_OK);
+}
+
+/* The link of these is lost, and with it their sender. */
+static void drop_announced(const gt_lane_end *end)
+{
+    const gt_lane *lane = end->lane;
+    for (operation *o = lane->operations, *next; o; o = next) {
+        next = o->next;
+        if (o->end != end || o->kind != ANNOUNCED)
+            continue;
+        ucp_am_data_release(lane->worker, o->descriptor);
+        lane->events->lost(lane->mesh, o->message);
+        operation_free(o);
+    }
 }
 
 static ucs_status_t message_comes(void *argument, const void *head, size_t head_bytes, void *data, size_t bytes,
@@ -206,14 +281,18 @@ static ucs_status_t message_comes(void *argument, const void *head, size_t head_
         .key = {.tag = h.tag, .number = h.number},
         .err = h.err >= GT_OK && h.err <= GT_ERR_INTERNAL ? (gt_err)h.err : GT_ERR_INTERNAL,
         .bytes = bytes,
+        .tensor = h.tensor,
     };
+    const bool fetched = how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+    if (fetched && h.tensor && lane->memory != UCS_MEMORY_TYPE_UNKNOWN)
+        return announce(end, &content, data);
     void *to;
     gt_message *message = lane->events->room(lane->mesh, end->link, &content, &to);
     if (!message) {
         fail(end, UCS_ERR_NO_MEMORY);
         return UCS_OK;
     }
-    if (to && how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+    if (to && fetched)
         return receive_later(end, message, to, data, bytes);
     if (to)
         memcpy(to, data, bytes);
@@ -284,6 +363,7 @@ static void disconnect(gt_lane_end *end)
 {
     end->uses++;
     end->link = NULL;
+    drop_announced(end);
     close_endpoint(end, UCP_EP_CLOSE_FLAG_FORCE);
     end_unused(end);
 }
@@ -296,6 +376,16 @@ static bool progress(gt_lane *lane)
     while (steps < BUDGET && ucp_worker_progress(lane->worker))
         steps++;
     return steps > 0;
+}
+
+static bool reach(gt_lane *lane, const char *memory_type)
+{
+    for (int type = 0; type < UCS_MEMORY_TYPE_LAST; type++)
+        if (lane->memory_types >> type & 1 && strcmp(ucs_memory_type_names[type], memory_type) == 0) {
+            lane->memory = (ucs_memory_type_t)type;
+            return true;
+        }
+    return false;
 }
 
 static int fd(gt_lane *lane)
@@ -318,7 +408,7 @@ static int64_t now_ms(void)
 /* Until there are none, or the time is over. */
 static void finish(gt_lane *lane, bool only_sends)
 {
-    int64_t deadline = now_ms() + LEAVE_MS;
+    int64_t deadline = now_ms() + (only_sends && lane->memory != UCS_MEMORY_TYPE_UNKNOWN ? PLACE_MS : LEAVE_MS);
     while ((only_sends ? lane->sending > 0 : lane->operations != NULL) && now_ms() < deadline)
         if (!progress(lane) && arm(lane))
             poll(&(struct pollfd){.fd = lane->fd, .events = POLLIN}, 1, LEAVE_POLL_MS);
@@ -332,6 +422,8 @@ static void close_lane(gt_lane *lane)
             end->link = NULL;
             end->uses++; /* the list stays until all are closed */
         }
+        for (gt_lane_end *end = lane->ends; end; end = end->next)
+            drop_announced(end);
         for (gt_lane_end *end = lane->ends; end; end = end->next)
             close_endpoint(end, lane->sending ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         finish(lane, false);
@@ -362,7 +454,7 @@ static ucs_status_t configure(ucp_config_t *config, const char *interface)
 {
     ucs_status_t status = ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy"); /* peers read, and never write */
     if (!interface)                                                              /* what only this user can open */
-        return status == UCS_OK ? ucp_config_modify(config, "TLS", "sysv,cma,self") : status;
+        return status == UCS_OK ? ucp_config_modify(config, "TLS", "sysv,cma,self,cuda_copy,cuda_ipc") : status;
     if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^posix"); /* its files are readable for others when made */
     if (status == UCS_OK && !getenv("UCX_NET_DEVICES"))
@@ -390,6 +482,9 @@ static ucs_status_t start(gt_lane *lane, const char *interface)
     if ((status = configure(config, interface)) == UCS_OK)
         status = ucp_init(&features, config, &lane->context);
     ucp_config_release(config);
+    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    if (status == UCS_OK && (status = ucp_context_query(lane->context, &attributes)) == UCS_OK)
+        lane->memory_types = attributes.memory_types;
     if (status == UCS_OK)
         status = ucp_worker_create(lane->context, &threads, &lane->worker);
     if (status == UCS_OK)
@@ -408,6 +503,7 @@ static gt_err open_lane(const gt_lane_events *events, void *mesh, const char *in
         return GT_ERR_MEMORY;
     }
     made->events = events;
+    made->memory = UCS_MEMORY_TYPE_UNKNOWN;
     made->mesh = mesh;
     ucs_status_t status = start(made, interface);
     if (status != UCS_OK) {
@@ -425,6 +521,8 @@ static const gt_lane_ops ops = {
     .close = close_lane,
     .offer = offer,
     .connect = connect_end,
+    .reach = reach,
+    .fetch = fetch,
     .send = send_message,
     .disconnect = disconnect,
     .progress = progress,
