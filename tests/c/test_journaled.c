@@ -510,6 +510,83 @@ static void test_a_session_that_is_too_large(const void *unused)
     end(&f);
 }
 
+/* What a snapshot replaces does not count: an upload, which is in the records until its tensor is in the snapshot. */
+static void test_an_upload_and_its_snapshot(const void *unused)
+{
+    (void)unused;
+    enum {
+        DATA = 500,
+        LARGE = 52000
+    }; /* slots of 64 bytes, numbers of 4: 234 of 256 KiB, and the record has 31 */
+    fixture f;
+    gt_slot record[2 + DATA] = {
+        {.ins = {.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .tail = 1 + DATA, .result = 1}}};
+    record->ins.imm[0].u = DATA * sizeof *record;
+    record[1].i64[0] = DATA * sizeof *record;
+    begin(&f, 1 << 20, GT_JOURNAL_NEVER);
+    connect_client(&f, &f.client[0]);
+    client *c = &f.client[0];
+    send_full(c->link, 2, LARGE, 1);
+    take_turns(&f, c);
+    c->session->recovery->defining = true; /* no snapshot until all is there */
+    send_slots(c->link, record, 2 + DATA);
+    take_turns(&f, c);
+    c->session->recovery->defining = false;
+    want_snapshot(c);
+    send_full(c->link, 3, 1, 1);
+    take_turns(&f, c);
+    CHECK(c->session->journaled && c->session->recovery->saved);
+    compare(&f);
+    end(&f);
+}
+
+/* Work of so long since the last snapshot, of a program with 5,000 tensors: is the next one due? */
+static bool is_due_after(fixture *f, client *c, double seconds)
+{
+    gt_recovery *recovery = c->session->recovery;
+    recovery->stage = GT_KEEP_REST;
+    recovery->since_ns = gt__recover_clock(c->session) - seconds * 1e9;
+    recovery->look_ns = 0;
+    send_full(c->link, c->next_id++, 1, 1);
+    take_turns(f, c);
+    return recovery->stage != GT_KEEP_REST || recovery->saved;
+}
+
+/* A restart repeats what was computed since the last snapshot: sessions of the journal have more of them. */
+static void test_when_snapshots_are_due(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    begin(&f, 0, GT_JOURNAL_INTERVAL);
+    for (int k = 0; k < CLIENTS; k++)
+        connect_client(&f, &f.client[k]);
+    for (int k = 0; k < CLIENTS; k++) {
+        client *c = &f.client[k];
+        c->session->recovery->look_ns = 1e18;
+        for (int tensor = 0; tensor < 5000; tensor++) {
+            send_full(c->link, c->next_id++, 1, 1);
+            if (tensor % 100 == 0)
+                take_turns(&f, c);
+        }
+    }
+    gt__journaled_end(f.client[1].session, "the test has one without a journal");
+    CHECK(!is_due_after(&f, &f.client[0], 0.03)); /* at least 5 times the 10 ms that it takes, about */
+    CHECK(is_due_after(&f, &f.client[0], 0.8));
+    CHECK(!is_due_after(&f, &f.client[1], 0.8)); /* at least 100 times */
+    CHECK(is_due_after(&f, &f.client[1], 2));
+    /* The one after a snapshot has most tensors already. */
+    const gt_session *session = f.client[0].session;
+    want_snapshot(&f.client[0]);
+    send_full(f.client[0].link, f.client[0].next_id++, 1, 1);
+    take_turns(&f, &f.client[0]);
+    uint64_t newest = f.client[0].next_id++;
+    send_full(f.client[0].link, newest, 1, 1);
+    take_turns(&f, &f.client[0]);
+    CHECK(gt__snapshot_has(session, session->recovery->saved, gt__handles_find(&session->handles, 1)));
+    CHECK(!gt__snapshot_has(session, session->recovery->saved, gt__handles_find(&session->handles, newest)));
+    end(&f);
+}
+
 /* Who has taken the place of a worker is not in the journal: a session that needs it would place its next tensors elsewhere. */
 static void test_a_session_with_a_drained_worker(const void *unused)
 {
@@ -612,6 +689,8 @@ int main(int argc, char **argv)
     check_run("the size is bounded", test_the_size_is_bounded, NULL);
     check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);
+    check_run("an upload and its snapshot", test_an_upload_and_its_snapshot, NULL);
+    check_run("when snapshots are due", test_when_snapshots_are_due, NULL);
     check_run("a session with a drained worker", test_a_session_with_a_drained_worker, NULL);
     check_run("a full disk", test_a_full_disk, NULL);
     check_run("a full disk gives tensors back", test_a_full_disk_gives_tensors_back, NULL);

@@ -157,6 +157,34 @@ def test_hot_paths_of_sharded_programs_outlive_the_server(programs, disturbed):
     check_restarts(restarted, disturbed, restarted.address("ipc"), same=is_close, GT_AUTO_SHARD=1)
 
 
+# Too little work for a snapshot, but for the one that follows a restart. Prints how many there were.
+QUIET = """
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+kept = gt.ones(1000)
+assert kept.sum().item() == 1000
+print(gt.debug.dispatcher_stats()["snapshots"], flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+for _ in range(300):
+    assert kept.sum().item() == 1000
+    if gt.debug.dispatcher_stats()["snapshots"]:
+        break
+print(gt.debug.dispatcher_stats()["snapshots"])
+"""
+
+
+def test_a_restart_is_followed_by_a_snapshot(programs):
+    restarted = Restarted(programs, "--recover-every", 1000000)
+    program = programs.python(QUIET, restarted.address("ipc"), programs.directory / "go", **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    restarted.restart()
+    (programs.directory / "go").touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text() == "0\n1\n"
+
+
 def test_a_server_that_is_stopped_and_started_again_goes_on(programs, disturbed):
     restarted = Restarted(programs)
     check_restarts(restarted, disturbed, restarted.address("ipc"), number=signal.SIGTERM)

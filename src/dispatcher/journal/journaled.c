@@ -60,12 +60,13 @@ static uint8_t *put_texts(uint8_t *to, const gt_texts *texts, uint32_t from)
     return to;
 }
 
-uint64_t gt__journaled_bytes(const gt_session *session)
+/* With the first `void_slots` of its records left out. */
+static uint64_t bytes_without(const gt_session *session, uint64_t void_slots)
 {
     const gt_recovery *recovery = session->recovery;
     const gt_snapshot *saved = recovery->saved;
-    uint64_t bytes =
-        slots_in(&recovery->journal) * sizeof(gt_slot) + recovery->refusal_count * sizeof(gt_frame_refusal);
+    uint64_t bytes = (slots_in(&recovery->journal) - void_slots) * sizeof(gt_slot) +
+                     recovery->refusal_count * sizeof(gt_frame_refusal);
     bytes += sizeof(gt_frame_session) + sizeof(gt_frame_turn) + texts_bytes(&session->sites, 0) +
              texts_bytes(&session->reasons, 0);
     bytes += saved ? saved->state * sizeof(gt_slot) : 0;
@@ -75,6 +76,11 @@ uint64_t gt__journaled_bytes(const gt_session *session)
             bytes += gt__frame_size(sizeof(gt_frame_data) + gt__meta_bytes(&saved->tensor[k]->part[part].meta));
     }
     return bytes;
+}
+
+uint64_t gt__journaled_bytes(const gt_session *session)
+{
+    return bytes_without(session, 0);
 }
 
 /* ---- turns ---------------------------------------------------------------------------------------------------- */
@@ -276,13 +282,13 @@ static bool has_holds(const gt_recovery *recovery, const gt_snapshot *saved)
     return recovery->holds.count;
 }
 
-/* Why it cannot be in the journal; NULL: it can. */
-static const char *unfit(const gt_session *session)
+/* Why it cannot be in the journal; NULL: it can. The first `void_slots` of its records are needed no more. */
+static const char *unfit(const gt_session *session, uint64_t void_slots)
 {
     const gt_recovery *recovery = session->recovery;
     if (has_holds(recovery, recovery->saved))
         return from_segments;
-    if (gt__journaled_bytes(session) > session->dispatcher->journal->most / GT_JOURNAL_SHARE)
+    if (bytes_without(session, void_slots) > session->dispatcher->journal->most / GT_JOURNAL_SHARE)
         return "its tensors and instructions take more than a quarter of --journal-size";
     if (session->successors
             .count) /* the journal has no place for them, and its next tensors would go to the old one */
@@ -295,8 +301,8 @@ void gt__journaled_cut(gt_session *session)
     gt_journaled *journaled = session->journaled;
     const gt_recovery *recovery = session->recovery;
     gt_snapshot *saved = recovery->saved;
-    const char *why = unfit(session);
     uint64_t before = slots_before(&recovery->journal, saved->position), all = slots_in(&recovery->journal);
+    const char *why = unfit(session, before);
     if (!why) {
         journaled->consumed = consumed_by(session);
         why = put_turn(session) && put_snapshot(session, saved, journaled->first_slot + before,
@@ -366,7 +372,7 @@ static bool describe(gt_session *session)
 
 void gt__journaled_again(gt_session *session)
 {
-    const char *why = unfit(session);
+    const char *why = unfit(session, 0);
     if (!why && !describe(session))
         why = no_memory;
     if (why)
