@@ -11,6 +11,7 @@
 #include "stepped_fixture.h"
 
 #include "random_numbers.h"
+#include "shortage.h"
 
 enum { RESUME_MS = 60000, CLIENTS = 2, WORKERS = 2, STEPS = 300, TENSORS = 12, MEMORY = 1 << 20 };
 
@@ -431,6 +432,42 @@ static void test_files_have_what_memory_has(const void *argument)
     end(&f);
 }
 
+/* Memory that is short is an error, and not damage that is cut off: the files stay as they are. */
+static void test_reading_without_memory(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    numbers n = {.state = 13};
+    struct stat before, after;
+    char path[128];
+    unsigned struck = 0;
+    begin(&f, 0, GT_JOURNAL_NEVER);
+    for (int k = 0; k < CLIENTS; k++)
+        connect_client(&f, &f.client[k]);
+    send_rows(&f.client[1]);
+    f.client[1].shards = true;
+    for (int k = 0; k < STEPS / 3; k++)
+        step(&f, &f.client[k % CLIENTS], &n);
+    for (int k = 0; k < CLIENTS; k++)
+        take_turns(&f, &f.client[k]);
+    write_all(&f);
+    snprintf(path, sizeof path, "%s/journal.1", f.directory);
+    CHECK_EQ(stat(path, &before), 0);
+    for (bool all = false; !all; struck += !all) {
+        gt_restored *restored = NULL;
+        shortage_begin(struck, false);
+        gt_err err = gt__restored_read(f.directory, f.s.dispatcher->port, &restored);
+        all = !shortage_end();
+        if (!CHECK_EQ(err, all ? GT_OK : GT_ERR_MEMORY) || !CHECK_EQ(stat(path, &after), 0) ||
+            !CHECK_EQ(after.st_size, before.st_size))
+            break;
+        gt__restored_free(&restored);
+    }
+    CHECK(struck > 20);
+    compare(&f);
+    end(&f);
+}
+
 /* The journal's two files are never longer than they may be, and old ones go. */
 static void test_the_size_is_bounded(const void *unused)
 {
@@ -686,6 +723,7 @@ int main(int argc, char **argv)
     check_run("files have what memory has, always", test_files_have_what_memory_has, &runs[1]);
     check_run("files have what memory has, spooled", test_files_have_what_memory_has, &runs[2]);
     check_run("files have what memory has, generations", test_files_have_what_memory_has, &runs[3]);
+    check_run("reading without memory", test_reading_without_memory, NULL);
     check_run("the size is bounded", test_the_size_is_bounded, NULL);
     check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);

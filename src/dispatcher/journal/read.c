@@ -6,6 +6,7 @@
  */
 #include "dispatcher/journal/read.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "dispatcher/journal/codec.h"
@@ -38,7 +39,7 @@ typedef struct session_story {
     size_t cut_count;
     gt_frame_cut snapshot; /* what the last CUT said */
     bool has_cut;
-    bool doubtful; /* frames are missing behind what it is now, or memory was short */
+    bool doubtful; /* frames are missing behind what it is now */
 } session_story;
 
 struct gt_journal_reader {
@@ -271,12 +272,9 @@ static bool drop_before(session_story *story, const gt_frame_cut *cut)
     gt_refusal *refusals = story->refusals.items;
     uint64_t gone = cut->record - story->first_record, refused = cut->refusal - story->first_refusal;
     if (cut->record < story->first_record || gone > story->whole_slots || cut->refusal < story->first_refusal ||
-        refused > story->whole_refusals || story->records.count != story->whole_slots || !are_records(slots, gone))
+        refused > story->whole_refusals || story->records.count != story->whole_slots ||
+        !are_records(slots, gone) || !add_state(story, slots, gone, false))
         return false;
-    if (!add_state(story, slots, gone, false)) {
-        story->doubtful = true; /* out of memory, with a part of the state added */
-        return false;
-    }
     story->first_record += gone;
     story->records.count = story->whole_slots -= gone;
     if (gone && story->records.count)
@@ -467,7 +465,7 @@ void gt__journal_reader_begin(gt_journal_reader *reader, bool missing)
     }
 }
 
-bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
+static bool read_frame(gt_journal_reader *reader, const gt_frame *frame)
 {
     gt_frame_cursor cursor = {.at = (const uint8_t *)(frame + 1),
                               .left = gt__frame_size(frame->bytes) - sizeof *frame};
@@ -502,6 +500,15 @@ bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
     default:
         return false;
     }
+}
+
+/* Many functions of this file and codec.c fail for one reason or the other. An allocation that fails sets errno. */
+gt_err gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
+{
+    errno = 0;
+    if (read_frame(reader, frame))
+        return GT_OK;
+    return errno == ENOMEM ? GT_ERR_MEMORY : GT_ERR_PROTOCOL;
 }
 
 /* ---- the result --------------------------------------------------------------------------------------------- */

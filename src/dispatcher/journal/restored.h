@@ -59,7 +59,7 @@ typedef struct gt_restored {
 } gt_restored;
 
 /* Read DIR/journal.*, which no other process writes to. Damage is logged, with the offset, and the file is cut there if it is the newest. No files: an empty
- * result. GT_ERR_VALUE: a file is foreign, or cannot be read: the server must not start. */
+ * result. GT_ERR_VALUE: a file is foreign, or cannot be read; GT_ERR_MEMORY: memory is short, and nothing is cut. The server must not start then. */
 gt_err gt__restored_read(const char *directory, int port, gt_restored **restored);
 /* The same for the bytes of one file; *good: where it is cut. They are aligned to 8 bytes. */
 gt_err gt__restored_parse(const void *bytes, size_t size, int port, size_t *good, gt_restored **restored);
