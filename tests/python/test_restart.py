@@ -268,6 +268,32 @@ def test_a_server_without_the_journal_does_not_know_the_program(programs, distur
     assert "does not know this client any more: it was restarted" in program.text()
 
 
+def test_the_log_and_the_tape_of_before_are_kept(programs, disturbed):
+    log, tape = programs.directory / "run.log", programs.directory / "run.tape"
+    restarted = Restarted(programs, "--log", log, "--tape", tape)
+
+    def replay(path):
+        ended = subprocess.run([GT_BINARY, "replay", path], capture_output=True, text=True, timeout=120,
+                               env=clean_environment(programs.runtime))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    program = disturbed.start(restarted.address("ipc"))
+    disturbed.reach(0, program)
+    restarted.restart(signal.SIGTERM)
+    for step in PAUSES:
+        disturbed.release(step)
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    programs.run("import gt, sys; gt.connect(sys.argv[1]); assert gt.ones(3).cumsum(0).sum().item() == 6", restarted.address("ipc"))
+    restarted.server.end()
+    before = (programs.directory / "run.log.1").read_text()
+    assert "matmul" in before.lower() and "cumsum" not in before.lower()
+    after = log.read_text()
+    assert "matmul" in after.lower() and "cumsum" in after.lower()
+    replay(programs.directory / "run.tape.1")
+    replay(tape)  # of the programs that began with this process: the others' beginning is on the other tape
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +307,20 @@ def refusal(programs, *options):
 
 def test_a_journal_needs_a_port(programs):
     assert "--journal needs a port" in refusal(programs, "-p", 0, "--journal", programs.directory / "journal")
+
+
+@pytest.mark.parametrize("option, value", [("--journal-sync", "never"), ("--journal-size", "64M")])
+def test_options_of_a_journal_need_one(programs, option, value):
+    ended = subprocess.run([GT_BINARY, "server", "-p", "0", option, value], capture_output=True, text=True, timeout=60,
+                           env=clean_environment(programs.runtime))
+    assert ended.returncode == 2 and f"{option} has no effect without --journal" in ended.stderr
+
+
+def test_a_server_with_a_journal_has_no_shared_memory(programs):
+    restarted = Restarted(programs, workers=0)
+    program = programs.python("import gt, sys; gt.connect(sys.argv[1])", f"memory://localhost:{restarted.port}")
+    assert program.wait() != 0
+    assert f"has a journal, and so no links by shared memory: connect to ipc://localhost:{restarted.port}" in program.text()
 
 
 def test_a_journal_belongs_to_one_server(programs):

@@ -154,6 +154,7 @@ gt_err gt__dispatcher_revive(gt_dispatcher *dispatcher, const gt_dispatcher_opti
         dispatcher->next_session = restored->next_session > 1 ? restored->next_session : 1;
         dispatcher->next_segment = restored->next_segment > 1 ? restored->next_segment : 1;
         dispatcher->next_tag = restored->next_tag > 1 ? restored->next_tag : 1;
+        gt__observer_tape_from(dispatcher, dispatcher->next_session);
         for (uint32_t k = 0; k < restored->session_count; k++)
             revive_session(dispatcher, restored->session[k]);
         gt__disk_journal_restored(dispatcher);
