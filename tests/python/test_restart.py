@@ -13,8 +13,21 @@ from types import SimpleNamespace
 import pytest
 from cutting import TRAIN, CuttingProxy
 from support import GT_BINARY, clean_environment, until
+from test_handover import FIRST, SECOND, WHOLE
 
 PLAIN_PORTS = range(20000, 32000)  # below those that the system gives to connections
+
+
+# A session goes on in another process, and lives through a restart there.
+ATTACHED = """
+import os, sys, time
+import gt
+kept = gt.attach(sys.argv[1])["kept"]
+print(int(kept.sum().item()), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+print(int((kept * 2).sum().item()))
+"""
 
 
 class Restarted:
@@ -266,6 +279,78 @@ def test_a_server_without_the_journal_does_not_know_the_program(programs, distur
     restarted.restart()
     assert program.wait() != 0
     assert "does not know this client any more: it was restarted" in program.text()
+
+
+# Its signal names workers 0 and 1. While it waits, worker 2 takes the place of worker 0.
+DRAINED = """
+import os, sys, time
+import numpy as np
+import gt
+gt.connect(sys.argv[1])
+gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+values = np.arange(40.0)
+x = gt.signal.tensor(gt.from_numpy(values), name="rows")
+print(x.placement, flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+with gt.signal.context("rows"):
+    y = gt.from_numpy(values) + x
+print(x.placement, y.placement, np.array_equal(y.numpy(), values + values))
+"""
+
+
+def test_the_successor_of_a_drained_worker_keeps_its_place(programs):
+    restarted = Restarted(programs, workers=3)
+    go = programs.directory / "go"
+    program = programs.python(DRAINED, restarted.address("ipc"), go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    drained = subprocess.run([GT_BINARY, "drain", "-p", str(restarted.port), "0"], capture_output=True, text=True, timeout=120,
+                             env=clean_environment(programs.runtime))
+    assert drained.returncode == 0, drained.stderr + restarted.server.text()
+    restarted.restart()
+    restarted.restart()  # the journal of a restored session has it, too
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    rows = "split(axis=0, workers=[2,1])"
+    assert program.output.read_text() == f"split(axis=0, workers=[0,1])\n{rows} {rows} True\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_detached_sessions_outlive_the_server(programs, number):
+    restarted = Restarted(programs, "--recover-every", 0.001)
+    *_, token = programs.run(FIRST, restarted.address("ipc")).split()
+    restarted.restart(number)
+    assert "is restored from the journal, and detached" in restarted.server.text()
+    restarted.restart(number)  # nor is the second one its end
+    expected = programs.run(WHOLE, restarted.address("ipc")).splitlines()
+    assert programs.run(SECOND, token).splitlines() == expected[5:]
+    used = programs.python(SECOND, token)
+    assert used.wait() != 0 and "no session is detached under this token" in used.text()
+    restarted.restart(number)
+    assert "is restored from the journal" not in restarted.server.text()
+
+
+def test_an_attached_session_outlives_the_server(programs):
+    restarted = Restarted(programs)
+    token = programs.run("import gt, sys; gt.connect(sys.argv[1]); print(gt.detach({'kept': gt.arange(5)}))", restarted.address("ipc")).strip()
+    restarted.restart()
+    go = programs.directory / "go"
+    program = programs.python(ATTACHED, token, go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    restarted.restart()
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text() == "10\n20\n"
+
+
+def test_the_token_of_a_server_without_the_journal(programs):
+    restarted = Restarted(programs)
+    *_, token = programs.run(FIRST, restarted.address("ipc")).split()
+    restarted.directory = programs.directory / "another"
+    restarted.restart()
+    program = programs.python(SECOND, token)
+    assert program.wait() != 0
+    assert "or ended with a server" in program.text()
 
 
 def test_the_log_and_the_tape_of_before_are_kept(programs, disturbed):

@@ -86,6 +86,9 @@ void gt__restored_session_free(gt_restored_session *session)
     free(session->refusals);
     free(session->workers);
     free(session->left_out);
+    gt__successors_free(&session->successors);
+    explicit_bzero(session->token, sizeof session->token);
+    free(session->parcel);
     free(session);
 }
 
@@ -199,6 +202,46 @@ static bool read_state(const gt_journal_reader *reader, session_story *story, gt
     const gt_slot *slots = gt__frame_take(&cursor, count, sizeof *slots);
     return story == reader->staged && !story->has_cut && !cursor.left && are_records(slots, count) &&
            add_state(story, slots, count, true);
+}
+
+/* Of a new description, before its tensors. */
+static bool read_detached(const gt_journal_reader *reader, session_story *story, gt_frame_cursor cursor,
+                          uint32_t bytes)
+{
+    gt_restored_session *session = story->session;
+    const gt_frame_detached *frame = gt__frame_take(&cursor, 1, sizeof *frame);
+    if (!frame || story != reader->staged || *session->token || !*frame->token ||
+        !memchr(frame->token, 0, sizeof frame->token) || frame->bytes > GT_MOST_PARCEL ||
+        frame->bytes != bytes - sizeof *frame || frame->kept > frame->bytes / sizeof(uint64_t) ||
+        !(session->parcel = malloc(frame->bytes + 1)))
+        return false;
+    memcpy(session->parcel, cursor.at, frame->bytes);
+    memcpy(session->token, frame->token, sizeof session->token);
+    session->parcel_bytes = frame->bytes;
+    session->parcel_kept = frame->kept;
+    session->until_ns = frame->until_ns;
+    return true;
+}
+
+static bool read_successors(const gt_journal_reader *reader, session_story *story, gt_frame_cursor cursor)
+{
+    size_t count = cursor.left / sizeof(gt_frame_successor);
+    const gt_frame_successor *list = gt__frame_take(&cursor, count, sizeof *list);
+    gt_successors *successors = &story->session->successors;
+    if (story != reader->staged || successors->count || cursor.left || count > GT_MAX_PARTIES)
+        return false;
+    for (size_t k = 0; k < count; k++)
+        if (list[k].number < 0 || list[k].number >= GT_MAX_PARTIES || list[k].worker < 0 ||
+            list[k].worker >= GT_MAX_PARTIES || list[k].worker == list[k].number)
+            return false;
+    gt_successor *copy = malloc((count + 1) * sizeof *copy);
+    if (!copy)
+        return false;
+    for (size_t k = 0; k < count; k++)
+        copy[k] = (gt_successor){.number = list[k].number, .worker = list[k].worker};
+    free(successors->list);
+    *successors = (gt_successors){.list = copy, .count = (unsigned)count, .capacity = (unsigned)count + 1};
+    return true;
 }
 
 /* Parts without bytes have no frames. */
@@ -482,6 +525,10 @@ static bool read_frame(gt_journal_reader *reader, const gt_frame *frame)
     switch ((gt_frame_kind)frame->kind) {
     case GT_FRAME_STATE:
         return read_state(reader, story, cursor);
+    case GT_FRAME_DETACHED:
+        return read_detached(reader, story, cursor, frame->bytes);
+    case GT_FRAME_SUCCESSORS:
+        return read_successors(reader, story, cursor);
     case GT_FRAME_TENSOR:
         return read_tensor(story, cursor);
     case GT_FRAME_DATA:

@@ -18,6 +18,7 @@
 #include "core/slot_queue.h"
 #include "dispatcher/journal/frame.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/successors.h"
 #include "dispatcher/texts.h"
 
 typedef struct gt_restored_session {
@@ -37,6 +38,10 @@ typedef struct gt_restored_session {
     uint32_t refusal_count;
     gt_texts sites, reasons; /* session->sites and reasons */
     char *left_out;          /* session->left_out */
+    gt_successors successors;
+    char token[72]; /* gt_handover's; "": it has a client. Otherwise: */
+    uint8_t *parcel;
+    uint64_t parcel_bytes, parcel_kept, until_ns; /* gt_frame_detached's */
 } gt_restored_session;
 
 typedef struct gt_restored_worker {
