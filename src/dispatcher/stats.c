@@ -21,7 +21,8 @@
  *              yet: the client's link holds them, or its quota; seconds: of workers' time until now (share.h)
  *              line, scope: of its last instruction that a worker was seen executing; "": not known. path{}: number and
  *              instructions of the hot path that it was; null: none. Of a path, line is its lines, and scope all its scopes
- *              detached: it has no client for now (live/handover.h); `line` says for how long it is kept
+ *              detached: it has no client for now (live/handover.h); `line` says for how long it is kept. So it does for a
+ *              client that has lost its connection
  *              traffic{}, also of workers: sent and received bytes and records, over its link; sent: to it
  *   links[]    link, role, and the same: of all clients and workers that are and were there
  *   errors[]   the last failures that clients were told of (observe/failures.c)
@@ -294,9 +295,13 @@ static void write_client(FILE *json, gt_session *session)
             session->account.shown_ns * 1e-9, session->account.weight, session->handles.count,
             (unsigned long long)bytes_of(session), gt__link_name(session->link),
             gt__session_is_detached(session) ? "true" : "false");
+    int away_ms = gt__link_away_ms(session->link);
     if (gt__session_is_detached(session))
         fprintf(json, "\"line\": \"detached, for %.0f s more\", \"scope\": \"\", \"path\": null",
                 gt__handover_left_s(session));
+    else if (away_ms >= 0)
+        fprintf(json, "\"line\": \"connection lost, waits %.0f s more\", \"scope\": \"\", \"path\": null",
+                away_ms * 1e-3);
     else
         write_place(json, session, &session->seen);
     fputs(", ", json);

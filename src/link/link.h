@@ -81,6 +81,8 @@ typedef struct gt_link_ops {
     /* Outlive the connection: if it is lost, go on by another one that comes within this time. Both ends must ask for it, the
      * connecting one before its hello. Negative: GT_RESUME_MS if the peer is on another host. Optional (NULL). */
     void (*resumes)(gt_link *link, int within_ms);
+    /* How long a peer that has lost its connection is still waited for; negative: it has one. Optional (NULL). */
+    int (*away_ms)(const gt_link *link);
     /* GT_LINK_SECRET bytes by which the peer shows, on another connection, that it is the one of this link. NULL, or returns NULL:
      * there are none. */
     const uint8_t *(*secret)(const gt_link *link);
@@ -206,6 +208,11 @@ static inline void gt__link_resumes(gt_link *link, int within_ms)
 {
     if (link->ops->resumes && within_ms != 0)
         link->ops->resumes(link, within_ms);
+}
+
+static inline int gt__link_away_ms(const gt_link *link)
+{
+    return link->ops->away_ms ? link->ops->away_ms(link) : -1;
 }
 
 static inline const uint8_t *gt__link_secret(const gt_link *link)

@@ -180,6 +180,12 @@ static void router_resumes(gt_link *link, int within_ms)
     gt__zmq_keep(&peer->base);
 }
 
+static int router_away_ms(const gt_link *link)
+{
+    const gt_zmq_peer *peer = (const gt_zmq_peer *)link;
+    return peer->base.cut ? gt__remaining_ms(peer->cut_until_ns) : -1;
+}
+
 /* As if the connection were lost: nothing more is sent. */
 static void router_leave(gt_link *link)
 {
@@ -267,6 +273,7 @@ static const gt_link_ops router_link_ops = {
     .urge = gt__zmq_urge,
     .urged = gt__zmq_urged,
     .resumes = router_resumes,
+    .away_ms = router_away_ms,
     .durable = gt__zmq_durable,
     .secret = router_secret,
     .leave = router_leave,

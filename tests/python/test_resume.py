@@ -112,6 +112,30 @@ def test_a_server_that_has_given_the_session_up_says_so(paused):
     assert "does not know this client any more: it was restarted, or the client was away for longer" in program.text()
 
 
+def test_the_statistics_name_a_client_that_is_cut(programs, through):
+    """Until it comes back: then its lines are shown again."""
+    server = programs.server("--insecure", GT_RESUME=60)
+    programs.worker(server.port)
+    proxy, go = through(server.port), programs.directory / "go"
+    program = programs.python(PAUSE, f"tcp://127.0.0.1:{proxy.port}", go, GT_RESUME=60)
+    until(lambda: program.text() == "1000.0\n", "the first answer")
+    watcher = programs.python("""
+import sys
+import gt
+gt.connect(sys.argv[1])
+while clients := [client for client in gt.debug.dispatcher_stats()["clients"] if client["number"] == 1]:
+    print(clients[0]["line"], flush=True)
+""", f"localhost:{server.port}", name="watcher")
+    until(lambda: "\n" in watcher.text(), "the statistics")
+    assert "lost" not in watcher.text()
+    proxy.end()
+    until(lambda: re.search("^connection lost, waits (60|5.) s more$", watcher.text(), re.M), "the lost connection")
+    proxy.closed = False
+    go.touch()
+    assert program.wait() == 0 and program.text() == "1000.0\n2000.0\n"
+    assert watcher.wait() == 0, watcher.text()
+
+
 def test_another_server_at_the_address_says_so(programs, paused):
     server, proxy, program, go = paused(GT_RESUME=60)
     other = programs.server("--insecure")

@@ -219,20 +219,34 @@ gt_err gt__run_positions_so_far(gt_task *task, const gt_plan *plan, gt_handle *r
 
 /* ---- with another axis split --------------------------------------------------------------------------------- */
 
+/* A slice or an assignment takes all of a member's part along the dimensions of a mesh that are split. */
+static void localize_counts(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    const gt_mesh *mesh = &plan->operand[0]->mesh;
+    gt_meta part;
+    gt__layout_part(plan->operand[0], member, task->source[0].meta, &part);
+    for (unsigned d = 0; d < mesh->rank; d++)
+        if (mesh->axis[d].kind == GT_SPLIT)
+            record[3].i64[mesh->axis[d].axis] = part.shape[mesh->axis[d].axis];
+}
+
 gt_err gt__run_elsewhere(gt_task *task, const gt_plan *plan, gt_handle *result)
 {
     gt_maker m = gt__make_begin(task->session);
     gt_handle *operand[GT_MAX_CAT];
+    gt_form form = (gt_form)gt__op_table[task->ins->op].form;
     gt_layout *there = NULL;
     for (unsigned k = 0; k < task->count; k++) {
         operand[k] = task->source[k].handle;
         there = there ? there : plan->operand[k];
     }
-    gt_handle *out = gt__make(&m, &(gt_step){.record = task->record,
-                                             .count = task->count,
-                                             .operand = operand,
-                                             .at = plan->operand,
-                                             .result = there,
-                                             .out = &task->out});
+    gt_handle *out = gt__make(
+        &m, &(gt_step){.record = task->record,
+                       .count = task->count,
+                       .operand = operand,
+                       .at = plan->operand,
+                       .result = there,
+                       .localize = form == GT_FORM_SLICE || form == GT_FORM_ASSIGN ? localize_counts : NULL,
+                       .out = &task->out});
     return gt__make_end(&m, plan->result ? gt__make_moved(&m, out, plan->result) : out, result);
 }

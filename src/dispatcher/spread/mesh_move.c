@@ -168,6 +168,21 @@ static gt_err step_axis(gt_session *session, gt_layout *now, unsigned d, const g
     return GT_OK;
 }
 
+gt_err gt__mesh_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                        uint32_t *out)
+{
+    gt_layout *now = working_copy(from);
+    gt_err err = now ? GT_OK : gt__spread_no_memory();
+    memcpy(out, in, from->count * sizeof *out);
+    for (unsigned d = 0; d < from->mesh.rank && err == GT_OK; d++) {
+        const gt_mesh_axis whole = {.kind = GT_REPLICATED, .size = from->mesh.axis[d].size};
+        if (from->mesh.axis[d].kind == GT_PARTIAL)
+            err = step_axis(session, now, d, &whole, meta, out);
+    }
+    gt__layout_release(now);
+    return err;
+}
+
 /* From the source's layout to another on the same mesh: first what becomes whole, so that no dimension is split along two
  * axes in between, then what changes from parts to parts, then what is cut. */
 static gt_err convert(gt_session *session, const gt_source *source, const gt_mesh *want, uint32_t *slots)

@@ -547,7 +547,8 @@ gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const g
 gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                           uint32_t *out)
 {
-    return exchange_all(session, GT_OP_all_reduce, from, meta, in, out);
+    return from->kind == GT_MESHED ? gt__mesh_sum_all(session, from, meta, in, out)
+                                   : exchange_all(session, GT_OP_all_reduce, from, meta, in, out);
 }
 
 /* Replace the parts of a tensor by the results of a collective. */

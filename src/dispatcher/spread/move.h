@@ -36,6 +36,9 @@ uint32_t gt__move_whole_on(const gt_source *source, int32_t worker);
 /* mesh_move.c: the sums of the lines along axis d of a mesh; `meta` is what each member has. out[] are the caller's. */
 gt_err gt__mesh_sum(gt_session *session, const gt_layout *layout, unsigned d, const gt_meta *meta,
                     const uint32_t *in, uint32_t *out);
+/* gt__spread_sum_all where the layout is meshed: along all axes on which it is partial. */
+gt_err gt__mesh_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                        uint32_t *out);
 /* Whether summands become parts along an axis of a mesh; `wanted` may be NULL. */
 bool gt__mesh_scatters(const gt_layout *from, const gt_layout *wanted);
 /* gt__spread_settle and gt__spread_arrange where one of the layouts is meshed. */

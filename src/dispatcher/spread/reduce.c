@@ -52,13 +52,20 @@ static gt_instruction times(double factor)
     return multiply;
 }
 
+/* A bit for each axis that is reduced: all but the channels, those that the record names, or all. */
+static uint64_t reduced_axes(const gt_task *task)
+{
+    uint64_t named = task->ins->op == GT_OP_batch_moments ? ~(uint64_t)2 : task->ins->imm[0].u;
+    return named ? named : ~(uint64_t)0;
+}
+
 /* The fraction of the reduced elements that a member has. */
 static double share(const gt_task *task, const gt_layout *layout, unsigned member)
 {
     double parts = 1;
-    uint64_t mask = task->ins->imm[0].u;
+    uint64_t mask = reduced_axes(task);
     for (unsigned d = 0; layout->kind == GT_MESHED && d < layout->mesh.rank; d++)
-        if (layout->mesh.axis[d].kind == GT_SPLIT && (!mask || mask >> layout->mesh.axis[d].axis & 1))
+        if (layout->mesh.axis[d].kind == GT_SPLIT && mask >> layout->mesh.axis[d].axis & 1)
             parts *= layout->mesh.axis[d].size;
     if (layout->kind == GT_MESHED)
         return 1 / parts;
@@ -87,18 +94,31 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *par
     gt_session *session = task->session;
     uint32_t means[GT_MAX_PARTIES], shares[GT_MAX_PARTIES], mean[GT_MAX_PARTIES];
     double elements = gt__reduced_elements(task);
+    bool halves = gt__dtype_is_half((gt_dtype)task->out.dtype);
+    const gt_instruction widen = {.op = GT_OP_cast, .dtype = GT_FLOAT32},
+                         narrow = {.op = GT_OP_cast, .dtype = task->out.dtype};
     gt_instruction average = {.op = GT_OP_mean, .flags = task->ins->flags & GT_FLAG_KEEPDIM};
+    gt_meta wide = task->out;
     average.imm[0] = task->ins->imm[0];
+    if (halves)
+        wide.dtype = GT_FLOAT32;
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         average.operand[0] = parts[k];
-        GT_TRY(emit(session, worker, average, &means[k]));
+        if (halves) { /* their means are too coarse for a difference */
+            gt_instruction cast = widen;
+            cast.operand[0] = parts[k];
+            GT_TRY(emit(session, worker, cast, &means[k]));
+            GT_TRY(apply(session, worker, average, &means[k]));
+            GT_TRY(apply(session, worker, widen, &slots[k]));
+        } else
+            GT_TRY(emit(session, worker, average, &means[k]));
         gt_instruction weighed = times(share(task, from, k));
         weighed.operand[0] = means[k];
         GT_TRY(emit(session, worker, weighed, &shares[k]));
         GT_TRY(gt__spread_temporary(session, worker, shares[k]));
     }
-    GT_TRY(gt__spread_sum_all(session, plan->result, &task->out, shares, mean));
+    GT_TRY(gt__spread_sum_all(session, plan->result, &wide, shares, mean));
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         gt_instruction minus = {.op = GT_OP_sub, .operand = {0, mean[k]}},
@@ -109,17 +129,22 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *par
         GT_TRY(apply(session, worker, plus, &means[k]));
         double factor = share(task, from, k) * elements / (elements - task->ins->imm[1].f);
         GT_TRY(apply(session, worker, times(factor), &means[k]));
+        if (halves)
+            GT_TRY(apply(session, worker, narrow, &means[k]));
         slots[k] = means[k];
     }
     return GT_OK;
 }
 
-/* A row of a tensor (2, channels), as (1, channels). */
-static gt_err row_of(const gt_task *task, int32_t worker, uint32_t from, int64_t row, uint32_t *slot)
+/* A row of a member's part of a tensor (2, channels), as (1, channels). */
+static gt_err row_of(const gt_task *task, const gt_plan *plan, unsigned member, uint32_t from, int64_t row,
+                     uint32_t *slot)
 {
-    gt_slot spec[3] = {{.i64 = {row, 0}}, {.i64 = {1, 1}}, {.i64 = {1, task->out.shape[1]}}};
+    gt_meta part;
+    gt__layout_part(plan->result, member, &task->out, &part);
+    gt_slot spec[3] = {{.i64 = {row, 0}}, {.i64 = {1, 1}}, {.i64 = {1, part.shape[1]}}};
     gt_instruction slice = {.op = GT_OP_slice, .tail = 3, .operand = {from}};
-    return emit_record(task->session, worker, slice, spec, slot);
+    return emit_record(task->session, plan->result->member[member].worker, slice, spec, slot);
 }
 
 /* slots: the mean and the variance of each part. Of all: the sums over the parts of share mean, and of share (variance +
@@ -134,7 +159,7 @@ static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         gt_instruction weighed = times(share(task, from, k));
-        GT_TRY(row_of(task, worker, slots[k], 0, &means[k]));
+        GT_TRY(row_of(task, plan, k, slots[k], 0, &means[k]));
         weighed.operand[0] = means[k];
         GT_TRY(emit(session, worker, weighed, &shares[k]));
         GT_TRY(gt__spread_temporary(session, worker, shares[k]));
@@ -143,7 +168,7 @@ static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
         uint32_t apart = means[k];
-        GT_TRY(row_of(task, worker, slots[k], 1, &variance));
+        GT_TRY(row_of(task, plan, k, slots[k], 1, &variance));
         GT_TRY(gt__spread_temporary(session, worker, variance));
         GT_TRY(gt__spread_temporary(session, worker, slots[k]));
         GT_TRY(apply(session, worker, (gt_instruction){.op = GT_OP_sub, .operand = {0, mean[k]}}, &apart));
@@ -163,7 +188,7 @@ static gt_err merge_moments(const gt_task *task, const gt_plan *plan, uint32_t *
 static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t *slots)
 {
     gt_meta rows = *task->source[0].meta;
-    uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
+    uint64_t mask = reduced_axes(task);
     gt_err err = GT_OK;
     for (unsigned k = 0; k < from->count; k++) {
         gt_err kept = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
@@ -202,10 +227,10 @@ static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t 
 double gt__reduced_elements(const gt_task *task)
 {
     const gt_meta *a = task->source[0].meta;
-    uint64_t mask = task->ins->imm[0].u;
+    uint64_t mask = reduced_axes(task);
     double elements = 1;
     for (unsigned axis = 0; axis < a->rank; axis++)
-        elements *= !mask || mask >> axis & 1 ? (double)a->shape[axis] : 1;
+        elements *= mask >> axis & 1 ? (double)a->shape[axis] : 1;
     return elements;
 }
 

@@ -7,9 +7,9 @@
  * along `data` by rows times one that is split along `model` by columns is split along both, without communication; and a
  * product over a dimension that is split along `data` is partial along `data`, whatever it is along `model`.
  *
- * A rule that takes several steps (gt_plan.run, var and batch norm), or that makes parts of different sizes, is not used on a
- * mesh: along that axis the operands become whole, and all workers of a line compute the same. The
- * split along the other axes stays. Softmax, sort and others along a split dimension are rules_mesh_along.c's. Read rules.c first.
+ * A rule that takes several steps (gt_plan.run), or that makes parts of different sizes, is not used on a mesh: along that axis
+ * the operands become whole, and all workers of a line compute the same. The split along the other axes stays. Softmax, sort,
+ * slices and others along a split dimension are rules_mesh_along.c's. Read rules.c first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -146,10 +146,7 @@ static bool fits_mesh(const gt_layout *layout, const gt_meta *meta, const gt_mes
 static bool plan_fits(const gt_mesh_plan *mesh, const axis_plan *axis, const int32_t *line, unsigned size)
 {
     const gt_plan *plan = &axis->plan;
-    bool combines = plan->combine == GT_COMBINE_NOTHING || plan->combine == GT_COMBINE_WEIGHED ||
-                    plan->combine == GT_COMBINE_AGAIN;
-    if (plan->run || !combines ||
-        !fits_mesh(plan->result, &axis->task.out, &mesh->placed[mesh->count], line, size))
+    if (plan->run || !fits_mesh(plan->result, &axis->task.out, &mesh->placed[mesh->count], line, size))
         return false;
     for (unsigned k = plan->only_first ? 1 : 0; k < mesh->count; k++)
         if (axis->task.source[k].meta &&

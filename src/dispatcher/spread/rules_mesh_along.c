@@ -2,13 +2,43 @@
  * rules_mesh_along.c: ops along a dimension that is split along an axis of a mesh.
  *
  * The operand is not gathered. Softmax is a short program of reductions and elementwise steps, for each of which the mesh has
- * rules (along.c). All others work on whole lines: along that axis of the mesh another dimension is split instead, by an
+ * rules (along.c). All others, slices, flip and assignments among them, work on whole lines: along that axis of the mesh another dimension is split instead, by an
  * all-to-all on each line of workers, and the result comes back in the same way, or stays. Where there is no other dimension
  * that divides, rules_mesh.c gathers. Read rules_mesh.c first.
  */
 #include "dispatcher/spread/along.h"
 #include "dispatcher/spread/make.h"
 #include "dispatcher/spread/rules.h"
+
+static bool is_taken_whole(const gt_task *task, int dimension)
+{
+    const gt_slot *start = task->record + 1, *step = start + 1, *count = start + 2;
+    return start->i64[dimension] == 0 && step->i64[dimension] == 1 &&
+           count->i64[dimension] == task->source[0].meta->shape[dimension];
+}
+
+/* The only split dimension of which a slice or an assignment takes a part, or in another order; -1: there is none, or more than
+ * one. */
+static int sliced_dimension(const gt_task *task)
+{
+    int found = -1;
+    for (unsigned k = 0; k < task->count; k++) {
+        const gt_source *source = &task->source[k];
+        if (!source->meta || source->layout->kind != GT_MESHED)
+            continue;
+        if (source->meta->rank != task->out.rank)
+            return -1;
+        for (unsigned d = 0; d < source->layout->mesh.rank; d++) {
+            const gt_mesh_axis *axis = &source->layout->mesh.axis[d];
+            if (axis->kind != GT_SPLIT || is_taken_whole(task, axis->axis))
+                continue;
+            if (found >= 0 && found != axis->axis)
+                return -1;
+            found = axis->axis;
+        }
+    }
+    return found;
+}
 
 /* The dimension that the record works along; -1: none, or not one. */
 static int dimension_of(const gt_task *task)
@@ -23,6 +53,9 @@ static int dimension_of(const gt_task *task)
     case GT_FORM_GATHER:
     case GT_FORM_CAT:
         return (int)task->ins->imm[0].i;
+    case GT_FORM_SLICE:
+    case GT_FORM_ASSIGN:
+        return sliced_dimension(task);
     default:
         return -1;
     }
@@ -49,15 +82,22 @@ static int lead_of(const gt_task *task, int dimension)
     return -1;
 }
 
+static bool has_extent(const gt_source *source, unsigned rank, int dimension, int64_t extent)
+{
+    return !source->meta || (source->meta->rank == rank && source->meta->shape[dimension] == extent);
+}
+
 /* The longest dimension but `along` that may be split along axis d: no axis splits it, it divides, and all operands have it. */
 static int other_dimension(const gt_task *task, const gt_mesh *mesh, unsigned d, int along)
 {
     const gt_meta *first = task->source[0].meta;
+    gt_form form = (gt_form)gt__op_table[task->ins->op].form;
+    bool slices = form == GT_FORM_SLICE || form == GT_FORM_ASSIGN;
     int best = -1;
     for (int k = 0; k < first->rank; k++) {
-        bool split = axis_of(mesh, k) >= 0, alike = true;
+        bool split = axis_of(mesh, k) >= 0, alike = k == along || !slices || is_taken_whole(task, k);
         for (unsigned j = 1; j < task->count && k != along; j++)
-            alike &= task->source[j].meta && task->source[j].meta->shape[k] == first->shape[k];
+            alike &= has_extent(&task->source[j], first->rank, k, first->shape[k]);
         if (split && !alike) /* an index that is shorter: its parts are others */
             return -1;
         bool fits = k != along && !split && alike && first->shape[k] >= mesh->axis[d].size &&

@@ -255,7 +255,7 @@ gt_err gt__spread_turn(gt_session *session, gt_source *source, gt_layout *wanted
 /* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                              uint32_t *out);
-/* The sum of the tensors of a partial layout, on every member; out[] are temporaries. */
+/* The sum of the tensors of a partial layout, on every member, or in parts where a mesh splits it; out[] are temporaries. */
 gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                           uint32_t *out);
 
