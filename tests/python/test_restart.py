@@ -29,6 +29,17 @@ while not os.path.exists(sys.argv[2]):
 print(int((kept * 2).sum().item()))
 """
 
+LEAVES = """
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+kept = gt.arange(5)
+print(int(kept.sum().item()), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+print(gt.detach({"kept": kept}))
+"""
+
 
 class Restarted:
     """A server with a journal, started again as often as a test wants, and its workers."""
@@ -341,6 +352,17 @@ def test_an_attached_session_outlives_the_server(programs):
     go.touch()
     assert program.wait() == 0, program.text() + restarted.server.text()
     assert program.output.read_text() == "10\n20\n"
+
+
+def test_a_restored_session_can_be_detached(programs):
+    restarted = Restarted(programs)
+    go = programs.directory / "go"
+    program = programs.python(LEAVES, restarted.address("ipc"), go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    restarted.restart()
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert programs.run(ATTACHED, program.output.read_text().split()[1], go) == "10\n20\n"
 
 
 def test_the_token_of_a_server_without_the_journal(programs):

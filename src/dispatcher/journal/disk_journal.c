@@ -41,8 +41,6 @@ static void take_out(gt_journaled *journaled)
 void gt__disk_journal_remove(gt_session *session)
 {
     take_out(session->journaled);
-    if (session->handover) /* it may wait for this */
-        gt__peer_wake(session->peer);
     gt__link_durable(session->link, UINT64_MAX);
     gt__session_announce(session);
 }
@@ -65,8 +63,6 @@ static void tell_links(gt_disk_journal *journal, uint64_t safe)
             journaled->awaited = journaled->later;
             journaled->later = (gt_journal_promise){0};
         }
-        if (journaled->session->handover) /* it may wait for this */
-            gt__peer_wake(journaled->session->peer);
         if (!consumed)
             continue;
         gt__link_durable(journaled->session->link, consumed);
