@@ -108,14 +108,19 @@ class Session:
         seconds = time.thread_time() - start
         return seconds, self.dispatcher_stats()["cpu_seconds"] - before
 
+    def hotpath(self):
+        return next(iter(self.lib.module.debug.get_worker_stats(wait=True).values()))["hotpath"]
+
+    def client_instructions(self):
+        """Instructions that the detector of hot paths has seen, or paths stood for."""
+        return self.hotpath()["total_instructions"]
+
     def steps_until_hot(self):
         """Repetitions of the work until one of them runs as a hot path, and the seconds that compiling it took."""
-        def hotpath():
-            return next(iter(self.lib.module.debug.get_worker_stats(wait=True).values()))["hotpath"]
         for step in range(1, 1000):
             self.work(1)
-            if hotpath()["runs"]:
-                return step, hotpath()["compile_seconds"]
+            if self.hotpath()["runs"]:
+                return step, self.hotpath()["compile_seconds"]
         raise RuntimeError("no hot path was found in 1000 steps")
 
     def live_tensors(self, count):

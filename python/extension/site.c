@@ -1,5 +1,6 @@
 /*
- * site.c: the line of user code that issues an instruction: a number in the record, and file:line on request.
+ * site.c: the statement of user code that issues an instruction: a number in the record, and file:line on request. Statements on one
+ * line have numbers of their own, so that hot paths can tell them apart (src/client/hotpath_detect.h).
  *
  * The client asks for each op that it emits (gt__site_hooks), so this is on the hot path: the frame and its instruction are one
  * pointer, which a small table maps to the number. Only a new site takes longer. Frames of this package's own Python files are
@@ -7,18 +8,20 @@
  */
 #include "site.h"
 
+#include <opcode.h>
 #include <string.h>
 
 enum {
     SITES = 1 << 16, /* the most sites; further ones are unknown */
     CACHED_BITS = 12,
+    CODE_UNIT = 2,     /* bytes: an instruction, its argument */
     OURS = UINT32_MAX, /* not user code */
 };
 
 /* A site. It is never freed, so that its code object keeps its address. */
 typedef struct Site {
     PyCodeObject *code; /* strong */
-    int line;
+    int line, statement;
 } Site;
 
 static Site *sites; /* number minus one; grows */
@@ -40,9 +43,9 @@ static inline uint32_t place_of(const void *at)
 /* Hash table of the sites, behind the cache: open addressing, at most half full. */
 static uint32_t buckets[2 * SITES];
 
-static uint32_t hash_of(const PyCodeObject *code, int line)
+static uint32_t hash_of(const Site *site)
 {
-    uint64_t key = (uint64_t)(uintptr_t)code * 31 + (uint64_t)line;
+    uint64_t key = ((uint64_t)(uintptr_t)site->code * 31 + (uint64_t)site->line) * 31 + (uint64_t)site->statement;
     return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 47); /* 17 bits: 2 * SITES */
 }
 
@@ -74,27 +77,69 @@ static uint32_t add_site(Site site)
 }
 
 /* The number of a site, which may be new; 0: there are too many. */
-static uint32_t intern(PyCodeObject *code, int line)
+static uint32_t intern(Site site)
 {
-    uint32_t bucket = hash_of(code, line);
+    uint32_t bucket = hash_of(&site);
     for (; buckets[bucket]; bucket = (bucket + 1) % (2 * SITES)) {
-        const Site *site = &sites[buckets[bucket] - 1];
-        if (site->code == code && site->line == line)
+        const Site *known = &sites[buckets[bucket] - 1];
+        if (known->code == site.code && known->line == site.line && known->statement == site.statement)
             return buckets[bucket];
     }
-    Py_INCREF((PyObject *)code);
-    uint32_t number = add_site((Site){.code = code, .line = line});
+    Py_INCREF((PyObject *)site.code);
+    uint32_t number = add_site(site);
     if (number)
         buckets[bucket] = number;
     else
-        Py_DECREF((PyObject *)code);
+        Py_DECREF((PyObject *)site.code);
     return number;
+}
+
+static bool ends_statement(unsigned op)
+{
+    switch (op) {
+    case POP_TOP:
+    case STORE_ATTR:
+    case STORE_DEREF:
+    case STORE_FAST:
+    case STORE_GLOBAL:
+    case STORE_NAME:
+    case STORE_SUBSCR:
+#ifdef STORE_SLICE
+    case STORE_SLICE:
+#endif
+#ifdef STORE_FAST_LOAD_FAST
+    case STORE_FAST_LOAD_FAST:
+    case STORE_FAST_STORE_FAST:
+#endif
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* How many statements of the code object end before the instruction at this offset. Their results are stored, or dropped. */
+static int statement_of(PyCodeObject *code, int offset)
+{
+    PyObject *bytes = PyCode_GetCode(code);
+    int count = 0;
+    if (!bytes) {
+        PyErr_Clear();
+        return 0;
+    }
+    const uint8_t *op = (const uint8_t *)PyBytes_AS_STRING(bytes);
+    int end = offset < (int)PyBytes_GET_SIZE(bytes) ? offset : (int)PyBytes_GET_SIZE(bytes);
+    for (int k = 0; k < end; k += CODE_UNIT)
+        count += ends_statement(op[k]);
+    Py_DECREF(bytes);
+    return count;
 }
 
 static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void *at, int offset)
 {
-    /* By line: which instruction of a call is the current one changes as the interpreter specialises it. */
-    uint32_t site = intern(code, PyCode_Addr2Line(code, offset)), where = place_of(at);
+    /* By statement: which instruction of a call is the current one changes as the interpreter specialises it. */
+    uint32_t where = place_of(at),
+             site = intern((Site){
+                 .code = code, .line = PyCode_Addr2Line(code, offset), .statement = statement_of(code, offset)});
     bool ours = is_ours(code);
     if (site) { /* keeps the code object, so that its address is not reused */
         cache[where].at = at;

@@ -609,13 +609,22 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
 
 /* ---- records ------------------------------------------------------------------------------------------------ */
 
-/* Frees that are sent, while records are learned. */
+/* Frees that are sent, while records are learned. A program may free without end and issue no more of these records: the batches of a
+ * data loader, or a function marked by gt.compile that is a whole training run. */
 static void learn_frees(gt_hotpath *hot, const gt_instruction *ins)
 {
     const uint64_t *ids = gt__free_ids(ins);
+    bool in_region = hot->recording.region != NULL;
+    if (in_region ? hot->recording.broken : hot->state != GT_HOT_LEARNING)
+        return;
     for (unsigned k = 0; k < GT_FREE_IDS; k++)
-        if (ids[k] && !gt__ids_add(&hot->freed, ids[k]))
-            hot->freed.count = 0; /* out of memory: what is learned will not fit */
+        if (ids[k] && (hot->freed.count == GT_HOT_FREES || !gt__ids_add(&hot->freed, ids[k]))) {
+            if (in_region)
+                hot->recording.broken = true;
+            else
+                gt__hotpath_stop_learning(hot);
+            return;
+        }
 }
 
 /* All records of a path have come: it waits for the end of its region, or for its last frees. */
@@ -686,7 +695,7 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
     if (__builtin_expect(hot->ending, 0) && record->ins.op != GT_OP_free)
         gt__hotpath_learn_end(client);
     if (__builtin_expect(record->ins.op >= GT_OP_FIRST_CONTROL, 0)) {
-        if (record->ins.op == GT_OP_free && (hot->state == GT_HOT_LEARNING || hot->recording.region))
+        if (record->ins.op == GT_OP_free)
             learn_frees(hot, &record->ins);
         bool names = record->ins.op == GT_OP_site || record->ins.op == GT_OP_name;
         if (record->ins.op == GT_OP_free || (names && hot->state != GT_HOT_HOLDING))

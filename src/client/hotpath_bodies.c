@@ -3,7 +3,7 @@
 
 enum {
     WAYS = 4,   /* places among which one of a hash is looked for */
-    ENOUGH = 8, /* surprises, after which a record is an entry and the one before it an exit */
+    ENOUGH = 8, /* surprises, after which a record is an entry and those before it an exit */
     MOST_DOUBT = 8,
 };
 
@@ -60,27 +60,21 @@ static void end_body(gt_bodies *b, const gt_detector *d)
         b->wanted = body;
 }
 
-uint32_t gt__bodies_see(gt_bodies *b, const gt_detector *d, gt_canonical canonical)
+uint32_t gt__bodies_between(gt_bodies *b, const gt_detector *d, uint32_t shape, bool surprise)
 {
-    uint32_t shape = canonical.shape, length = 0;
-    bool surprise = d->matched >= d->shortest && !gt__detector_expects(d, canonical);
-    bool begins = is_between(b, shape, surprise) || d->separator || d->position != b->next;
-    b->next = d->position + 1;
-    b->last = shape;
-    if (begins) {
-        end_body(b, d);
-        b->now = (gt_body){.first = shape};
-        b->entered = surprises(b->entry, shape, false) == ENOUGH;
-        gt_body *wanted = b->wanted;
-        if (wanted && wanted->first == shape) {
-            length = wanted->length;
-            wanted->count = 0;
-            wanted->doubt += wanted->doubt < MOST_DOUBT;
-            b->wanted = NULL;
-        }
+    uint32_t length = 0;
+    b->surprised |= surprise;
+    if (!is_between(b, shape, surprise) && !d->separator && d->position == b->next)
+        return 0;
+    end_body(b, d);
+    b->now = (gt_body){.first = shape};
+    b->entered = surprises(b->entry, shape, false) == ENOUGH;
+    gt_body *wanted = b->wanted;
+    if (wanted && wanted->first == shape) {
+        length = wanted->length;
+        wanted->count = 0;
+        wanted->doubt += wanted->doubt < MOST_DOUBT;
+        b->wanted = NULL;
     }
-    b->now.hash = (b->now.hash ^ shape) * 0x9E3779B1u;
-    b->now.hash ^= b->now.hash >> 15;
-    b->now.length++;
     return length;
 }

@@ -3,7 +3,7 @@
  * random. The detector (hotpath_detect.h) finds no period in them.
  *
  * It does follow each body, because that came before, until another one comes than last time. A record where this happened a few
- * times is an entry, and the one before it an exit: between the two a body ends and the next one begins. Bodies also end at waits,
+ * times is an entry, and those before it are an exit: between the two a body ends and the next one begins. Bodies also end at waits,
  * and where a path was run. A body that has come GT_HOTPATH_THRESHOLD times is learned when the next one with the same first
  * record begins. Constant time for each record.
  */
@@ -12,7 +12,11 @@
 
 #include "client/hotpath_detect.h"
 
-enum { GT_BODY_PLACES = 64 };
+enum {
+    GT_BODY_PLACES = 64,
+    GT_BODY_EXIT =
+        4, /* records that make an exit: statements on one line, and loops, have many records of one shape */
+};
 
 typedef struct gt_body {
     uint32_t first; /* the shape of its first record */
@@ -32,12 +36,28 @@ typedef struct gt_bodies {
     gt_body now;  /* the one that has begun, without counts; length 0: none has */
     bool entered; /* with an entry; otherwise it is part of a loop that goes on as expected, and is not learned */
     gt_body *wanted; /* to be learned; NULL: none is */
-    uint32_t last;   /* the shape of the last record */
+    uint32_t last;   /* a hash of the shapes of the last GT_BODY_EXIT records */
     uint64_t next;   /* the position of the next record, if it follows */
+    bool surprised;  /* at least once: there may be entries and exits */
 } gt_bodies;
+
+/* gt__bodies_see where a body may begin. surprise: another record was expected, after some that were. */
+uint32_t gt__bodies_between(gt_bodies *bodies, const gt_detector *detector, uint32_t shape, bool surprise);
 
 /* A record that is not part of a path, before the detector sees it. Returns how many records to learn, of which it is the first;
  * 0: none. */
-uint32_t gt__bodies_see(gt_bodies *bodies, const gt_detector *detector, gt_canonical canonical);
+static inline uint32_t gt__bodies_see(gt_bodies *b, const gt_detector *d, gt_canonical canonical)
+{
+    uint32_t shape = canonical.shape, length = 0;
+    bool surprise = d->matched >= d->shortest && !gt__detector_expects(d, canonical);
+    if (surprise || b->surprised || d->separator || d->position != b->next)
+        length = gt__bodies_between(b, d, shape, surprise);
+    b->next = d->position + 1;
+    b->last = (b->last << 32 / GT_BODY_EXIT) + shape * 0x9E3779B1u; /* older shapes move out of it */
+    b->now.hash = (b->now.hash ^ shape) * 0x9E3779B1u;
+    b->now.hash ^= b->now.hash >> 15;
+    b->now.length++;
+    return length;
+}
 
 #endif

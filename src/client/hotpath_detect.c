@@ -25,7 +25,7 @@ static uint32_t hash_tail(const gt_slot *record, unsigned free_words, uint64_t h
     return (uint32_t)(hash >> 32);
 }
 
-gt_canonical gt__canonical(const gt_slot *record)
+gt_canonical gt__canonical_any(const gt_slot *record)
 {
     uint64_t hash = gt__hash_shape(record);
     gt_canonical canonical = {.shape = (uint32_t)(hash >> 32)};
@@ -42,11 +42,6 @@ gt_canonical gt__canonical(const gt_slot *record)
 }
 
 /* ---- periods ------------------------------------------------------------------------------------------------- */
-
-static inline struct gt_past *past(const gt_detector *d, uint64_t position)
-{
-    return &d->past[position & (d->capacity - 1)];
-}
 
 /* A record's shape moves out of the hash as others are added to it. */
 static inline uint64_t add_context(uint64_t context, uint32_t shape)
@@ -78,7 +73,7 @@ static bool resize(gt_detector *d, uint64_t capacity)
     d->index_bits = bits;
     d->context = 0;
     for (uint64_t k = 0; k < d->position; k++) {
-        uint32_t shape = past(d, k)->canonical.shape;
+        uint32_t shape = gt__detector_past(d, k)->canonical.shape;
         d->context = add_context(d->context, shape);
         last[shape >> (32 - bits)] = *behind(d) = (uint32_t)k + 1u;
     }
@@ -108,17 +103,12 @@ void gt__detector_free(gt_detector *d)
     free(d->last);
 }
 
-bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
-{
-    return d->period && past(d, d->position - d->period)->canonical.shape == canonical.shape;
-}
-
 bool gt__detector_expects_all(const gt_detector *d, const gt_canonical *canonical, uint32_t count)
 {
     if (!d->period || d->matched < d->period)
         return false;
     for (uint32_t k = 0; k < count; k++)
-        if (past(d, d->position - d->period + k % d->period)->canonical.shape != canonical[k].shape)
+        if (gt__detector_past(d, d->position - d->period + k % d->period)->canonical.shape != canonical[k].shape)
             return false;
     return true;
 }
@@ -136,7 +126,7 @@ static uint32_t find_kept(const gt_detector *d)
 {
     uint32_t serial = 0, votes = 0, records = 0, runs = 0;
     for (uint32_t k = d->period; k > 0; k--) {
-        uint32_t run = past(d, d->position - k)->run;
+        uint32_t run = gt__detector_past(d, d->position - k)->run;
         if (!run || run == GT_WITHIN_RUN)
             continue;
         serial = votes ? serial : run;
@@ -144,7 +134,7 @@ static uint32_t find_kept(const gt_detector *d)
     }
     bool inside = false;
     for (uint32_t k = d->period; serial && k > 0; k--) {
-        uint32_t run = past(d, d->position - k)->run;
+        uint32_t run = gt__detector_past(d, d->position - k)->run;
         inside = run == serial || (inside && run == GT_WITHIN_RUN);
         records += inside;
         runs += run == serial;
@@ -158,7 +148,7 @@ static bool runs_in_paths(const gt_detector *d)
 {
     uint32_t inside = 0, runs = 0, separators = 0;
     for (uint32_t k = 1; k <= d->period; k++) {
-        const struct gt_past *record = past(d, d->position - k);
+        const struct gt_past *record = gt__detector_past(d, d->position - k);
         inside += record->run != 0;
         runs += record->run && record->run != GT_WITHIN_RUN;
         separators += record->separated;
@@ -176,7 +166,8 @@ static uint32_t distance_to(const gt_detector *d, uint32_t where, unsigned count
     if (!where || !distance || distance > d->window || distance + count > position + 1)
         return 0;
     for (unsigned k = 0; k < count; k++)
-        if (past(d, position - k)->canonical.shape != past(d, position - distance - k)->canonical.shape)
+        if (gt__detector_past(d, position - k)->canonical.shape !=
+            gt__detector_past(d, position - distance - k)->canonical.shape)
             return 0;
     return (uint32_t)distance;
 }
@@ -189,11 +180,11 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     d->context = add_context(d->context, canonical.shape);
     uint32_t *last = &d->last[canonical.shape >> (32 - d->index_bits)], *context = behind(d);
     bool same = gt__detector_expects(d, canonical);
-    *past(d, position) = (struct gt_past){.canonical = canonical,
-                                          .live = (uint32_t)live,
-                                          .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
-                                          .separated = d->separator,
-                                          .run = run};
+    *gt__detector_past(d, position) = (struct gt_past){.canonical = canonical,
+                                                       .live = (uint32_t)live,
+                                                       .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
+                                                       .separated = d->separator,
+                                                       .run = run};
     if (same)
         d->matched++;
     else {
@@ -221,7 +212,7 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
 /* The record of the last turn that is at the present place. */
 static inline struct gt_past *last_turn(const gt_detector *d)
 {
-    return past(d, d->position - d->turn + d->phase);
+    return gt__detector_past(d, d->position - d->turn + d->phase);
 }
 
 static inline void advance(gt_detector *d, uint64_t count)
@@ -235,7 +226,7 @@ void gt__detector_rest(gt_detector *d, uint32_t run, uint32_t count)
 {
     uint64_t turn = d->period < count ? count : d->period;
     if (d->period && d->told && turn % d->period == 0 && d->matched >= turn + count &&
-        turn + count <= d->position && past(d, d->position - count - turn)->run == run) {
+        turn + count <= d->position && gt__detector_past(d, d->position - count - turn)->run == run) {
         d->turn = turn;
         d->phase = 0;
     }
@@ -249,7 +240,7 @@ void gt__detector_wake(gt_detector *d)
     d->turn = 0;
     d->idle = false;
     for (uint64_t k = 0; k < phase; k++) {
-        struct gt_past record = *past(d, first + k);
+        struct gt_past record = *gt__detector_past(d, first + k);
         d->separator = record.separated;
         gt__detector_see(d, record.canonical, record.live, record.work, record.run);
     }
@@ -306,20 +297,21 @@ static bool varies(const gt_detector *d, uint32_t offset)
     uint32_t changes = 0, periods = (uint32_t)(known / d->period) - 1;
     periods = periods < COMPARED ? periods : COMPARED;
     for (uint32_t k = 0; k < periods; k++, position -= d->period)
-        changes += past(d, position)->canonical.exact != past(d, position - d->period)->canonical.exact;
+        changes += gt__detector_past(d, position)->canonical.exact !=
+                   gt__detector_past(d, position - d->period)->canonical.exact;
     return 2 * changes > periods;
 }
 
 static bool cuts(const gt_detector *d, uint32_t offset)
 {
     uint64_t position = d->position - d->period + offset;
-    return (past(d, position)->separated && past(d, position - d->period)->separated) || varies(d, offset) ||
-           varies(d, (offset + d->period - 1) % d->period);
+    return (gt__detector_past(d, position)->separated && gt__detector_past(d, position - d->period)->separated) ||
+           varies(d, offset) || varies(d, (offset + d->period - 1) % d->period);
 }
 
 static const struct gt_past *of_period(const gt_detector *d, uint32_t offset)
 {
-    return past(d, d->position - d->period + offset % d->period);
+    return gt__detector_past(d, d->position - d->period + offset % d->period);
 }
 
 /* Records of a period from this offset on that use what was made less than a period ago, before it. */
@@ -361,7 +353,7 @@ static uint32_t unrolled(const gt_detector *d)
 {
     uint64_t work = 1, least = (d->shortest + d->period - 1) / d->period, most = UNROLLED / d->period;
     for (uint32_t k = 0; k < d->period; k++)
-        work += past(d, d->position - d->period + k)->work;
+        work += gt__detector_past(d, d->position - d->period + k)->work;
     most = most < UNROLLED_WORK / work ? most : UNROLLED_WORK / work;
     uint64_t begun = d->position - d->matched, undisturbed = d->matched;
     if (d->separated_at > begun) {

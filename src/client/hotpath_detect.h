@@ -27,7 +27,7 @@ typedef struct gt_canonical {
     uint32_t shape, exact;
 } gt_canonical;
 
-gt_canonical gt__canonical(const gt_slot *record);
+gt_canonical gt__canonical_any(const gt_slot *record);
 static inline uint64_t gt__hash_mix(uint64_t hash, uint64_t word)
 {
     return (hash ^ word) * 0x9E3779B97F4A7C15u;
@@ -40,6 +40,17 @@ static inline uint64_t gt__hash_shape(const gt_slot *record)
 static inline uint32_t gt__canonical_shape(const gt_slot *record)
 {
     return (uint32_t)(gt__hash_shape(record) >> 32);
+}
+
+static inline gt_canonical gt__canonical(const gt_slot *record)
+{
+    unsigned form = gt__op_table[record->ins.op].form;
+    bool is_plain = form >= GT_FORM_UNARY && form <= GT_FORM_BINARY && record->ins.op != GT_OP_clamp;
+    if (!is_plain || record->ins.tail)
+        return gt__canonical_any(record);
+    uint32_t shape =
+        gt__canonical_shape(record); /* all its numbers may be parameters (gt__path_parameter_words) */
+    return (gt_canonical){.shape = shape, .exact = shape};
 }
 
 typedef struct gt_segment_plan {
@@ -77,6 +88,11 @@ typedef struct gt_detector {
 #define GT_WITHIN_RUN UINT32_MAX
 enum { GT_CONTEXT = 16 };
 
+static inline struct gt_past *gt__detector_past(const gt_detector *detector, uint64_t position)
+{
+    return &detector->past[position & (detector->capacity - 1)];
+}
+
 /* window: the longest period; threshold: repetitions; shortest: the shortest path. */
 bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshold, unsigned shortest);
 void gt__detector_free(gt_detector *detector);
@@ -89,7 +105,7 @@ static inline void gt__detector_reach(gt_detector *detector, const gt_instructio
     for (unsigned k = 0; k < operands; k++)
         if (gt__literal(ins, k) == GT_LITERAL_NONE && ins->result - ins->operand[k] < least)
             least = ins->result - ins->operand[k];
-    detector->past[(detector->position - 1) & (detector->capacity - 1)].reach = (uint16_t)least;
+    gt__detector_past(detector, detector->position - 1)->reach = (uint16_t)least;
 }
 /* The last `count` records were a run of path `run`: rest if it ran at the same place of the last turn. */
 void gt__detector_rest(gt_detector *detector, uint32_t run, uint32_t count);
@@ -101,7 +117,10 @@ void gt__detector_wake(gt_detector *detector);
 bool gt__detector_follow_record(gt_detector *detector, uint32_t shape);
 bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
-bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
+static inline bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
+{
+    return d->period && gt__detector_past(d, d->position - d->period)->canonical.shape == canonical.shape;
+}
 /* Whether the last period began with these shapes, so that they are expected to come now. */
 bool gt__detector_expects_all(const gt_detector *detector, const gt_canonical *canonical, uint32_t count);
 /* Cut the hot period: segments that begin at the present position or later, in order. Returns their number. */

@@ -34,6 +34,7 @@ enum {
     GT_HOT_ENTRIES = 256,
     GT_HOT_STAGE = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
     GT_HOT_HEADROOM = 2 * GT_PATH_SLOTS, /* before it: a definition and a run that wait for room */
+    GT_HOT_FREES = 1 << 16,              /* while records are learned, at most */
     GT_HOT_PATIENCE = 16,                /* misses in a row after which a template is dropped, */
     GT_HOT_WASTE = 2,                    /* if in them so many times its records were held back */
     GT_HOT_TEMPLATES = 128,

@@ -136,7 +136,8 @@ enum {
  *   forget   client -> worker    imm[0] a segment that will not be named again
  *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON, with
  *                                GT_FLAG_WORKERS after the workers have reported
- *            disp. -> worker     the reply is a gt_report and its rows (report.h)
+ *            disp. -> worker     the reply is a gt_report and its rows (report.h); with GT_FLAG_LAST it comes
+ *                                behind all earlier records of its session, also those put aside (deferred.h)
  *            To a worker, the ticket of a fetch, sync or stats is the dispatcher's: no two questions have the same
  *   reply    worker -> client    result: the ticket, imm[0] offset, imm[1] bytes in the tail; GT_FLAG_LAST on the last.
  *                                To the dispatcher, while it watches: operand[0] start, operand[1] duration, in ns

@@ -26,8 +26,9 @@ void gt__output_free(gt_output *output)
 /* Records that the dispatcher answers itself, or that only change what it knows. */
 static bool needs_worker(const gt_instruction *ins)
 {
-    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_placement &&
-           ins->op != GT_OP_config;
+    if (ins->op == GT_OP_stats)
+        return ins->flags & GT_FLAG_WORKERS;
+    return ins->op != GT_OP_forget && ins->op != GT_OP_placement && ins->op != GT_OP_config;
 }
 
 static bool has_room(gt_session *session, const gt_instruction *ins)

@@ -31,7 +31,7 @@ static void forget(gt_dispatch_worker *worker, gt_session *session, bool all)
     for (uint32_t k = 0; k < worker->pendings.count; k++) {
         gt_pending *pending = gt__pendings_at(&worker->pendings, k);
         bool own = pending->save || pending->departed || pending->settles || pending->clears;
-        gt__inquiry_forget_session(pending->inquiry, session);
+        gt__inquiry_take_back(pending->inquiry, session, &(uint64_t){0});
         if (pending->session == session && (all || !own)) {
             pending->session = NULL;
             pending->download = NULL;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "worker/worker.h"
 
 /* ---- one record --------------------------------------------------------------------------------------------- */
@@ -172,17 +173,21 @@ static gt_err allocate_bytes(gt_store *store, size_t bytes, gt_buffer **buffer)
     return gt__store_allocate(store, &view, buffer);
 }
 
-static gt_err sequence_compile(gt_worker *worker, gt_sequence *s)
+/* A plan that the engine declines runs step by step, and so does one that it fails to compile: that is reported, and not tried again
+ * in each run. */
+static void sequence_compile(gt_worker *worker, gt_sequence *s)
 {
     gt_engine *engine = worker->engine;
     if (!engine->ops->compile)
-        return GT_OK;
+        return;
     uint64_t began_ns = gt__now_ns();
     gt_err err = engine->ops->compile(engine, s->plan, &s->program);
+    if (err != GT_OK && err != GT_ERR_UNSUPPORTED)
+        gt__log_error("worker %s: a hot path of %u instructions is not compiled, they run one by one: %s",
+                      worker->name, s->plan->step_count, gt_error_text());
     s->compile_ns = s->program ? gt__now_ns() - began_ns : 0;
     worker->path_counts.programs += s->program != NULL;
     worker->path_counts.compile_ns += s->compile_ns;
-    return err == GT_ERR_UNSUPPORTED ? GT_OK : err;
 }
 
 gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
@@ -201,10 +206,10 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
         gt__plan_free(&plan);
     if (err != GT_OK)
         gt__error_set("out of memory");
-    if (err == GT_OK)
-        err = sequence_compile(worker, s);
-    if (err == GT_OK)
+    if (err == GT_OK) {
+        sequence_compile(worker, s);
         err = gt__plan_place(plan);
+    }
     if (err == GT_OK) {
         s->memories = calloc(plan->memory_count + 1, sizeof(*s->memories));
         err = s->memories ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");

@@ -105,10 +105,13 @@ static void topk_case(gt_opcode op, const tensor *a)
     }
 }
 
-/* One long line of a dtype with short keys and one with long ones, with ties. */
+/* One long line of a dtype with short keys and one with long ones, with ties. None of these cases is left out: GPUs have kernels that
+ * nothing else needs. */
 static void each_long_line(gt_opcode op, tensor_case run)
 {
     static const gt_dtype dtypes[] = {GT_FLOAT32, GT_FLOAT64, GT_INT64, GT_FLOAT16};
+    long every = fixture_now.every;
+    fixture_now.every = 0;
     for (int k = 0; k < COUNT(dtypes); k++) {
         tensor a = tensor_new(dtypes[k], (shape){1, 20011}, (layout)k, ANY);
         run(op, &a);
@@ -117,6 +120,7 @@ static void each_long_line(gt_opcode op, tensor_case run)
     tensor many = tensor_new(GT_FLOAT32, (shape){2, 64, 4100}, 0, ANY);
     run(op, &many);
     tensor_free(&many);
+    fixture_now.every = every;
 }
 
 static void generate_argsort(gt_opcode op)

@@ -129,6 +129,11 @@ static void assign_case(gt_opcode op, const tensor *a)
 static void generate_assign(gt_opcode op)
 {
     each_tensor(op, ANY, assign_case);
+    for (int how = 0; how < LAYOUTS; how++) {
+        tensor a = tensor_new(how % 2 ? GT_COMPLEX64 : GT_COMPLEX128, (shape){2, 5, 6}, (layout)how, PLAIN);
+        assign_case(op, &a);
+        tensor_free(&a);
+    }
 }
 
 /* ---- indexing ----------------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "core/config.h"
+#include "core/report.h"
 #include "dispatcher/dispatcher.h"
 #include "link/hello.h"
 #include "worker/worker.h"
@@ -180,6 +181,18 @@ static inline bool join_client(gt_link *link)
     while (joined && !welcome.workers)
         joined = CHECK_EQ(gt__hello_wait(link, PATIENCE_MS, &welcome), GT_OK);
     return joined;
+}
+
+/* A worker's answer to `stats`, without rows. */
+static inline void send_report(gt_link *worker, uint64_t question, const gt_report *report)
+{
+    gt_slot answer[1 + (sizeof *report + sizeof(gt_slot) - 1) / sizeof(gt_slot)] = {0};
+    answer->ins = (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = question};
+    answer->ins.tail = (uint16_t)gt__slots_for(sizeof *report);
+    answer->ins.imm[1].u = sizeof *report;
+    memcpy(answer + 1, report, sizeof *report);
+    send_slots(worker, answer, 1u + answer->ins.tail);
+    gt__link_flush(worker);
 }
 
 static inline bool join_worker(gt_link *link, const char *name)

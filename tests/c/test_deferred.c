@@ -283,6 +283,71 @@ static void test_loan_to_successor(const void *argument)
     stage_close(&s);
 }
 
+/* The records that a report of the first worker counts; -1: it has not come. */
+static int64_t reported_records(player *p, uint64_t question)
+{
+    const gt_slot *answer;
+    size_t available;
+    int64_t records = -1;
+    gt__link_flush(p->worker.link);
+    while (records < 0 && (answer = gt__link_peek(p->link, &available))) {
+        gt_report report;
+        if (answer->ins.op == GT_OP_reply && CHECK_EQ(answer->ins.result, question)) {
+            memcpy(&report, answer + 1, sizeof report);
+            records = (int64_t)report.records;
+        }
+        gt__link_consume(p->link, 1u + answer->ins.tail);
+    }
+    return records;
+}
+
+static void take_report_question(stage *s, uint64_t session, uint64_t question, unsigned flags)
+{
+    player *first = &s->players[0];
+    write_ins(first, session,
+              (gt_instruction){.op = GT_OP_stats, .flags = (uint8_t)flags, .result = ANSWERS + question});
+    while (first->at < first->count) {
+        const gt_slot *record = first->stream + first->at;
+        if (!gt__deferred_takes(&first->worker, record))
+            gt__worker_run_record(&first->worker, record);
+        first->at += 1u + record->ins.tail;
+    }
+}
+
+/* A report that shall count all records of a session comes behind those put aside; others come at once. */
+static void test_reports(const void *argument)
+{
+    static stage s;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    if (!stage_open(&s, argument))
+        return;
+    player *first = &s.players[0];
+    for (int k = 0; k < WORKERS; k++)
+        write_full(&s.players[k], 1, 1, LARGE, k + 1);
+    write_sum(&s, 1, LARGE, in, out);
+    write_ins(first, 1, (gt_instruction){.op = GT_OP_neg, .result = 3, .operand = {2}});
+    while (first->at < first->count)
+        take_one(&s, first);
+    take_report_question(&s, 1, 1, GT_FLAG_LAST);
+    CHECK_EQ(reported_records(first, ANSWERS + 1), -1);
+    take_report_question(&s, 1, 2, 0);
+    int64_t before = reported_records(first, ANSWERS + 2);
+    CHECK(before > 0);
+    take_report_question(&s, 2, 3, GT_FLAG_LAST); /* nothing of this session waits */
+    CHECK(reported_records(first, ANSWERS + 3) > before);
+    for (int rounds = 0; first->worker.deferred.count && CHECK(rounds < ROUNDS); rounds++)
+        for (unsigned k = 0; k < WORKERS; k++) {
+            while (s.players[k].at < s.players[k].count)
+                take_one(&s, &s.players[k]);
+            idle(&s.players[k]);
+        }
+    int64_t all = reported_records(first, ANSWERS + 1);
+    CHECK(all == (int64_t)first->worker.timing.records && all > before);
+    CHECK_EQ(value_in(first, 3), -6);
+    finish(&s);
+    stage_close(&s);
+}
+
 /* A client leaves: what of it waits is not computed when it can be. */
 static void test_unwanted(const void *argument)
 {
@@ -692,6 +757,7 @@ int main(int argc, char **argv)
     check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
     check_run("a loan to the successor of a worker", test_loan_to_successor, "far");
+    check_run("reports", test_reports, "cpu");
     check_run("a client has left", test_unwanted, "cpu");
     check_run("no room for a sum", test_no_room, "cpu");
     check_run("no room for a sum, and the dispatcher leaves", test_no_room_at_the_end, "cpu");

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "client/client.h"
 #include "client/hotpath.h"
+#include "client/hotpath_state.h"
 #include "client/hotpath_template.h"
 #include "core/path.h"
 #include "core/record.h"
@@ -610,6 +611,50 @@ static void test_lost(const void *argument)
     observed_free(&o);
 }
 
+/* A tensor of the client's data, which is freed at once. */
+static void upload_and_free(gt_client *client)
+{
+    gt_tensor *batch;
+    CHECK_EQ(gt_from_data(client, GT_FLOAT32, 1, (int64_t[]){2}, (float[]){1, 2}, &batch), GT_OK);
+    gt_tensor_release(batch);
+}
+
+/* A program frees many tensors while records are learned, which do not go on: what it remembers of these frees has a limit. */
+static void test_many_frees(const void *argument)
+{
+    bool region = *(const bool *)argument;
+    gt_link *ours, *theirs;
+    gt_tensor *x, *next;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    observed o = observed_new(theirs);
+    gt_client *client = client_of(ours, true);
+    const gt_hotpath *hot = client->hotpath;
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    if (region)
+        gt__hotpath_enter(client, 1);
+    for (unsigned k = 0; k < 1000 && (region ? k < 8 : hot->state != GT_HOT_LEARNING); k++) {
+        CHECK_EQ((k % 4 ? gt_neg : gt_exp)(x, &next), GT_OK);
+        gt_tensor_release(x);
+        x = next;
+    }
+    CHECK(region || hot->state == GT_HOT_LEARNING);
+    for (unsigned k = 0; k < 3 * GT_HOT_FREES; k++) {
+        if (region) {
+            CHECK_EQ(gt_neg(x, &next), GT_OK);
+            gt_tensor_release(next);
+        } else
+            upload_and_free(client);
+        read_link(&o);
+    }
+    CHECK(hot->freed.capacity <= GT_HOT_FREES);
+    CHECK(region ? hot->recording.broken : hot->state == GT_HOT_WATCHING);
+    if (region)
+        gt__hotpath_leave(client);
+    gt_tensor_release(x);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -621,6 +666,8 @@ int main(int argc, char **argv)
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
     check_run("client: last batch", test_last_batch, NULL);
+    check_run("client: many frees in a region", test_many_frees, &(bool){true});
+    check_run("client: many frees while it learns", test_many_frees, &(bool){false});
     check_run("client: close", test_close, NULL);
     check_run("client: fork", test_fork, NULL);
     check_run("client: lost link", test_lost, NULL);

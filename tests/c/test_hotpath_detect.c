@@ -189,6 +189,11 @@ static void test_canonical(const void *argument)
     a->ins.op = b->ins.op = GT_OP_assign;
     a->ins.tail = b->ins.tail = 3;
     CHECK(gt__canonical(a).exact != gt__canonical(b).exact);
+    a->ins = (gt_instruction){.literals = GT_LITERAL_FLOAT << 2, .operand = {5, 6}, .imm = {{.u = 7}, {.u = 8}}};
+    for (a->ins.op = 1; a->ins.op < GT_OP_FIRST_CONTROL; a->ins.op++) { /* the shortcut makes no difference */
+        gt_canonical quick = gt__canonical(a), any = gt__canonical_any(a);
+        CHECK(quick.shape == any.shape && quick.exact == any.exact);
+    }
 }
 
 /* Most of the period runs in a few paths, as the updates of an optimizer do, but not all of it: it becomes one path. */

@@ -288,8 +288,6 @@ static void test_report_beyond_what_was_sent(const void *argument)
     (void)argument;
     static gt_slot record[1 + GT_MAX_TAIL];
     static char json[1 << 16];
-    const gt_report report = {.records = UINT64_MAX};
-    const unsigned tail = gt__slots_for(sizeof report);
     server s;
     server_new(&s, false);
     gt_link *client = server_link(&s), *worker = server_link(&s);
@@ -301,18 +299,52 @@ static void test_report_beyond_what_was_sent(const void *argument)
     do
         CHECK(receive(worker, record));
     while (record->ins.op != GT_OP_stats && !worker->dead);
-    gt_slot *answer = gt__link_reserve(worker, 1 + tail);
-    if (CHECK(answer != NULL)) {
-        memset(answer, 0, (1 + tail) * sizeof *answer);
-        answer->ins = (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .tail = (uint16_t)tail};
-        answer->ins.result = record->ins.result;
-        answer->ins.imm[1].u = sizeof report;
-        memcpy(answer + 1, &report, sizeof report);
-        gt__link_commit(worker, 1 + tail);
-        gt__link_flush(worker);
-    }
+    send_report(worker, record->ins.result, &(gt_report){.records = UINT64_MAX});
     CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
     CHECK(strstr(json, "boastful") && strstr(json, "\"queue\": 0,"));
+    gt__link_close(worker);
+    gt__link_close(client);
+    server_stop(&s);
+}
+
+/* A worker's page as it was before its report. */
+static const void *old_page(gt_link *link, gt_page_time *time)
+{
+    static gt_statement statement = {.joined_ns = 1, .records = 1, .bytes_used = 1111111};
+    (void)link;
+    *time = (gt_page_time){.at_ns = gt__now_ns()};
+    return &statement;
+}
+
+/* What a worker reported is not replaced by an older copy of its page. */
+static void test_an_old_copy_of_the_page(const void *argument)
+{
+    (void)argument;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    static char json[1 << 16];
+    gt_link *theirs, *worker = NULL;
+    server s;
+    server_new(&s, false);
+    if (!CHECK_EQ(gt__link_memory_pair(&worker, &theirs), GT_OK))
+        abort();
+    gt_link_ops ops = *theirs->ops;
+    ops.peer_page = old_page;
+    theirs->ops = &ops;
+    CHECK_EQ(gt__dispatcher_adopt(s.dispatcher, theirs), GT_OK);
+    gt_link *client = server_link(&s);
+    server_start(&s);
+    join_worker(worker, "far");
+    join_client(client);
+    CHECK(server_statistic(client, 6, "\"far\"", "used") == 1111111);
+    send_ins(client, (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = 7});
+    gt__link_flush(client);
+    do
+        CHECK(receive(worker, record));
+    while (record->ins.op != GT_OP_stats && !worker->dead);
+    send_report(worker, record->ins.result, &(gt_report){.up_ns = 1, .records = 2, .bytes_used = 2222222});
+    CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
+    CHECK(strstr(json, "2222222"));
+    CHECK_EQ(server_statistic(client, 8, "\"far\"", "used"), 2222222);
     gt__link_close(worker);
     gt__link_close(client);
     server_stop(&s);
@@ -334,5 +366,6 @@ int main(int argc, char **argv)
     check_run("idle time", test_idle_time_is_never_negative, NULL);
     check_run("an embedded server", test_an_embedded_server, NULL);
     check_run("a report of more than was sent", test_report_beyond_what_was_sent, NULL);
+    check_run("an old copy of a worker's page", test_an_old_copy_of_the_page, NULL);
     return check_end();
 }

@@ -589,6 +589,17 @@ static void random_sequence(numbers *n, sequence *s)
     }
 }
 
+/* The plan's outputs, and those of run_planned with this shift. */
+static bool same_outputs(gt_worker *worker, const gt_plan *plan, uint64_t shift)
+{
+    bool same = true;
+    for (uint32_t output = 0; output < plan->output_count; output++) {
+        uint64_t id = plan->values[plan->outputs[output]].id;
+        same &= same_tensor(worker, id, shift + id);
+    }
+    return same;
+}
+
 /* The same in slices of one step each, with another record between them. Returns how often it paused. */
 static unsigned run_in_slices(gt_worker *worker, const gt_plan *plan, gt_sequence *sequence_, uint64_t shift)
 {
@@ -628,12 +639,7 @@ static void test_random(const void *engine)
         CHECK_EQ(run_planned(&worker, plan, planned, 1000), GT_OK);
         slices += run_in_slices(&worker, plan, planned, 1000);
         run_directly(&worker, &s);
-        bool same = true;
-        for (uint32_t output = 0; output < plan->output_count; output++) {
-            uint64_t id = plan->values[plan->outputs[output]].id;
-            same &= same_tensor(&worker, id, 1000 + id);
-        }
-        CHECK(same);
+        CHECK(same_outputs(&worker, plan, 1000));
         gt__sequence_free(&worker, &planned);
     }
     CHECK(slices > SEQUENCES || worker.engine->ops->asynchronous); /* those are not sliced */
@@ -652,6 +658,53 @@ static void test_random(const void *engine)
     worker_close(&worker);
 }
 
+static const gt_engine_ops *full_ops; /* of the engine whose memory runs out */
+static unsigned compile_calls;
+
+/* It has grouped steps and dropped buffers by then. */
+static gt_err compile_without_memory(gt_engine *engine, gt_plan *plan, gt_program **program)
+{
+    compile_calls++;
+    if (full_ops->compile && full_ops->compile(engine, plan, program) == GT_OK)
+        full_ops->free_program(engine, *program);
+    *program = NULL;
+    return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+}
+
+/* A plan that cannot be compiled runs step by step, each time. */
+static void test_not_compiled(const void *engine)
+{
+    gt_worker worker;
+    numbers n = {.state = 11};
+    static sequence s;
+    if (!worker_open(&worker, engine))
+        return;
+    full_ops = worker.engine->ops;
+    gt_engine_ops ops = *full_ops;
+    ops.compile = compile_without_memory;
+    worker.engine->ops = &ops;
+    compile_calls = 0;
+    for (unsigned k = 1; k <= 20; k++) {
+        gt_sequence *planned = NULL;
+        s.slots = 0;
+        make_inputs(&worker, k);
+        random_sequence(&n, &s);
+        if (!CHECK_EQ(plan_sequence(&worker, &s, &planned), GT_OK))
+            break;
+        uint64_t compile_ns;
+        const gt_plan *plan = gt__sequence_plan(planned, &compile_ns);
+        CHECK(!gt__sequence_compiled(planned) && !compile_ns);
+        CHECK_EQ(run_planned(&worker, plan, planned, 1000), GT_OK);
+        CHECK_EQ(run_planned(&worker, plan, planned, 1000), GT_OK);
+        CHECK_EQ(compile_calls, k);
+        run_directly(&worker, &s);
+        CHECK(same_outputs(&worker, plan, 1000));
+        gt__sequence_free(&worker, &planned);
+    }
+    worker.engine->ops = full_ops;
+    worker_close(&worker);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const engines[] = {"reference", "cpu", "far", "late"};
@@ -662,7 +715,7 @@ int main(int argc, char **argv)
             void (*test)(const void *engine);
         } tests[] = {{"repeated", test_repeated}, {"failure", test_failure}, {"surprises", test_surprises},
                      {"takes", test_takes},       {"block", test_block},     {"shared", test_shared},
-                     {"random", test_random},     {"moving", test_moving}};
+                     {"random", test_random},     {"moving", test_moving},   {"not compiled", test_not_compiled}};
         for (size_t t = 0; t < sizeof tests / sizeof tests[0]; t++) {
             char name[64];
             snprintf(name, sizeof name, "%s, %s", tests[t].name, engines[k]);

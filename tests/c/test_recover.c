@@ -293,6 +293,37 @@ static void test_nothing_to_restore(const void *argument)
     server_stop(&s);
 }
 
+/* A worker is lost that was asked for the client's statistics: it is asked again behind the records that are repeated, and the client
+ * gets one answer. */
+static void test_statistics_of_a_lost_worker(const void *argument)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    static char json[1 << 16];
+    gt_link *worker, *client;
+    server s;
+    (void)argument;
+    start_played(&s, &client, &worker, 1, -1);
+    send_full(client, 1, 6, 1.0);
+    send_ins(client, (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = 1});
+    gt__link_flush(client);
+    CHECK(await_op(worker, GT_OP_stats, record));
+    CHECK(record->ins.flags & GT_FLAG_LAST);
+    gt__link_close(worker);
+    worker = server_connect(&s, "memory");
+    CHECK(join_named(worker, "raw_0"));
+    CHECK(await_op(worker, GT_OP_full, record));
+    CHECK(await_op(worker, GT_OP_stats, record));
+    send_report(worker, record->ins.result, &(gt_report){.up_ns = 1, .records = 2, .bytes_used = 123456});
+    CHECK_EQ(receive_answer(client, 1, json, sizeof json), GT_OK);
+    CHECK(strstr(json, "123456"));
+    send_ins(client, (gt_instruction){.op = GT_OP_stats, .result = 2});
+    gt__link_flush(client);
+    CHECK_EQ(receive_answer(client, 2, json, sizeof json), GT_OK);
+    gt__link_close(client);
+    gt__link_close(worker);
+    server_stop(&s);
+}
+
 /* Another worker is lost when the session's configuration is dropped and not placed again: it stays sharded. */
 static void test_a_loss_before_the_journal_is_placed(const void *argument)
 {
@@ -428,6 +459,7 @@ int main(int argc, char **argv)
     check_run("another worker is asked to stand in", test_another_worker_is_asked_to_stand_in, NULL);
     check_run("a worker may take its time to end", test_a_worker_may_take_its_time_to_end, NULL);
     check_run("nothing to restore", test_nothing_to_restore, NULL);
+    check_run("statistics of a lost worker", test_statistics_of_a_lost_worker, NULL);
     check_run("a loss before the journal is placed", test_a_loss_before_the_journal_is_placed, NULL);
     check_run("a session that cannot be recovered", test_a_session_that_cannot_be_recovered, NULL);
     check_run("unfinished uploads", test_unfinished_uploads, &(bool){false});

@@ -51,6 +51,17 @@ static struct {
     long count, room;
 } all;
 
+/* The launches of a call, one for each sequence of kernels that an op becomes: those of which a limit leaves some out could not run. */
+typedef struct sequence {
+    uint64_t kind, hash;
+    gt_cuda_key key[GT_CUDA_LAUNCHES];
+    unsigned count;
+} sequence;
+
+enum { MOST_SEQUENCES = 1024 };
+static sequence sequences[MOST_SEQUENCES];
+static unsigned sequence_count;
+
 static int compare_keys(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(gt_cuda_key));
@@ -131,8 +142,46 @@ static int compare_hashes(const void *a, const void *b)
     return x_op != y_op ? (x_op > y_op) - (x_op < y_op) : (x > y) - (x < y);
 }
 
-/* CUDAHOST_LIMIT: at most so many kernels of an op, chosen by their hashes. Calls that need others run on the reference
- * engine. */
+/* The part of a key that says which function of a template it is. */
+static uint64_t function_of(const gt_cuda_key *key)
+{
+    if (key->family == GT_CUDA_ELEMENTWISE || key->family == GT_CUDA_SPECIAL)
+        return key->family;
+    unsigned by_vector = key->family == GT_CUDA_TRANSPOSE ? key->vector : 0;
+    unsigned tensor_cores = key->family == GT_CUDA_ATTENTION && key->option[3];
+    return key->family + 100u * key->variant + 100000u * by_vector + 10000000u * tensor_cores;
+}
+
+/* Of all calls of an op with the same functions, one: the one with the smallest hash. */
+static void want_sequence(gt_opcode op, const gt_cuda_work *work)
+{
+    sequence new = {.kind = op, .count = work->count};
+    unsigned k = 0;
+    for (unsigned at = 0; at < work->count; at++) {
+        new.key[at] = work->launch[at].key;
+        new.kind = new.kind * 0x100000001b3u ^ function_of(&new.key[at]);
+        new.hash = new.hash * 31 + hash_of(&new.key[at]);
+    }
+    while (k < sequence_count && sequences[k].kind != new.kind)
+        k++;
+    if (k == MOST_SEQUENCES)
+        abort();
+    if (k == sequence_count || new.hash < sequences[k].hash)
+        sequences[k] = new;
+    sequence_count += k == sequence_count;
+}
+
+static bool is_in_sequence(const gt_cuda_key *key)
+{
+    for (unsigned k = 0; k < sequence_count; k++)
+        for (unsigned at = 0; at < sequences[k].count; at++)
+            if (compare_keys(&sequences[k].key[at], key) == 0)
+                return true;
+    return false;
+}
+
+/* CUDAHOST_LIMIT: at most so many kernels of an op, chosen by their hashes, and those of one call for each sequence of functions. Calls
+ * that need others run on the reference engine. */
 static void choose_kernels(void)
 {
     const char *text = getenv("CUDAHOST_LIMIT");
@@ -142,7 +191,7 @@ static void choose_kernels(void)
     qsort(all.at, (size_t)all.count, sizeof *all.at, compare_hashes);
     for (long k = 0; k < all.count; k++) {
         of_op = k > 0 && all.at[k].key.op == all.at[k - 1].key.op ? of_op + 1 : 0;
-        if (of_op < limit)
+        if (of_op < limit || is_in_sequence(&all.at[k].key))
             all.at[kept++] = all.at[k];
     }
     all.count = kept;
@@ -159,7 +208,7 @@ static void write_kernels(const cudahost *h)
         char name[32];
         const wanted *w = &all.at[k];
         kernel_name(w, k, name, sizeof name);
-        gt__cuda_add(&text, "// kernel %u %s\n", w->key.family,
+        gt__cuda_add(&text, "// kernel %llu %s\n", (unsigned long long)function_of(&w->key),
                      w->source ? "chain" : gt__op_table[w->key.op].name);
         if (w->source)
             gt__cuda_add_plain(&text, w->source);
@@ -239,6 +288,53 @@ static gt_err run_on_cpu(cudahost *h, const gt_call *call, gt_token *token)
     return h->fallback->ops->run(h->fallback, call, token);
 }
 
+static void want_launches(const gt_call *call)
+{
+    static gt_cuda_work work;
+    work.more = 0;
+    if (gt__cuda_lower(call, &device, &work) != GT_OK)
+        return;
+    for (unsigned k = 0; k < work.count; k++)
+        want(&work.launch[k].key, NULL);
+    want_sequence(call->op, &work);
+}
+
+/* The kernels that plans have for such a call, where it follows another: pair_form.c, pick_form.c and norm_form.c. They are compiled for
+ * cards here; test_program runs them on the fake driver. */
+static void want_planned(const gt_call *call)
+{
+    gt_view memory = {.data = (void *)256, .contiguous = true, .meta = {.dtype = GT_FLOAT32}}, nothing = {0};
+    gt_view x, positions = {.contiguous = true};
+    const gt_view *in[7] = {NULL, NULL, NULL, &memory, &memory, &nothing, &nothing};
+    gt_call planned = *call;
+    if (call->operands == 0)
+        return;
+    for (unsigned k = 0; k < call->operands && k < 3; k++)
+        in[k] = call->in[k];
+    planned.in = in;
+    x = *in[0];
+    if (call->op == GT_OP_attention || call->op == GT_OP_attention_backward) {
+        planned.operands = call->op == GT_OP_attention ? 4 : 7;
+        want_launches(&planned);
+    } else if (call->op == GT_OP_layer_norm_backward && !call->literals) {
+        in[3] = in[4] = call->in[2];
+        planned.operands = 5;
+        want_launches(&planned);
+    } else if (call->op == GT_OP_log_softmax && x.contiguous && x.meta.rank == 2 && call->ins->imm[0].i == 1 &&
+               x.meta.numel) {
+        positions.meta = (gt_meta){.dtype = GT_INT64, .rank = 1, .numel = x.meta.shape[0]};
+        positions.meta.shape[0] = x.meta.shape[0];
+        positions.stride[0] = 1;
+        planned.compute = GT_FLOAT32;
+        planned.operands = 4;
+        in[1] = &x;
+        in[2] = &positions;
+        want_launches(&planned);
+        positions.data = memory.data;
+        want_launches(&planned);
+    }
+}
+
 static gt_err cudahost_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     cudahost *h = (cudahost *)engine;
@@ -261,7 +357,11 @@ static gt_err cudahost_run(gt_engine *engine, const gt_call *call, gt_token *tok
         }
         if (h->library)
             GT_TRY(run_work(h, &work));
+        else
+            want_sequence(call->op, &work);
     } while (work.more);
+    if (!h->library)
+        want_planned(call);
     return h->library ? GT_OK : run_on_cpu(h, call, token);
 }
 

@@ -1,5 +1,5 @@
 /* fake_blas.c: a libcublasLt.so.13 for tests without a card: plain loops, queued on the fake driver's stream. It checks that
- * leading dimensions fit, as cuBLASLt does. */
+ * leading dimensions fit, as cuBLASLt does, and that matrices are aligned as the algorithm was promised. */
 #include <complex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,11 @@ typedef struct product {
     uint32_t epilogue;
     CUdeviceptr bias;
 } product;
+
+/* What an algorithm may rely on, in bytes, of a, b, c and the result. An algorithm is such a record. */
+typedef struct preference {
+    uint32_t alignment[4];
+} preference;
 
 typedef struct work {
     product p;
@@ -103,35 +108,36 @@ API int cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, int attribute
     return 0;
 }
 
-API int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+API int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made)
 {
-    *preference = malloc(1);
+    preference *fresh = *made = malloc(sizeof *fresh);
+    *fresh = (preference){.alignment = {256, 256, 256, 256}};
     return 0;
 }
 
-API int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+API int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t made)
 {
-    free(preference);
+    free(made);
     return 0;
 }
 
-API int cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, int attribute,
-                                             const void *value, size_t size)
+API int cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t made, int attribute, const void *value,
+                                             size_t size)
 {
-    (void)preference;
-    (void)(attribute + (int)size);
-    (void)value;
+    preference *described = made;
+    int k = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    if (k >= 0 && k < 4)
+        memcpy(&described->alignment[k], value, size);
     return 0;
 }
 
 API int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t p, cublasLtMatrixLayout_t a,
                                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                       cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int wanted,
+                                       cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t promised, int wanted,
                                        cublasLtMatmulHeuristicResult_t *results, int *count)
 {
     (void)handle;
     (void)c;
-    (void)preference;
     const product *described = p;
     if (described->epilogue && (!described->bias || described->bias % 16))
         return 7;
@@ -141,6 +147,8 @@ API int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDe
             return 7;
     *count = wanted < 2 ? wanted : 2;
     memset(results, 0, (size_t)*count * sizeof *results);
+    for (int k = 0; k < *count; k++)
+        memcpy(&results[k].algo, promised, sizeof(preference));
     return 0;
 }
 
@@ -222,9 +230,12 @@ API int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t p, const vo
     (void)handle;
     (void)alpha;
     (void)beta;
-    (void)c;
     (void)c_layout;
-    (void)algo;
+    const preference *promised = (const preference *)algo;
+    const void *const addresses[] = {a, b, c, d};
+    for (int k = 0; k < 4; k++)
+        if ((uintptr_t)addresses[k] % promised->alignment[k])
+            return 7;
     work w = {.p = *(product *)p,
               .a = *(layout *)a_layout,
               .b = *(layout *)b_layout,

@@ -2,10 +2,11 @@
 
     kernels.py BUILD [--limit N] [--cards N] [--architectures A,B...] [--keep FOLDER] [TEST...]
 
-Collects the kernels that test_engine's cases need, at most N of each op (0: all); runs them on the host (shim.h) against the
-reference engine; then compiles some of them for real cards with NVRTC, if it is installed (pip install nvidia-cuda-nvrtc):
-at most `cards` of each op for the first architecture, half as many for the others (0: all). The same with the chains that
-test_program's random sequences need, against the same steps one by one. BUILD is the build folder.
+Collects the kernels that test_engine's cases need, at most N of each op (0: all), and those of one call for each sequence of
+functions that an op becomes; runs them on the host (shim.h) against the reference engine; then compiles some of them for real cards
+with NVRTC, if it is installed (pip install nvidia-cuda-nvrtc): at most `cards` of each op and function for the first architecture, half
+as many for the others (0: all), and the resident kernel. The same with the chains that test_program's random sequences need, against the
+same steps one by one. No function of src/engines/cuda/device may be left out. BUILD is the build folder.
 """
 import argparse
 import ctypes
@@ -74,7 +75,7 @@ def compile_for_card(nvrtc, source, architecture):
 
 
 def choose(source, limit):
-    """At most `limit` kernels of each family and op (0: all), in pieces that each have the prelude and the templates: (text, kernels)."""
+    """At most `limit` kernels of each op and function (0: all), in pieces that each have the prelude and the templates: (text, kernels)."""
     start, *kernels = re.split(r'^// kernel (.*)$', source, flags=re.MULTILINE)
     chosen, seen = [], {}
     mixed = sorted(zip(kernels[::2], kernels[1::2]), key=lambda named: zlib.crc32(named[1].encode()))
@@ -106,9 +107,8 @@ def compile_for_cards(folder, limit, architectures, resident):
         count = sum(kernels for _, kernels in pieces)
         print(f'NVRTC: {count} kernels for {architecture} in {time.monotonic() - began:.0f} s', flush=True)
 
-    threads = [threading.Thread(target=work, args=(architecture,)) for architecture in architectures]
-    if resident:
-        threads.append(threading.Thread(target=work, args=(architectures[0], True)))
+    threads = [threading.Thread(target=work, args=(architecture, alone))
+               for architecture in architectures for alone in ((False, True) if resident else (False,))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -130,6 +130,17 @@ def check_docs(folder):
     return False
 
 
+def check_functions(*folders):
+    """Whether some kernel was collected of each function that kernels are made of."""
+    templates = ''.join(path.read_text() for path in (SOURCE / 'src/engines/cuda/device').glob('*.cuh'))
+    functions = set(re.findall(r'^template <class K> GT_F void (gt_\w+)\(const gt_\w+_params &p\)$', templates, flags=re.MULTILINE))
+    collected = ''.join((folder / 'kernels.cu').read_text() for folder in folders)
+    missing = functions - set(re.findall(r'^(gt_\w+)<k\d+_k>\(p\);$', collected, flags=re.MULTILINE))
+    if missing:
+        print('no case of test_engine and test_program needs these, so they were neither run nor compiled:', ', '.join(sorted(missing)))
+    return functions and not missing
+
+
 # ---- all of it -------------------------------------------------------------------------------------------------------
 
 def test_calls(build, folder, limit, cards, architectures, tests):
@@ -144,7 +155,7 @@ def test_calls(build, folder, limit, cards, architectures, tests):
     print(tested.stdout)
     print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
     right = check_docs(folder)
-    return tested.returncode == 0 and compile_for_cards(folder, cards, architectures, resident=cards != 1) == 0 and right
+    return tested.returncode == 0 and compile_for_cards(folder, cards, architectures, resident=not tests) == 0 and right
 
 
 def test_chains(build, folder, cards, architectures):
@@ -177,7 +188,10 @@ def main():
             old.unlink()
         right = test_calls(arguments.build, folder, arguments.limit, arguments.cards, arguments.architectures,
                            arguments.tests)
-        return not ((arguments.tests or test_chains(arguments.build, folder / 'chains', arguments.cards, arguments.architectures)) and right)
+        if not arguments.tests:
+            right &= test_chains(arguments.build, folder / 'chains', arguments.cards, arguments.architectures)
+            right &= bool(check_functions(folder, folder / 'chains'))
+        return not right
 
 
 if __name__ == '__main__':

@@ -205,6 +205,64 @@ def test_bodies_in_random_order_are_a_path_each(bodies):
     check(AT_RANDOM.replace("BODIES", str(bodies)), **DEFAULT)
 
 
+ON_ONE_LINE = COUNT + """
+import random
+order = random.Random(7)
+x, y = gt.randn(8, 8), gt.randn(8, 8)
+for k in range(900):
+    if k == 700:
+        before = counts()
+    which = order.randrange(3)
+    if which == 0:
+        a = x * 0.25; b = x + x; c = y.relu(); d = b - x; e = d * 0.5; f = d - e; g = d - c; x = (g + 0.5).tanh()
+    elif which == 1:
+        a = x * 0.5; b = y + 0.5; c = b + a; d = c.tanh(); e = c - d; f = c * 0.25; g = e + 0.5; y = e.relu()
+    else:
+        a = y * 0.25; b = y * 0.5; c = a - b; d = a * 0.5; e = b + x; f = d * 0.5; g = f.tanh(); h = g.tanh(); y = e * 0.5
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.9 * last["total_instructions"] and last["misses"] <= 2, last
+keep(x, y)
+"""
+
+
+def test_statements_on_one_line_are_told_apart():
+    """By line and op alone, the begin of a body could not be told from its middle."""
+    check(ON_ONE_LINE, **DEFAULT)
+
+
+FUNCTIONS_IN_COMMON = COUNT + """
+import random
+order = random.Random(1)
+x, y = gt.ones(8, 8), gt.ones(8, 8) * 0.5
+def half(t): return t * 0.5
+def less(a, b): return a - b
+def body(which):
+    global x, y
+    if which == 0:
+        x = half(half(x + y) - x) + y
+    elif which == 1:
+        y = (half(x.tanh()) - y + x).relu().tanh()
+    elif which == 2:
+        x = half((x * y + 0.5).relu() * 0.25 + y)
+    else:
+        y = half(less(half(half(less(y, x)).exp()), x))
+for k in range(1500):
+    if k == 1200:
+        before = counts()
+    body(order.randrange(4))
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.9 * last["total_instructions"] and last["misses"] <= 10, last
+keep(x, y)
+"""
+
+
+def test_bodies_with_functions_in_common():
+    """The operations of these come several times in a body, and in other ones."""
+    check(FUNCTIONS_IN_COMMON, **DEFAULT)
+
+
 TRAINED_AT_RANDOM = COUNT + """
 import random
 order = random.Random(3)

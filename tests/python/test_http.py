@@ -24,7 +24,7 @@ CLIENT = """
     import gt
     gt.connect(f"localhost:{sys.argv[1]}")
     large = gt.ones(1000, 250)                          # line 5
-    small = [gt.zeros(10, 10) for _ in range(3)]        # line 6
+    small = [gt.zeros(10, 10) for _ in range(2)]; more = gt.zeros(10, 10)  # line 6
     total = (large @ large.T).sum().item()
     try:
         gt.linalg.inv(gt.zeros(3, 3)).sum().item()      # line 9

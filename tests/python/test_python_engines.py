@@ -148,7 +148,7 @@ print((a + 1).tolist())
     )
     first, second, third, last = text.splitlines()
     assert re.search(r"^RuntimeError mul: KeyError: 'mul is broken' \(.*program\.py:\d+\) \(on auto_worker\)", first), first
-    assert second.startswith("GtError exp: ValueError: could not broadcast"), second
+    assert second.startswith("GtError exp: ValueError: the method returned an array of shape (7, 7), expected (3,)"), second
     assert third.startswith("GtTypeError log: TypeError: ") and "compute" in third
     assert last == "[2.0, 2.0, 2.0]"
 
@@ -220,6 +220,34 @@ print(a.exp().tolist(), (-a).tolist(), a.log().tolist())
 """,
     )
     assert text == "[1.5, 1.0, 1.015625, -inf, nan] [-0.0, -1.0, -2.0, -3.0, -4.0] [3.0, 3.0, 3.0, 3.0, 3.0]\n"
+
+
+def test_a_returned_array_of_another_shape_is_an_error(programs):
+    text = own(
+        programs,
+        """
+def exp(self, out, a, compute):
+    return np.ones(1)
+def log(self, out, a, compute):
+    return np.ones((2, 3))[:, :1]
+def neg(self, out, a, compute):
+    return np.ones(6)
+""",
+        """
+for compute in (gt.exp, gt.log, gt.neg):
+    try:
+        print(compute(gt.ones(2, 3)).tolist())
+    except gt.GtError as error:
+        print(str(error).split(" (/")[0])
+print(gt.ones(2).tolist())
+""",
+    )
+    assert text.splitlines() == [
+        "exp: ValueError: the method returned an array of shape (1,), expected (2, 3)",
+        "log: ValueError: the method returned an array of shape (2, 1), expected (2, 3)",
+        "neg: ValueError: the method returned an array of shape (6,), expected (2, 3)",
+        "[1.0, 1.0]",
+    ], text
 
 
 def test_operands_and_attributes(programs):

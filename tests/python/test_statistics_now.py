@@ -198,3 +198,18 @@ def test_a_worker_inside_a_hot_path_tells_its_lines_and_scopes(programs):
     assert place["line"].endswith("paths.py:11-13") and place["scope"] in ("forward, update", "update, forward")
     assert place["path"]["instructions"] >= 4
     assert worker["doing"]["op"] == "matmul" and place.items() <= worker["doing"].items()
+
+
+def test_all_workers_of_a_sharded_program_are_waited_for(programs):
+    """Also those whose links are full when the question comes."""
+    client = programs.python("""
+import gt
+gt.gpu_workers(2)
+gt.register_config("rows", gt.SignalConfig(gt.ShardConfig(0, [0, 1])))
+with gt.signal.context("rows"):
+    x, w = gt.ones(2000, 64), gt.ones(64, 64)
+    for step in range(300):
+        x = ((x @ w) * 0.01).tanh()
+print([worker["ops"]["tanh"]["count"] for worker in gt.debug.get_worker_stats(wait=True).values()])
+""", GT_AUTO_COMPILE=0, name="sharded")
+    assert client.wait() == 0 and client.text() == "[300, 300]\n", client.text()

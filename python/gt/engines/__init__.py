@@ -45,12 +45,15 @@ class Engine:
     def store(self, out: EngineView, result) -> None:
         """Copy what a method returned into its result. Called if that is not None.
 
-        Numbers are rounded to a bfloat16 result; an array of uint16 is taken for its bits.
+        A number fills the result; an array must have its shape. Numbers are rounded to a bfloat16 result; an array of uint16 is
+        taken for its bits.
         """
         import numpy
+        result = numpy.asarray(result)
+        if result.ndim and result.shape != tuple(out.shape):
+            raise ValueError(f'the method returned an array of shape {result.shape}, expected {tuple(out.shape)}')
         if out.dtype == 'bfloat16':
             from gt.engines.numpy_engine import narrowed
-            result = numpy.asarray(result)
             if result.dtype != numpy.uint16:
                 result = narrowed(result.real.astype(numpy.float32))
         numpy.copyto(numpy.asarray(out), result, casting='unsafe')

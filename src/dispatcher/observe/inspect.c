@@ -37,6 +37,7 @@ enum {
 /* A line of the client's program. */
 typedef struct line_sums {
     uint32_t site;
+    const char *text; /* "": not known */
     bool path, listed;
     uint64_t tensors, bytes, ns, count;
 } line_sums;
@@ -140,6 +141,32 @@ static int by_both(const void *left, const void *right)
     return order ? order : (a->site > b->site) - (a->site < b->site);
 }
 
+static int by_text(const void *left, const void *right)
+{
+    const line_sums *a = left, *b = right;
+    return a->path != b->path ? a->path - b->path : strcmp(a->text, b->text);
+}
+
+/* Statements on one line have sites of their own: add them up. Paths that begin there are shown apart. Returns how many are left. */
+static uint32_t merge_lines(line_sums *lines, uint32_t count)
+{
+    uint32_t kept = 0;
+    qsort(lines, count, sizeof *lines, by_text);
+    for (uint32_t k = 0; k < count; k++) {
+        line_sums *last = kept ? &lines[kept - 1] : NULL;
+        if (!last || lines[k].path || by_text(last, &lines[k])) {
+            lines[kept++] = lines[k];
+            continue;
+        }
+        last->tensors += lines[k].tensors;
+        last->bytes += lines[k].bytes;
+        last->ns += lines[k].ns;
+        last->count += lines[k].count;
+        last->site = lines[k].site < last->site ? lines[k].site : last->site;
+    }
+    return kept;
+}
+
 /* Mark the first LINES lines in this order. */
 static void list_first(line_sums *lines, uint32_t count, int (*order)(const void *, const void *))
 {
@@ -154,9 +181,12 @@ static void write_lines(FILE *json, inspection *seen)
     for (uint32_t k = 0; k < 2 * sites; k++)
         if (seen->line[k].tensors || seen->line[k].count) {
             seen->line[used] = seen->line[k];
+            const char *text = gt__session_site(seen->session, k % sites);
             seen->line[used].site = k % sites;
+            seen->line[used].text = text ? text : "";
             seen->line[used++].path = k >= sites;
         }
+    used = merge_lines(seen->line, used);
     list_first(seen->line, used, by_seconds);
     list_first(seen->line, used, by_bytes);
     qsort(seen->line, used, sizeof *seen->line, by_both);

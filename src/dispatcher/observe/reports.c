@@ -1,8 +1,9 @@
 /*
  * reports.c: workers' statistics (core/report.h), for monitors and for clients that ask for them.
  *
- * A report is for a client that waits: the question is a record in the worker's stream, behind the client's earlier records, so
- * the report counts all of them. A worker whose link has no room is not asked: its last report is used again.
+ * A report is for a client that waits: the question is a record in the stream of each worker, and those that the client uses answer
+ * it when they have executed the client's earlier records, so the reports count all of them. A worker that the client does not use is
+ * not asked while its link has no room: what is known of it is used.
  *
  * All others get what is known now, without waiting for any worker: the statement in the worker's page. That of a worker behind
  * ZeroMQ is a copy, which it is asked for: another thread of it answers at once, and the next monitor sees the answer. A worker whose page
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "dispatcher/answers.h"
+#include "dispatcher/live/evacuate.h"
 #include "dispatcher/state.h"
 #include "dispatcher/worker_stream.h"
 
@@ -24,15 +26,19 @@ struct gt_inquiry {
     unsigned outstanding;
 };
 
-static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
+/* all: the report counts all that the session whose turn it is has sent, and a link without room does not matter. */
+static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry, bool all)
 {
-    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: those of a session come in their order */
+    gt_slot *out = all ? gt__worker_reserve(worker, 1) : gt__worker_room(worker, 1);
     gt_pending pending = {.op = GT_OP_stats, .asked_ns = gt__now_ns(), .inquiry = inquiry};
-    gt_instruction question = {.op = GT_OP_stats};
+    gt_instruction question = {.op = GT_OP_stats, .flags = all ? GT_FLAG_LAST : 0};
     if (!out || gt__pendings_add(&worker->pendings, &pending, &question) != GT_OK)
         return false;
     out->ins = question;
-    gt__worker_commit(worker, 1);
+    if (all)
+        gt__worker_put(worker, 1);
+    else
+        gt__worker_commit(worker, 1);
     gt__link_flush(worker->link);
     if (!worker->reported.due++)
         worker->reported.asked_ns = pending.asked_ns;
@@ -60,7 +66,7 @@ bool gt__reports_ask(gt_dispatcher *dispatcher)
             worker->reported.sent = worker->records;
         due |= asked;
         if (!asked && !statement_of(worker, &time))
-            due |= worker->reported.due || ask(worker, NULL);
+            due |= worker->reported.due || ask(worker, NULL, false);
     }
     return due;
 }
@@ -97,9 +103,11 @@ gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__reports_refresh(dispatcher); /* of those that cannot be asked now */
     *inquiry = (gt_inquiry){.session = session, .ticket = ticket};
-    for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (dispatcher->workers[index]->peer)
-            inquiry->outstanding += ask(dispatcher->workers[index], inquiry);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (worker->peer)
+            inquiry->outstanding += ask(worker, inquiry, gt__session_uses(session, worker));
+    }
     if (inquiry->outstanding)
         return GT_OK;
     free(inquiry);
@@ -116,10 +124,13 @@ void gt__inquiry_settle(gt_inquiry *inquiry)
     free(inquiry);
 }
 
-void gt__inquiry_forget_session(gt_inquiry *inquiry, const gt_session *session)
+bool gt__inquiry_take_back(gt_inquiry *inquiry, const gt_session *session, uint64_t *ticket)
 {
-    if (inquiry && inquiry->session == session)
-        inquiry->session = NULL;
+    if (!inquiry || inquiry->session != session)
+        return false;
+    *ticket = inquiry->ticket;
+    inquiry->session = NULL;
+    return true;
 }
 
 /* The worker's clock minus ours: 0 on the same host; else estimated from the quickest exchange so far. */
@@ -252,7 +263,8 @@ void gt__reports_refresh(gt_dispatcher *dispatcher)
         gt_page_time time;
         const gt_statement *statement = statement_of(worker, &time);
         if (statement) {
-            take_statement(worker, statement, &time);
+            if (statement->records >= worker->reported.report.records) /* else a copy older than the last report */
+                take_statement(worker, statement, &time);
             continue;
         }
         uint64_t silent_ns = worker->reported.due ? gt__now_ns() - worker->reported.asked_ns : 0;

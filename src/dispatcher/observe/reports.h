@@ -44,6 +44,7 @@ bool gt__reports_outstanding(const gt_dispatcher *dispatcher);
 gt_err gt__reports_inquire(gt_session *session, uint64_t ticket);
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record);
 void gt__inquiry_settle(gt_inquiry *inquiry); /* one worker less to wait for; NULL: no client waits */
-void gt__inquiry_forget_session(gt_inquiry *inquiry, const gt_session *session);
+/* A question of this session is not answered any more. False: it is not of this session, or was taken back. */
+bool gt__inquiry_take_back(gt_inquiry *inquiry, const gt_session *session, uint64_t *ticket);
 
 #endif

@@ -98,6 +98,9 @@ static bool take_questions(gt_session *session)
         const gt_pendings *pendings = &dispatcher->workers[index]->pendings;
         for (uint32_t k = 0; k < pendings->count; k++) {
             gt_pending *pending = gt__pendings_at(pendings, k);
+            uint64_t ticket;
+            if (gt__inquiry_take_back(pending->inquiry, session, &ticket))
+                ok &= owe(session->recovery, ticket, 0);
             if (pending->session != session || pending->departed || pending->settles)
                 continue;
             if (!pending->save && !pending->clears)

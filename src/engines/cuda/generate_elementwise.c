@@ -145,6 +145,7 @@ void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cud
     unsigned operands = key->option[0];
     const char *type = gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute));
     bool complex = key->variant == VARIANT_EXPRESSION && gt__dtype_is_complex((gt_dtype)key->compute);
+    bool fills = key->variant == VARIANT_CONVERT && key->mode[0] == MODE_LITERAL;
     gt__cuda_add(text, "struct %s_k {\n", name);
     if (key->variant == VARIANT_MOVE)
         gt__cuda_add(text, "typedef %s::T T;\n", gt__cuda_moved(key->out));
@@ -159,7 +160,8 @@ void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cud
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++) {
         bool rounds = k < operands && key->option[1] >> k & 1;
         bool literal = k >= operands || key->mode[k] == MODE_LITERAL;
-        gt__cuda_add(text, "typedef %s D%u;\n", literal ? "DO" : type_of_operand(key, key->in[k]), k);
+        const char *number = fills ? gt__cuda_dtype(gt__dtype_real((gt_dtype)key->out)) : "DO";
+        gt__cuda_add(text, "typedef %s D%u;\n", literal ? number : type_of_operand(key, key->in[k]), k);
         if (rounds)
             gt__cuda_add(text, "typedef %s R%u;\n", gt__cuda_dtype((gt_dtype)key->compute), k);
         else
@@ -443,7 +445,7 @@ gt_cuda_launch *gt__cuda_fill(gt_cuda_work *work, const gt_view *out, gt_dtype d
     gt_view literal = {.contiguous = true, .meta = {.numel = 1, .dtype = (uint8_t)dtype}};
     if (out->meta.numel == 0)
         return NULL;
-    start(&e, GT_OP_full, (gt_dtype)out->meta.dtype, 1, out);
+    start(&e, GT_OP_full, gt__dtype_real((gt_dtype)out->meta.dtype), 1, out);
     add_literal(&e, 0, &literal, number, (gt_dtype)out->meta.dtype);
     gt__loop_add(&e.loop, out);
     e.key.variant = VARIANT_CONVERT;
@@ -476,9 +478,11 @@ gt_err gt__cuda_lower_full(const gt_call *call, const gt_cuda_device *device, gt
 {
     (void)device;
     gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
-    if (gt__dtype_is_complex(dtype))
+    bool complex = gt__dtype_is_complex(dtype);
+    if (complex && call->ins->imm[1].f != 0)
         return GT_CUDA_DECLINE;
-    gt__cuda_fill(work, call->out, gt__dtype_is_float(dtype) ? GT_FLOAT64 : GT_INT64, call->ins->imm[0]);
+    gt__cuda_fill(work, call->out, complex || gt__dtype_is_float(dtype) ? GT_FLOAT64 : GT_INT64,
+                  call->ins->imm[0]);
     return GT_OK;
 }
 
@@ -529,12 +533,9 @@ gt_err gt__cuda_lower_assign(const gt_call *call, const gt_cuda_device *device, 
                      from[axis] * out->stride[axis] * (int64_t)gt__dtype_size((gt_dtype)out->meta.dtype);
         slice.stride[axis] *= count[axis] > 1 ? step[axis] : 1; /* else the step may be too large to multiply */
     }
-    if (call->literals >> 1 & 1) {
-        if (gt__dtype_is_complex((gt_dtype)out->meta.dtype))
-            return GT_CUDA_DECLINE;
+    if (call->literals >> 1 & 1)
         gt__cuda_fill(work, &slice, (gt_dtype)call->in[1]->meta.dtype, call->value[1]);
-    } else {
+    else
         gt__cuda_move(work, &slice, call->in[1]);
-    }
     return GT_OK;
 }

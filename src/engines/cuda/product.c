@@ -41,8 +41,9 @@ typedef struct shape {
     int64_t leading_a, leading_b;
     int64_t batch, stride_a, stride_b;
     uint8_t dtype, transpose_a, transpose_b, kind; /* gt_product_kind */
-    uint16_t alignment_a, alignment_b;
-    uint64_t epilogue;
+    uint16_t alignment_a, alignment_b, alignment_out;
+    uint16_t unused; /* 0 */
+    uint32_t epilogue;
 } shape;
 
 _Static_assert(sizeof(shape) == 80, "compared and hashed by its bytes");
@@ -298,11 +299,13 @@ static gt_err propose(gt_cuda_products *p, const shape *s, const chosen *c,
     } alignments[] = {
         {.attribute = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, .value = s->alignment_a},
         {.attribute = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, .value = s->alignment_b},
+        {.attribute = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, .value = s->alignment_out},
+        {.attribute = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, .value = s->alignment_out},
     };
     BLAS_TRY("a preference", blas->preference_new(&preference));
     int status =
         blas->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    for (int k = 0; k < 2 && status == CUBLAS_STATUS_SUCCESS; k++)
+    for (size_t k = 0; k < sizeof alignments / sizeof alignments[0] && status == CUBLAS_STATUS_SUCCESS; k++)
         status = blas->preference_set(preference, alignments[k].attribute, &alignments[k].value,
                                       sizeof alignments[k].value);
     *count = 0;
@@ -507,6 +510,7 @@ static gt_err multiply_all(gt_cuda *cuda, const matrix *a, const matrix *b, cons
         const chosen *c;
         key.alignment_a = alignment_of(at.a);
         key.alignment_b = alignment_of(at.b);
+        key.alignment_out = alignment_of(at.out); /* behind other results of a batch it may be any element's */
         GT_TRY(choose(cuda, &key, &n, &at, e, &c));
         int status = multiply(cuda, c, &n, &c->algorithm, &at);
         if (status != CUBLAS_STATUS_SUCCESS)

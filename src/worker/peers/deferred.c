@@ -50,18 +50,25 @@ static bool is_collective(unsigned op)
     return gt__deferred_may_wait(op) && op != GT_OP_recv;
 }
 
-/* Records that may overtake those of other sessions, or be overtaken. */
-static bool is_movable(unsigned op)
+/* It says that it waits for all records of its session before it. */
+static bool is_patient(const gt_instruction *ins)
 {
+    return (ins->op == GT_OP_send || ins->op == GT_OP_stats) && ins->flags & GT_FLAG_LAST;
+}
+
+/* Records that may overtake those of other sessions, or be overtaken. */
+static bool is_movable(const gt_instruction *ins)
+{
+    unsigned op = ins->op;
     return op < GT_OP_FIRST_CONTROL || op == GT_OP_free || op == GT_OP_data || op == GT_OP_send ||
-           op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_repeat || op == GT_OP_failure ||
+           op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_repeat || op == GT_OP_failure || is_patient(ins) ||
            gt__deferred_may_wait(op);
 }
 
 /* Comes behind all records of its session before it. */
 static bool is_barrier(const gt_instruction *ins)
 {
-    return ins->op == GT_OP_fetch || ins->op == GT_OP_sync || (ins->op == GT_OP_send && ins->flags & GT_FLAG_LAST);
+    return ins->op == GT_OP_fetch || ins->op == GT_OP_sync || is_patient(ins);
 }
 
 static bool has_arrived(gt_worker *worker, const gt_instruction *recv, uint64_t number)
@@ -352,7 +359,7 @@ static bool take(gt_worker *worker, const gt_slot *record)
         d->waits_since_ns = 0;
     d->number = worker->timing.records + 1 + d->ahead;
     d->more |= op == GT_OP_peer; /* they may wait for its predecessor */
-    if (!is_movable(op))
+    if (!is_movable(&record->ins))
         return false;
     if (op == GT_OP_free)
         return d->count && take_free(worker, record);

@@ -150,7 +150,7 @@ template <class K> GT_F void gt_conv(const gt_window_params &p)
     int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     int group = blockIdx.z / p.parts, part = blockIdx.z % p.parts;
     int first_row = blockIdx.x * SIDE, first_column = blockIdx.y * SIDE;
-    int begin = part * p.share, end = p.parts > 1 && begin + p.share < n.length ? begin + p.share : n.length;
+    int begin = part * p.share, end = p.parts > 1 && p.share < n.length - begin ? begin + p.share : n.length;
     T sum[4][4];
 #pragma unroll
     for (int i = 0; i < 4; i++)
