@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,13 +39,31 @@ static int take_port(const gt_usage *usage, const gt_option *option, const char 
     return -1;
 }
 
+/* "16M" for 16777216, as it is given. */
+static const char *bytes_text(double bytes, char *text, size_t size)
+{
+    static const char units[] = "KMGT";
+    const char *unit = "";
+    for (const char *next = units; *next && bytes >= 1024 && fmod(bytes, 1024) == 0; next++) {
+        bytes /= 1024;
+        unit = next;
+    }
+    snprintf(text, size, "%.0f%.1s", bytes, unit);
+    return text;
+}
+
 static int take_number(const gt_usage *usage, const gt_option *option, const char *text)
 {
     gt_number_kind kind = option->kind == GT_OPTION_COUNT   ? GT_NUMBER_COUNT
                           : option->kind == GT_OPTION_BYTES ? GT_NUMBER_BYTES
                                                             : GT_NUMBER_SECONDS;
     double number;
-    if (!gt__number_parse(text, kind, option->least, option->most, &number))
+    bool taken = gt__number_parse(text, kind, option->least, option->most, &number);
+    char least[32];
+    if (!taken && kind == GT_NUMBER_BYTES)
+        return gt__options_wrong(usage, "--%s: '%s' is not a number of bytes (64M, 1G), %s at least", option->name,
+                                 text, bytes_text(option->least, least, sizeof least));
+    if (!taken)
         return gt__options_wrong(usage, "--%s: '%s' is not a number from %g to %g", option->name, text,
                                  option->least, option->most);
     if (option->kind == GT_OPTION_NUMBER)

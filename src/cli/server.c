@@ -202,6 +202,20 @@ static gt_err start_dashboard(const server_arguments *arguments, gt_dispatcher *
     return GT_OK;
 }
 
+static const char usual_sync[] = "interval";
+
+/* Options that mean something only with another one. */
+static bool are_consistent(const server_arguments *arguments)
+{
+    const char *alone = arguments->journal                      ? NULL
+                        : arguments->journal_sync != usual_sync ? "--journal-sync"
+                        : arguments->journal_size               ? "--journal-size"
+                                                                : NULL;
+    if (alone)
+        fprintf(stderr, "gt server: %s has no effect without --journal DIR\n", alone);
+    return !alone;
+}
+
 int gt__command_server(int argc, char **argv)
 {
     server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT, .max_weight = 1};
@@ -211,7 +225,7 @@ int gt__command_server(int argc, char **argv)
     arguments.recover_every = GT_RECOVER_EVERY_S;
     arguments.detached_for = GT_DETACHED_S;
     arguments.attach_by = "user";
-    arguments.journal_sync = "interval";
+    arguments.journal_sync = usual_sync;
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
@@ -220,6 +234,8 @@ int gt__command_server(int argc, char **argv)
         fprintf(stderr, "gt server: --attach-by is user or any, not '%s'\n", arguments.attach_by);
         return 2;
     }
+    if (!are_consistent(&arguments))
+        return 2;
     gt__log_times();
     gt__descriptors_raise();
     gt_dispatcher *dispatcher;
@@ -228,6 +244,7 @@ int gt__command_server(int argc, char **argv)
     options.allow_keys = arguments.allow_keys;
     options.insecure = arguments.insecure;
     options.observer = arguments.observer;
+    options.observer.keep_old = arguments.journal != NULL;
     options.max_weight = arguments.max_weight;
     options.limits = arguments.limits;
     options.recover = arguments.recover;

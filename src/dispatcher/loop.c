@@ -580,8 +580,8 @@ static bool leave(gt_dispatcher *dispatcher)
 /* The loop has ended. For a log the workers are heard out, after the clients' last records. */
 static void finish(gt_dispatcher *dispatcher)
 {
-    bool left = leave(dispatcher);
     gt__handovers_name(dispatcher);
+    bool left = leave(dispatcher);
     if (dispatcher->watching && !left)
         take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {

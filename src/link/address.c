@@ -79,6 +79,15 @@ static int probe(const char *path, int socket_type)
     return error;
 }
 
+bool gt__address_has_ipc(int port)
+{
+    char path[GT_ADDRESS_MAX];
+    if (gt__address_path(port, "ipc", path) != GT_OK)
+        return false;
+    int error = probe(path, SOCK_STREAM);
+    return error == 0 || error == EAGAIN; /* its queue is full */
+}
+
 gt_err gt__address_clear(const char *path, int socket_type, int port)
 {
     int error = probe(path, socket_type);

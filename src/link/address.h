@@ -20,6 +20,9 @@ enum { GT_ADDRESS_MAX = 108 }; /* bytes in sun_path, the terminating 0 included 
 /* DIRECTORY/PORT.suffix; creates the directory and checks that it is private to this user. */
 gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX]);
 
+/* Whether a server of this user listens at this port by ipc. */
+bool gt__address_has_ipc(int port);
+
 /* Lock the directory against servers that start at the same moment. Close *lock to unlock. */
 gt_err gt__address_lock(int *lock);
 

@@ -189,6 +189,11 @@ static gt_err open_socket(int port, uint64_t deadline, int *out)
         close(fd);
         if (error == EAGAIN)
             return gt__fail(GT_ERR_TIMEOUT, "the server at port %d of this host does not answer", port);
+        if (gt__address_has_ipc(port))
+            return gt__fail(GT_ERR_CONNECTION,
+                            "the server at port %d of this host has a journal, and so no links by shared memory: "
+                            "connect to ipc://localhost:%d",
+                            port, port);
         return gt__fail(GT_ERR_CONNECTION, "no server at port %d of this host", port);
     }
     *out = fd;

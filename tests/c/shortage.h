@@ -5,6 +5,7 @@
 #ifndef GT_TESTS_SHORTAGE_H
 #define GT_TESTS_SHORTAGE_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,13 +43,16 @@ static inline bool shortage_end(void)
 static bool shortage_strikes(size_t bytes)
 {
     size_t over = atomic_load(&shortage_over);
-    if (over && bytes >= over)
+    if (over && bytes >= over) {
+        errno = ENOMEM;
         return true;
+    }
     if (!shortage.on || shortage.after--)
         return false;
     shortage.after = 0;
     shortage.on = shortage.lasts;
     shortage.failures++;
+    errno = ENOMEM;
     return true;
 }
 

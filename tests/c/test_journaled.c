@@ -11,6 +11,7 @@
 #include "stepped_fixture.h"
 
 #include "random_numbers.h"
+#include "shortage.h"
 
 enum { RESUME_MS = 60000, CLIENTS = 2, WORKERS = 2, STEPS = 300, TENSORS = 12, MEMORY = 1 << 20 };
 
@@ -186,6 +187,14 @@ static void compare_texts(const gt_texts *a, const gt_texts *b)
         CHECK(!strcmp(a->text[k], b->text[k]));
 }
 
+static void compare_successors(const gt_successors *a, const gt_successors *b)
+{
+    if (!CHECK_EQ(a->count, b->count))
+        return;
+    for (unsigned k = 0; k < a->count; k++)
+        CHECK(a->list[k].number == b->list[k].number && a->list[k].worker == b->list[k].worker);
+}
+
 static void compare_session(const gt_session *session, const gt_restored_session *restored)
 {
     const gt_recovery *recovery = session->recovery;
@@ -202,6 +211,7 @@ static void compare_session(const gt_session *session, const gt_restored_session
         uses[restored->workers[k]] = true;
     for (int32_t k = 0; k < WORKERS; k++)
         CHECK_EQ(uses[k] || k == restored->home, session->spreading || gt__recover_uses(session, k));
+    compare_successors(&session->successors, &restored->successors);
     compare_texts(&session->sites, &restored->sites);
     compare_texts(&session->reasons, &restored->reasons);
     compare_records(recovery, restored);
@@ -431,6 +441,42 @@ static void test_files_have_what_memory_has(const void *argument)
     end(&f);
 }
 
+/* Memory that is short is an error, and not damage that is cut off: the files stay as they are. */
+static void test_reading_without_memory(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    numbers n = {.state = 13};
+    struct stat before, after;
+    char path[128];
+    unsigned struck = 0;
+    begin(&f, 0, GT_JOURNAL_NEVER);
+    for (int k = 0; k < CLIENTS; k++)
+        connect_client(&f, &f.client[k]);
+    send_rows(&f.client[1]);
+    f.client[1].shards = true;
+    for (int k = 0; k < STEPS / 3; k++)
+        step(&f, &f.client[k % CLIENTS], &n);
+    for (int k = 0; k < CLIENTS; k++)
+        take_turns(&f, &f.client[k]);
+    write_all(&f);
+    snprintf(path, sizeof path, "%s/journal.1", f.directory);
+    CHECK_EQ(stat(path, &before), 0);
+    for (bool all = false; !all; struck += !all) {
+        gt_restored *restored = NULL;
+        shortage_begin(struck, false);
+        gt_err err = gt__restored_read(f.directory, f.s.dispatcher->port, &restored);
+        all = !shortage_end();
+        if (!CHECK_EQ(err, all ? GT_OK : GT_ERR_MEMORY) || !CHECK_EQ(stat(path, &after), 0) ||
+            !CHECK_EQ(after.st_size, before.st_size))
+            break;
+        gt__restored_free(&restored);
+    }
+    CHECK(struck > 20);
+    compare(&f);
+    end(&f);
+}
+
 /* The journal's two files are never longer than they may be, and old ones go. */
 static void test_the_size_is_bounded(const void *unused)
 {
@@ -510,7 +556,84 @@ static void test_a_session_that_is_too_large(const void *unused)
     end(&f);
 }
 
-/* Who has taken the place of a worker is not in the journal: a session that needs it would place its next tensors elsewhere. */
+/* What a snapshot replaces does not count: an upload, which is in the records until its tensor is in the snapshot. */
+static void test_an_upload_and_its_snapshot(const void *unused)
+{
+    (void)unused;
+    enum {
+        DATA = 500,
+        LARGE = 52000
+    }; /* slots of 64 bytes, numbers of 4: 234 of 256 KiB, and the record has 31 */
+    fixture f;
+    gt_slot record[2 + DATA] = {
+        {.ins = {.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .tail = 1 + DATA, .result = 1}}};
+    record->ins.imm[0].u = DATA * sizeof *record;
+    record[1].i64[0] = DATA * sizeof *record;
+    begin(&f, 1 << 20, GT_JOURNAL_NEVER);
+    connect_client(&f, &f.client[0]);
+    client *c = &f.client[0];
+    send_full(c->link, 2, LARGE, 1);
+    take_turns(&f, c);
+    c->session->recovery->defining = true; /* no snapshot until all is there */
+    send_slots(c->link, record, 2 + DATA);
+    take_turns(&f, c);
+    c->session->recovery->defining = false;
+    want_snapshot(c);
+    send_full(c->link, 3, 1, 1);
+    take_turns(&f, c);
+    CHECK(c->session->journaled && c->session->recovery->saved);
+    compare(&f);
+    end(&f);
+}
+
+/* Work of so long since the last snapshot, of a program with 5,000 tensors: is the next one due? */
+static bool is_due_after(fixture *f, client *c, double seconds)
+{
+    gt_recovery *recovery = c->session->recovery;
+    recovery->stage = GT_KEEP_REST;
+    recovery->since_ns = gt__recover_clock(c->session) - seconds * 1e9;
+    recovery->look_ns = 0;
+    send_full(c->link, c->next_id++, 1, 1);
+    take_turns(f, c);
+    return recovery->stage != GT_KEEP_REST || recovery->saved;
+}
+
+/* A restart repeats what was computed since the last snapshot: sessions of the journal have more of them. */
+static void test_when_snapshots_are_due(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    begin(&f, 0, GT_JOURNAL_INTERVAL);
+    for (int k = 0; k < CLIENTS; k++)
+        connect_client(&f, &f.client[k]);
+    for (int k = 0; k < CLIENTS; k++) {
+        client *c = &f.client[k];
+        c->session->recovery->look_ns = 1e18;
+        for (int tensor = 0; tensor < 5000; tensor++) {
+            send_full(c->link, c->next_id++, 1, 1);
+            if (tensor % 100 == 0)
+                take_turns(&f, c);
+        }
+    }
+    gt__journaled_end(f.client[1].session, "the test has one without a journal");
+    CHECK(!is_due_after(&f, &f.client[0], 0.03)); /* at least 5 times the 10 ms that it takes, about */
+    CHECK(is_due_after(&f, &f.client[0], 0.8));
+    CHECK(!is_due_after(&f, &f.client[1], 0.8)); /* at least 100 times */
+    CHECK(is_due_after(&f, &f.client[1], 2));
+    /* The one after a snapshot has most tensors already. */
+    const gt_session *session = f.client[0].session;
+    want_snapshot(&f.client[0]);
+    send_full(f.client[0].link, f.client[0].next_id++, 1, 1);
+    take_turns(&f, &f.client[0]);
+    uint64_t newest = f.client[0].next_id++;
+    send_full(f.client[0].link, newest, 1, 1);
+    take_turns(&f, &f.client[0]);
+    CHECK(gt__snapshot_has(session, session->recovery->saved, gt__handles_find(&session->handles, 1)));
+    CHECK(!gt__snapshot_has(session, session->recovery->saved, gt__handles_find(&session->handles, newest)));
+    end(&f);
+}
+
+/* Who has taken the place of a worker is in the journal: the session would place its next tensors elsewhere. */
 static void test_a_session_with_a_drained_worker(const void *unused)
 {
     (void)unused;
@@ -521,7 +644,11 @@ static void test_a_session_with_a_drained_worker(const void *unused)
     gt_session *session = f.client[0].session;
     CHECK(gt__successors_pass(&session->successors, 0, 1, true));
     gt__recover_moved(session, 0, 1);
-    CHECK(!session->journaled && session->recovery && f.client[1].session->journaled);
+    CHECK(session->journaled);
+    compare(&f);
+    CHECK(gt__successors_pass(&session->successors, 1, 0, false)); /* it is back */
+    CHECK_EQ(session->successors.count, 0);
+    gt__recover_moved(session, 1, 0);
     compare(&f);
     end(&f);
 }
@@ -609,9 +736,12 @@ int main(int argc, char **argv)
     check_run("files have what memory has, always", test_files_have_what_memory_has, &runs[1]);
     check_run("files have what memory has, spooled", test_files_have_what_memory_has, &runs[2]);
     check_run("files have what memory has, generations", test_files_have_what_memory_has, &runs[3]);
+    check_run("reading without memory", test_reading_without_memory, NULL);
     check_run("the size is bounded", test_the_size_is_bounded, NULL);
     check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);
+    check_run("an upload and its snapshot", test_an_upload_and_its_snapshot, NULL);
+    check_run("when snapshots are due", test_when_snapshots_are_due, NULL);
     check_run("a session with a drained worker", test_a_session_with_a_drained_worker, NULL);
     check_run("a full disk", test_a_full_disk, NULL);
     check_run("a full disk gives tensors back", test_a_full_disk_gives_tensors_back, NULL);

@@ -66,7 +66,7 @@ static int parse(values *v, bool takes_operands, const char *line)
         {.name = "bytes-with-a-long-name",
          .kind = GT_OPTION_BYTES,
          .target = &v->bytes,
-         .least = 1,
+         .least = 64 << 10,
          .most = 9e18,
          .value = "N",
          .help = "bytes"},
@@ -160,6 +160,7 @@ static void test_mistakes(const void *unused)
         {"-n 0", "is not a number"},
         {"-n 2e12", "is not a number"},
         {"--bytes-with-a-long-name 1X", "is not a number"},
+        {"--bytes-with-a-long-name 1K", "'1K' is not a number of bytes (64M, 1G), 64K at least\n"},
         {"--word five5", "gt try: --word: 'five5' is not a word of four letters\n"},
         {"--word four -p x --flag", "gt try: --port: 'x' is not a port number\n"},
     };

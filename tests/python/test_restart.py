@@ -13,8 +13,32 @@ from types import SimpleNamespace
 import pytest
 from cutting import TRAIN, CuttingProxy
 from support import GT_BINARY, clean_environment, until
+from test_handover import FIRST, SECOND, WHOLE
 
 PLAIN_PORTS = range(20000, 32000)  # below those that the system gives to connections
+
+
+# A session goes on in another process, and lives through a restart there.
+ATTACHED = """
+import os, sys, time
+import gt
+kept = gt.attach(sys.argv[1])["kept"]
+print(int(kept.sum().item()), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+print(int((kept * 2).sum().item()))
+"""
+
+LEAVES = """
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+kept = gt.arange(5)
+print(int(kept.sum().item()), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+print(gt.detach({"kept": kept}))
+"""
 
 
 class Restarted:
@@ -157,6 +181,34 @@ def test_hot_paths_of_sharded_programs_outlive_the_server(programs, disturbed):
     check_restarts(restarted, disturbed, restarted.address("ipc"), same=is_close, GT_AUTO_SHARD=1)
 
 
+# Too little work for a snapshot, but for the one that follows a restart. Prints how many there were.
+QUIET = """
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+kept = gt.ones(1000)
+assert kept.sum().item() == 1000
+print(gt.debug.dispatcher_stats()["snapshots"], flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+for _ in range(300):
+    assert kept.sum().item() == 1000
+    if gt.debug.dispatcher_stats()["snapshots"]:
+        break
+print(gt.debug.dispatcher_stats()["snapshots"])
+"""
+
+
+def test_a_restart_is_followed_by_a_snapshot(programs):
+    restarted = Restarted(programs, "--recover-every", 1000000)
+    program = programs.python(QUIET, restarted.address("ipc"), programs.directory / "go", **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    restarted.restart()
+    (programs.directory / "go").touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text() == "0\n1\n"
+
+
 def test_a_server_that_is_stopped_and_started_again_goes_on(programs, disturbed):
     restarted = Restarted(programs)
     check_restarts(restarted, disturbed, restarted.address("ipc"), number=signal.SIGTERM)
@@ -240,6 +292,115 @@ def test_a_server_without_the_journal_does_not_know_the_program(programs, distur
     assert "does not know this client any more: it was restarted" in program.text()
 
 
+# Its signal names workers 0 and 1. While it waits, worker 2 takes the place of worker 0.
+DRAINED = """
+import os, sys, time
+import numpy as np
+import gt
+gt.connect(sys.argv[1])
+gt.register_config("rows", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+values = np.arange(40.0)
+x = gt.signal.tensor(gt.from_numpy(values), name="rows")
+print(x.placement, flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+with gt.signal.context("rows"):
+    y = gt.from_numpy(values) + x
+print(x.placement, y.placement, np.array_equal(y.numpy(), values + values))
+"""
+
+
+def test_the_successor_of_a_drained_worker_keeps_its_place(programs):
+    restarted = Restarted(programs, workers=3)
+    go = programs.directory / "go"
+    program = programs.python(DRAINED, restarted.address("ipc"), go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    drained = subprocess.run([GT_BINARY, "drain", "-p", str(restarted.port), "0"], capture_output=True, text=True, timeout=120,
+                             env=clean_environment(programs.runtime))
+    assert drained.returncode == 0, drained.stderr + restarted.server.text()
+    restarted.restart()
+    restarted.restart()  # the journal of a restored session has it, too
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    rows = "split(axis=0, workers=[2,1])"
+    assert program.output.read_text() == f"split(axis=0, workers=[0,1])\n{rows} {rows} True\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_detached_sessions_outlive_the_server(programs, number):
+    restarted = Restarted(programs, "--recover-every", 0.001)
+    *_, token = programs.run(FIRST, restarted.address("ipc")).split()
+    restarted.restart(number)
+    assert "is restored from the journal, and detached" in restarted.server.text()
+    restarted.restart(number)  # nor is the second one its end
+    expected = programs.run(WHOLE, restarted.address("ipc")).splitlines()
+    assert programs.run(SECOND, token).splitlines() == expected[5:]
+    used = programs.python(SECOND, token)
+    assert used.wait() != 0 and "no session is detached under this token" in used.text()
+    restarted.restart(number)
+    assert "is restored from the journal" not in restarted.server.text()
+
+
+def test_an_attached_session_outlives_the_server(programs):
+    restarted = Restarted(programs)
+    token = programs.run("import gt, sys; gt.connect(sys.argv[1]); print(gt.detach({'kept': gt.arange(5)}))", restarted.address("ipc")).strip()
+    restarted.restart()
+    go = programs.directory / "go"
+    program = programs.python(ATTACHED, token, go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    restarted.restart()
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text() == "10\n20\n"
+
+
+def test_a_restored_session_can_be_detached(programs):
+    restarted = Restarted(programs)
+    go = programs.directory / "go"
+    program = programs.python(LEAVES, restarted.address("ipc"), go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    restarted.restart()
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert programs.run(ATTACHED, program.output.read_text().split()[1], go) == "10\n20\n"
+
+
+def test_the_token_of_a_server_without_the_journal(programs):
+    restarted = Restarted(programs)
+    *_, token = programs.run(FIRST, restarted.address("ipc")).split()
+    restarted.directory = programs.directory / "another"
+    restarted.restart()
+    program = programs.python(SECOND, token)
+    assert program.wait() != 0
+    assert "or ended with a server" in program.text()
+
+
+def test_the_log_and_the_tape_of_before_are_kept(programs, disturbed):
+    log, tape = programs.directory / "run.log", programs.directory / "run.tape"
+    restarted = Restarted(programs, "--log", log, "--tape", tape)
+
+    def replay(path):
+        ended = subprocess.run([GT_BINARY, "replay", path], capture_output=True, text=True, timeout=120,
+                               env=clean_environment(programs.runtime))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    program = disturbed.start(restarted.address("ipc"))
+    disturbed.reach(0, program)
+    restarted.restart(signal.SIGTERM)
+    for step in PAUSES:
+        disturbed.release(step)
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    programs.run("import gt, sys; gt.connect(sys.argv[1]); assert gt.ones(3).cumsum(0).sum().item() == 6", restarted.address("ipc"))
+    restarted.server.end()
+    before = (programs.directory / "run.log.1").read_text()
+    assert "matmul" in before.lower() and "cumsum" not in before.lower()
+    after = log.read_text()
+    assert "matmul" in after.lower() and "cumsum" in after.lower()
+    replay(programs.directory / "run.tape.1")
+    replay(tape)  # of the programs that began with this process: the others' beginning is on the other tape
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +414,20 @@ def refusal(programs, *options):
 
 def test_a_journal_needs_a_port(programs):
     assert "--journal needs a port" in refusal(programs, "-p", 0, "--journal", programs.directory / "journal")
+
+
+@pytest.mark.parametrize("option, value", [("--journal-sync", "never"), ("--journal-size", "64M")])
+def test_options_of_a_journal_need_one(programs, option, value):
+    ended = subprocess.run([GT_BINARY, "server", "-p", "0", option, value], capture_output=True, text=True, timeout=60,
+                           env=clean_environment(programs.runtime))
+    assert ended.returncode == 2 and f"{option} has no effect without --journal" in ended.stderr
+
+
+def test_a_server_with_a_journal_has_no_shared_memory(programs):
+    restarted = Restarted(programs, workers=0)
+    program = programs.python("import gt, sys; gt.connect(sys.argv[1])", f"memory://localhost:{restarted.port}")
+    assert program.wait() != 0
+    assert f"has a journal, and so no links by shared memory: connect to ipc://localhost:{restarted.port}" in program.text()
 
 
 def test_a_journal_belongs_to_one_server(programs):

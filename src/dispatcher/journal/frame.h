@@ -8,6 +8,8 @@
  *
  *     SESSION   who it is. A new description begins: until the TURN that ends it, the one before counts. So a session can be written
  *               anew, into this file or the next, and a crash in the middle leaves what was there
+ *     DETACHED  it has no client: the token and the parcel for the one that attaches it. Behind SESSION, whose secret is zero then
+ *     SUCCESSORS  the workers that have taken the places of drained ones
  *     STATE     slots of recovery->state before the cut
  *     TENSOR    one of a snapshot, with a number of its own (not its id: an id can have another layout later)
  *     DATA      bytes of one of its parts; the parts are complete before a CUT names the tensor
@@ -25,6 +27,8 @@
 #ifndef GT_DISPATCHER_JOURNAL_FRAME_H
 #define GT_DISPATCHER_JOURNAL_FRAME_H
 
+#include <time.h>
+
 #include "core/instruction.h"
 #include "core/mesh.h"
 #include "core/op.h"
@@ -33,7 +37,7 @@
 #define GT_JOURNAL_MAGIC 0x006C6E72756F6A67u /* "gjournl" on x86-64 and arm64 */
 
 enum {
-    GT_JOURNAL_LAYOUT = 1,      /* of everything in this file: a change makes it another one */
+    GT_JOURNAL_LAYOUT = 2,      /* of everything in this file: a change makes it another one */
     GT_JOURNAL_PIECE = 1 << 20, /* bytes of a tensor or of slots in one frame, at most */
 };
 
@@ -56,6 +60,8 @@ typedef enum gt_frame_kind {
     GT_FRAME_TURN,
     GT_FRAME_END,
     GT_FRAME_WORKERS,
+    GT_FRAME_DETACHED,
+    GT_FRAME_SUCCESSORS,
 } gt_frame_kind;
 
 typedef struct gt_frame {
@@ -72,6 +78,18 @@ typedef struct gt_frame_session {
     char user[48], host[64], key[48], name[64]; /* link->user, host, key; session->name */
     uint64_t first_record, first_refusal;       /* the next of each has this number */
 } gt_frame_session;
+
+/* Behind it: the parcel. */
+typedef struct gt_frame_detached {
+    char token[72];    /* gt_handover's */
+    uint64_t until_ns; /* when it expires, since 1970 */
+    uint64_t bytes, kept;
+} gt_frame_detached;
+
+/* One of the list. */
+typedef struct gt_frame_successor {
+    int32_t number, worker;
+} gt_frame_successor;
 
 /* Behind it, each padded: the workers of the copies, and of the parts, as int32_t; the layout, if there is one. */
 typedef struct gt_frame_tensor {
@@ -151,6 +169,14 @@ typedef struct gt_frame_worker {
     uint32_t present, relief;
     char name[64], engine[64];
 } gt_frame_worker;
+
+/* Nanoseconds since 1970: times that outlive a process. */
+static inline uint64_t gt__frame_wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /* How many bytes a frame with so many behind it takes. */
 static inline size_t gt__frame_size(size_t bytes)

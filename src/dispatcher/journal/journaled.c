@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "dispatcher/journal/codec.h"
 #include "dispatcher/journal/disk_journal.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/state.h"
 
 static const char no_memory[] = "memory is short", from_segments[] = "it uploads from shared memory";
@@ -60,21 +61,34 @@ static uint8_t *put_texts(uint8_t *to, const gt_texts *texts, uint32_t from)
     return to;
 }
 
-uint64_t gt__journaled_bytes(const gt_session *session)
+/* Whether it has no client, and a token for the next one. */
+static bool waits_for_client(const gt_session *session)
+{
+    return session->handover && *session->handover->token;
+}
+
+/* With the first `void_slots` of its records left out. */
+static uint64_t bytes_without(const gt_session *session, uint64_t void_slots)
 {
     const gt_recovery *recovery = session->recovery;
     const gt_snapshot *saved = recovery->saved;
-    uint64_t bytes =
-        slots_in(&recovery->journal) * sizeof(gt_slot) + recovery->refusal_count * sizeof(gt_frame_refusal);
+    uint64_t bytes = (slots_in(&recovery->journal) - void_slots) * sizeof(gt_slot) +
+                     recovery->refusal_count * sizeof(gt_frame_refusal);
     bytes += sizeof(gt_frame_session) + sizeof(gt_frame_turn) + texts_bytes(&session->sites, 0) +
              texts_bytes(&session->reasons, 0);
     bytes += saved ? saved->state * sizeof(gt_slot) : 0;
+    bytes += waits_for_client(session) ? sizeof(gt_frame_detached) + session->handover->bytes : 0;
     for (uint32_t k = 0; saved && k < saved->count; k++) {
         bytes += gt__frame_size(gt__saved_frame_bytes(saved->tensor[k])) + sizeof(uint64_t);
         for (unsigned part = 0; part < saved->tensor[k]->part_count; part++)
             bytes += gt__frame_size(sizeof(gt_frame_data) + gt__meta_bytes(&saved->tensor[k]->part[part].meta));
     }
     return bytes;
+}
+
+uint64_t gt__journaled_bytes(const gt_session *session)
+{
+    return bytes_without(session, 0);
 }
 
 /* ---- turns ---------------------------------------------------------------------------------------------------- */
@@ -85,9 +99,12 @@ static uint32_t used_workers(const gt_session *session, int32_t *workers)
 {
     uint32_t count = 0;
     bool many = session->spreading || session->recovery->needed;
-    for (int32_t index = 0; many && index < session->dispatcher->worker_count && index < GT_MAX_PARTIES; index++)
-        if (gt__recover_uses(session, index) || (session->spreading && session->dispatcher->workers[index]->peer))
+    for (int32_t index = 0; many && index < session->dispatcher->worker_count && index < GT_MAX_PARTIES; index++) {
+        const gt_dispatch_worker *worker = session->dispatcher->workers[index];
+        bool stays = worker->peer && !worker->leaving.wanted;
+        if (gt__recover_uses(session, index) || (session->spreading && stays))
             workers[count++] = index;
+    }
     return count;
 }
 
@@ -190,6 +207,11 @@ static uint64_t consumed_by(const gt_session *session)
     return slots.received;
 }
 
+bool gt__journaled_is_safe(const gt_session *session)
+{
+    return !session->journaled || !session->journaled->awaited.mark;
+}
+
 bool gt__journaled_needs_snapshot(const gt_session *session)
 {
     return session->journaled &&
@@ -276,17 +298,14 @@ static bool has_holds(const gt_recovery *recovery, const gt_snapshot *saved)
     return recovery->holds.count;
 }
 
-/* Why it cannot be in the journal; NULL: it can. */
-static const char *unfit(const gt_session *session)
+/* Why it cannot be in the journal; NULL: it can. The first `void_slots` of its records are needed no more. */
+static const char *unfit(const gt_session *session, uint64_t void_slots)
 {
     const gt_recovery *recovery = session->recovery;
     if (has_holds(recovery, recovery->saved))
         return from_segments;
-    if (gt__journaled_bytes(session) > session->dispatcher->journal->most / GT_JOURNAL_SHARE)
+    if (bytes_without(session, void_slots) > session->dispatcher->journal->most / GT_JOURNAL_SHARE)
         return "its tensors and instructions take more than a quarter of --journal-size";
-    if (session->successors
-            .count) /* the journal has no place for them, and its next tensors would go to the old one */
-        return "its signals name a worker that was drained, whose place another has taken";
     return NULL;
 }
 
@@ -295,8 +314,8 @@ void gt__journaled_cut(gt_session *session)
     gt_journaled *journaled = session->journaled;
     const gt_recovery *recovery = session->recovery;
     gt_snapshot *saved = recovery->saved;
-    const char *why = unfit(session);
     uint64_t before = slots_before(&recovery->journal, saved->position), all = slots_in(&recovery->journal);
+    const char *why = unfit(session, before);
     if (!why) {
         journaled->consumed = consumed_by(session);
         why = put_turn(session) && put_snapshot(session, saved, journaled->first_slot + before,
@@ -335,6 +354,37 @@ static bool put_state(const gt_session *session, size_t slots)
     return true;
 }
 
+/* Who may attach it, if it is detached. */
+static bool put_detached(const gt_session *session)
+{
+    const gt_handover *handover = session->handover;
+    if (!waits_for_client(session))
+        return true;
+    gt_frame_detached *frame = gt__journal_put(session->dispatcher->journal->writer, GT_FRAME_DETACHED,
+                                               session->number, sizeof *frame + handover->bytes);
+    if (!frame)
+        return false;
+    _Static_assert(sizeof frame->token >= sizeof handover->token, "it has the 0 at its end, too");
+    memcpy(frame->token, handover->token, sizeof handover->token);
+    frame->until_ns = gt__frame_wall_ns() + (uint64_t)gt__remaining_ms(handover->expires_ns) * 1000000u;
+    frame->bytes = handover->bytes;
+    frame->kept = handover->kept;
+    memcpy(frame + 1, handover->parcel, handover->bytes);
+    return true;
+}
+
+static bool put_successors(const gt_session *session)
+{
+    const gt_successors *successors = &session->successors;
+    if (!successors->count)
+        return true;
+    gt_frame_successor *list = gt__journal_put(session->dispatcher->journal->writer, GT_FRAME_SUCCESSORS,
+                                               session->number, successors->count * sizeof *list);
+    for (unsigned k = 0; list && k < successors->count; k++)
+        list[k] = (gt_frame_successor){.number = successors->list[k].number, .worker = successors->list[k].worker};
+    return list;
+}
+
 static bool describe(gt_session *session)
 {
     gt_disk_journal *journal = session->dispatcher->journal;
@@ -344,7 +394,8 @@ static bool describe(gt_session *session)
     gt_frame_session *frame = gt__journal_put(journal->writer, GT_FRAME_SESSION, session->number, sizeof *frame);
     if (!frame)
         return false;
-    memcpy(frame->secret, gt__link_secret(link), sizeof frame->secret);
+    if (!waits_for_client(session))
+        memcpy(frame->secret, gt__link_secret(link), sizeof frame->secret);
     memcpy(frame->user, link->user, sizeof link->user);
     memcpy(frame->host, link->host, sizeof link->host);
     memcpy(frame->key, link->key, sizeof link->key);
@@ -356,6 +407,8 @@ static bool describe(gt_session *session)
     journaled->refusals = journaled->sites = journaled->reasons = 0;
     journaled->left_out = false;
     journaled->first_tensor = journal->next_tensor;
+    if (!put_detached(session) || !put_successors(session))
+        return false;
     if (recovery->saved &&
         (!put_state(session, recovery->saved->state) ||
          !put_snapshot(session, recovery->saved, journaled->first_slot, journaled->first_refusal)))
@@ -366,7 +419,7 @@ static bool describe(gt_session *session)
 
 void gt__journaled_again(gt_session *session)
 {
-    const char *why = unfit(session);
+    const char *why = unfit(session, 0);
     if (!why && !describe(session))
         why = no_memory;
     if (why)
@@ -380,9 +433,19 @@ void gt__journaled_begin(gt_session *session)
         gt__session_announce(session);
         return;
     }
-    const char *why = !session->recovery                ? "it is not recoverable"
-                      : !gt__link_secret(session->link) ? "its link ends with the server"
-                                                        : NULL;
+    bool comes_back = waits_for_client(session) || gt__link_secret(session->link);
+    const char *why = !session->recovery ? "it is not recoverable"
+                      : !comes_back      ? "its link ends with the server"
+                                         : NULL;
+    if (session->journaled) { /* with another client */
+        session->journaled->awaited = session->journaled->later = (gt_journal_promise){0};
+        gt__link_durable(session->link, 0);
+        if (why)
+            gt__journaled_end(session, why);
+        else
+            gt__journaled_again(session);
+        return;
+    }
     session->journaled = why ? NULL : calloc(1, sizeof *session->journaled);
     if (!session->journaled) {
         gt__peer_log(session->peer, GT_LOG_STATUS, "is not in the journal: %s", why ? why : no_memory);

@@ -9,7 +9,10 @@
  * size at most, else the largest ones are given up), from memory: no snapshot has to be forced, as the first design had it. Then the old file is removed.
  *
  * A session that cannot be held any more is given up, with a line in the log: it goes on, but ends with the server. That happens when its
- * recovery is given up (keep.c), it is too large, it uploads from shared memory, it is detached, or the disk fails.
+ * recovery is given up (keep.c), it is too large, it uploads from shared memory, or the disk fails.
+ *
+ * A session whose client detaches (live/handover.h) is out of the journal while its tensors are sorted, and in it again, with its token, before the
+ * client gets that.
  *
  * Sessions whose link cannot be resumed (memory, monitors) are not journaled.
  */
@@ -50,6 +53,9 @@ bool gt__disk_journal_is_behind(const gt_dispatcher *dispatcher);
 
 /* A session begins, is restored, or has got another client: describe all of it, unless it cannot be journaled. Without a journal it does nothing. */
 void gt__journaled_begin(gt_session *session);
+
+/* Whether all that was written of it is safe, or it is not in the journal. */
+bool gt__journaled_is_safe(const gt_session *session);
 
 /* The following are for sessions with session->journaled. */
 

@@ -6,6 +6,7 @@
  */
 #include "dispatcher/journal/read.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "dispatcher/journal/codec.h"
@@ -38,7 +39,7 @@ typedef struct session_story {
     size_t cut_count;
     gt_frame_cut snapshot; /* what the last CUT said */
     bool has_cut;
-    bool doubtful; /* frames are missing behind what it is now, or memory was short */
+    bool doubtful; /* frames are missing behind what it is now */
 } session_story;
 
 struct gt_journal_reader {
@@ -85,6 +86,9 @@ void gt__restored_session_free(gt_restored_session *session)
     free(session->refusals);
     free(session->workers);
     free(session->left_out);
+    gt__successors_free(&session->successors);
+    explicit_bzero(session->token, sizeof session->token);
+    free(session->parcel);
     free(session);
 }
 
@@ -200,6 +204,46 @@ static bool read_state(const gt_journal_reader *reader, session_story *story, gt
            add_state(story, slots, count, true);
 }
 
+/* Of a new description, before its tensors. */
+static bool read_detached(const gt_journal_reader *reader, session_story *story, gt_frame_cursor cursor,
+                          uint32_t bytes)
+{
+    gt_restored_session *session = story->session;
+    const gt_frame_detached *frame = gt__frame_take(&cursor, 1, sizeof *frame);
+    if (!frame || story != reader->staged || *session->token || !*frame->token ||
+        !memchr(frame->token, 0, sizeof frame->token) || frame->bytes > GT_MOST_PARCEL ||
+        frame->bytes != bytes - sizeof *frame || frame->kept > frame->bytes / sizeof(uint64_t) ||
+        !(session->parcel = malloc(frame->bytes + 1)))
+        return false;
+    memcpy(session->parcel, cursor.at, frame->bytes);
+    memcpy(session->token, frame->token, sizeof session->token);
+    session->parcel_bytes = frame->bytes;
+    session->parcel_kept = frame->kept;
+    session->until_ns = frame->until_ns;
+    return true;
+}
+
+static bool read_successors(const gt_journal_reader *reader, session_story *story, gt_frame_cursor cursor)
+{
+    size_t count = cursor.left / sizeof(gt_frame_successor);
+    const gt_frame_successor *list = gt__frame_take(&cursor, count, sizeof *list);
+    gt_successors *successors = &story->session->successors;
+    if (story != reader->staged || successors->count || cursor.left || count > GT_MAX_PARTIES)
+        return false;
+    for (size_t k = 0; k < count; k++)
+        if (list[k].number < 0 || list[k].number >= GT_MAX_PARTIES || list[k].worker < 0 ||
+            list[k].worker >= GT_MAX_PARTIES || list[k].worker == list[k].number)
+            return false;
+    gt_successor *copy = malloc((count + 1) * sizeof *copy);
+    if (!copy)
+        return false;
+    for (size_t k = 0; k < count; k++)
+        copy[k] = (gt_successor){.number = list[k].number, .worker = list[k].worker};
+    free(successors->list);
+    *successors = (gt_successors){.list = copy, .count = (unsigned)count, .capacity = (unsigned)count + 1};
+    return true;
+}
+
 /* Parts without bytes have no frames. */
 static void skip_empty(table_entry *entry)
 {
@@ -271,12 +315,9 @@ static bool drop_before(session_story *story, const gt_frame_cut *cut)
     gt_refusal *refusals = story->refusals.items;
     uint64_t gone = cut->record - story->first_record, refused = cut->refusal - story->first_refusal;
     if (cut->record < story->first_record || gone > story->whole_slots || cut->refusal < story->first_refusal ||
-        refused > story->whole_refusals || story->records.count != story->whole_slots || !are_records(slots, gone))
+        refused > story->whole_refusals || story->records.count != story->whole_slots ||
+        !are_records(slots, gone) || !add_state(story, slots, gone, false))
         return false;
-    if (!add_state(story, slots, gone, false)) {
-        story->doubtful = true; /* out of memory, with a part of the state added */
-        return false;
-    }
     story->first_record += gone;
     story->records.count = story->whole_slots -= gone;
     if (gone && story->records.count)
@@ -467,7 +508,7 @@ void gt__journal_reader_begin(gt_journal_reader *reader, bool missing)
     }
 }
 
-bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
+static bool read_frame(gt_journal_reader *reader, const gt_frame *frame)
 {
     gt_frame_cursor cursor = {.at = (const uint8_t *)(frame + 1),
                               .left = gt__frame_size(frame->bytes) - sizeof *frame};
@@ -484,6 +525,10 @@ bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
     switch ((gt_frame_kind)frame->kind) {
     case GT_FRAME_STATE:
         return read_state(reader, story, cursor);
+    case GT_FRAME_DETACHED:
+        return read_detached(reader, story, cursor, frame->bytes);
+    case GT_FRAME_SUCCESSORS:
+        return read_successors(reader, story, cursor);
     case GT_FRAME_TENSOR:
         return read_tensor(story, cursor);
     case GT_FRAME_DATA:
@@ -502,6 +547,15 @@ bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
     default:
         return false;
     }
+}
+
+/* Many functions of this file and codec.c fail for one reason or the other. An allocation that fails sets errno. */
+gt_err gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame)
+{
+    errno = 0;
+    if (read_frame(reader, frame))
+        return GT_OK;
+    return errno == ENOMEM ? GT_ERR_MEMORY : GT_ERR_PROTOCOL;
 }
 
 /* ---- the result --------------------------------------------------------------------------------------------- */

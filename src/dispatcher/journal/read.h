@@ -10,8 +10,8 @@ gt_journal_reader *gt__journal_reader_new(void); /* NULL: out of memory */
 void gt__journal_reader_free(gt_journal_reader *reader);
 /* A file begins. `missing`: frames before its first were not read. */
 void gt__journal_reader_begin(gt_journal_reader *reader, bool missing);
-/* The next frame, which is whole. False: it is malformed or memory is short; nothing more may be read. */
-bool gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame);
+/* The next frame, which is whole. GT_ERR_PROTOCOL: it is malformed; GT_ERR_MEMORY: memory is short. Nothing more may be read then. */
+gt_err gt__journal_reader_frame(gt_journal_reader *reader, const gt_frame *frame);
 /* What it has read; it can only be freed then. `lost` is called for sessions that miss frames. */
 gt_err gt__journal_reader_result(gt_journal_reader *reader, void (*lost)(const gt_restored_session *session),
                                  gt_restored *restored);

@@ -60,7 +60,11 @@ static gt_err read_bytes(journal_reading *reading, const char *path, const uint8
     reading->generation = header.generation;
     for (*good = sizeof header; (frame = gt__frame_check(bytes + *good, size - *good, reading->sequence));
          *good += gt__frame_size(frame->bytes)) {
-        if (!gt__journal_reader_frame(reading->reader, frame))
+        gt_err err = gt__journal_reader_frame(reading->reader, frame);
+        if (err == GT_ERR_MEMORY)
+            return gt__fail(err, "%s: memory is short at byte %zu of the journal, which stays as it is", path,
+                            *good);
+        if (err != GT_OK)
             break;
         reading->sequence++;
     }

@@ -18,6 +18,7 @@
 #include "core/slot_queue.h"
 #include "dispatcher/journal/frame.h"
 #include "dispatcher/recover/recover.h"
+#include "dispatcher/successors.h"
 #include "dispatcher/texts.h"
 
 typedef struct gt_restored_session {
@@ -37,6 +38,10 @@ typedef struct gt_restored_session {
     uint32_t refusal_count;
     gt_texts sites, reasons; /* session->sites and reasons */
     char *left_out;          /* session->left_out */
+    gt_successors successors;
+    char token[72]; /* gt_handover's; "": it has a client. Otherwise: */
+    uint8_t *parcel;
+    uint64_t parcel_bytes, parcel_kept, until_ns; /* gt_frame_detached's */
 } gt_restored_session;
 
 typedef struct gt_restored_worker {
@@ -59,7 +64,7 @@ typedef struct gt_restored {
 } gt_restored;
 
 /* Read DIR/journal.*, which no other process writes to. Damage is logged, with the offset, and the file is cut there if it is the newest. No files: an empty
- * result. GT_ERR_VALUE: a file is foreign, or cannot be read: the server must not start. */
+ * result. GT_ERR_VALUE: a file is foreign, or cannot be read; GT_ERR_MEMORY: memory is short, and nothing is cut. The server must not start then. */
 gt_err gt__restored_read(const char *directory, int port, gt_restored **restored);
 /* The same for the bytes of one file; *good: where it is cut. They are aligned to 8 bytes. */
 gt_err gt__restored_parse(const void *bytes, size_t size, int port, size_t *good, gt_restored **restored);

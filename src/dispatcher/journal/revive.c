@@ -13,9 +13,11 @@
 #include "core/log.h"
 #include "core/settings.h"
 #include "dispatcher/journal/journaled.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/state.h"
 #include "link/expected.h"
+#include "link/parked.h"
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
 
@@ -83,7 +85,42 @@ static void take_state(gt_session *session, gt_restored_session *known)
     known->sites = known->reasons = (gt_texts){0};
     session->left_out = known->left_out;
     known->left_out = NULL;
+    session->successors = known->successors;
+    known->successors = (gt_successors){0};
     session->epoch = recovery->saved ? recovery->saved->epoch + 1 : 1;
+}
+
+static gt_err check_successors(const gt_session *session)
+{
+    for (unsigned k = 0; k < session->successors.count; k++) {
+        gt_successor entry = session->successors.list[k];
+        if (entry.number >= session->dispatcher->worker_count || entry.worker >= session->dispatcher->worker_count)
+            return gt__fail(GT_ERR_VALUE,
+                            "the journal does not name worker %d, which has the tensors of worker %d",
+                            entry.worker, entry.number);
+    }
+    return GT_OK;
+}
+
+/* It was detached, and waits for a client with its token. */
+static gt_err revive_handover(gt_session *session, gt_restored_session *known)
+{
+    gt_handover *handover = session->handover = calloc(1, sizeof *handover);
+    if (!handover)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    uint64_t now_ns = gt__frame_wall_ns(), most_ms = (uint64_t)session->dispatcher->detached_ms;
+    uint64_t left_ms = known->until_ns > now_ns ? (known->until_ns - now_ns) / 1000000u : 0;
+    *handover = (gt_handover){.phase = GT_HANDOVER_DETACHED,
+                              .parcel = known->parcel,
+                              .received = known->parcel_bytes,
+                              .bytes = known->parcel_bytes,
+                              .kept = known->parcel_kept,
+                              .expires_ns = gt__deadline_ns((int)(left_ms < most_ms ? left_ms : most_ms))};
+    known->parcel = NULL;
+    snprintf(handover->token, sizeof handover->token, "%.*s", (int)sizeof handover->token - 1, known->token);
+    session->dispatcher->detached++;
+    session->unannounced = false; /* the next client is welcomed when it comes */
+    return GT_OK;
 }
 
 static gt_err begin_session(gt_peer *peer, gt_restored_session *known)
@@ -104,12 +141,15 @@ static gt_err begin_session(gt_peer *peer, gt_restored_session *known)
                         "it cannot be recovered: memory is short, or modifiers need to see all of it");
     GT_TRY(gt__share_weigh(session, known->weight));
     take_state(session, known);
+    GT_TRY(check_successors(session));
+    if (*known->token)
+        GT_TRY(revive_handover(session, known));
     GT_TRY(revive_records(session, known));
     return gt__recover_restart(session, known->home, known->workers, known->worker_count);
 }
 
-/* Without this session the others go on. */
-static void revive_session(gt_dispatcher *dispatcher, gt_restored_session *known)
+/* The link of its client, who is expected; or one for the time until there is a client. */
+static gt_err revive_link(gt_dispatcher *dispatcher, const gt_restored_session *known, gt_link **link)
 {
     gt_link_expected expected = {.secret = known->secret,
                                  .user = known->user,
@@ -117,8 +157,20 @@ static void revive_session(gt_dispatcher *dispatcher, gt_restored_session *known
                                  .key = known->key,
                                  .arrived = known->consumed,
                                  .within_ms = gt__setting_ms(GT_SETTING_RESUME)};
+    GT_TRY(gt__acceptor_expect(dispatcher->acceptors[0], &expected, link));
+    if (!*known->token)
+        return GT_OK;
+    gt_link *awaited = *link;
+    gt_err err = gt__link_parked(awaited, link);
+    gt__link_close(awaited);
+    return err;
+}
+
+/* Without this session the others go on. */
+static void revive_session(gt_dispatcher *dispatcher, gt_restored_session *known)
+{
     gt_link *link;
-    gt_err err = gt__acceptor_expect(dispatcher->acceptors[0], &expected, &link);
+    gt_err err = revive_link(dispatcher, known, &link);
     if (err == GT_OK)
         err = gt__dispatcher_adopt(dispatcher, link);
     if (err == GT_OK) {
@@ -126,7 +178,8 @@ static void revive_session(gt_dispatcher *dispatcher, gt_restored_session *known
         gt__link_durable(link, known->consumed);
         err = begin_session(peer, known);
         if (err == GT_OK) {
-            gt__peer_log(peer, GT_LOG_STATUS, "is restored from the journal, and expected");
+            gt__peer_log(peer, GT_LOG_STATUS, "is restored from the journal, %s",
+                         *known->token ? "and detached" : "and expected");
             gt__journaled_begin(peer->session);
             return;
         }
@@ -154,6 +207,7 @@ gt_err gt__dispatcher_revive(gt_dispatcher *dispatcher, const gt_dispatcher_opti
         dispatcher->next_session = restored->next_session > 1 ? restored->next_session : 1;
         dispatcher->next_segment = restored->next_segment > 1 ? restored->next_segment : 1;
         dispatcher->next_tag = restored->next_tag > 1 ? restored->next_tag : 1;
+        gt__observer_tape_from(dispatcher, dispatcher->next_session);
         for (uint32_t k = 0; k < restored->session_count; k++)
             revive_session(dispatcher, restored->session[k]);
         gt__disk_journal_restored(dispatcher);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "dispatcher/journal/journaled.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/live/reshard.h"
 #include "dispatcher/observe/monitor.h"
@@ -285,8 +286,11 @@ static bool give_back(gt_session *session)
             return false;
         if (holder->peer)
             move(session, holder, session->dispatcher->workers[entry.number], false);
-        else /* its tensors are lost */
+        else { /* its tensors are lost */
             gt__successors_pass(&session->successors, entry.worker, entry.number, false);
+            if (session->journaled)
+                gt__journaled_again(session);
+        }
         return false;
     }
     return true;

@@ -42,8 +42,8 @@ void gt__handover_free(gt_session *session)
 static gt_err begin(gt_session *session, const gt_instruction *ins)
 {
     uint64_t bytes = ins->operand[0], kept = ins->operand[1];
-    if (session->journaled) /* which has no place for a parcel and a token */
-        gt__journaled_end(session, "its client leaves it to another");
+    if (session->journaled) /* until all tensors are sorted, and there is a token */
+        gt__journaled_end(session, NULL);
     gt__handover_free(session); /* of the client before, whose parcel is not wanted any more */
     if (bytes > GT_MOST_PARCEL || kept > bytes / sizeof(uint64_t))
         return gt__fail(GT_ERR_PROTOCOL, "detach: a parcel of %llu bytes with %llu tensors; the most are %d bytes",
@@ -135,6 +135,7 @@ static gt_err refuse(gt_session *session, const char *why)
 {
     gt__answer_failure(session, session->handover->ticket, GT_ERR_CONNECTION, why);
     gt__handover_free(session);
+    gt__journaled_begin(session);
     return GT_OK;
 }
 
@@ -184,7 +185,6 @@ static void park(gt_session *session)
     session->link = handover->parked;
     handover->parked = NULL;
     handover->phase = GT_HANDOVER_DETACHED;
-    handover->expires_ns = gt__deadline_ns(dispatcher->detached_ms);
     dispatcher->detached++;
     gt__goodbye_send(link, "the session was detached");
     gt__link_close(link);
@@ -195,7 +195,8 @@ gt_err gt__handover_turn(gt_session *session, bool *progress)
 {
     gt_handover *handover = session->handover;
     bool sorts = handover->phase == GT_HANDOVER_MARKS || handover->phase == GT_HANDOVER_FREES;
-    bool open = sorts || handover->phase == GT_HANDOVER_WANTED || handover->phase == GT_HANDOVER_TOLD;
+    bool open = sorts || handover->phase == GT_HANDOVER_WANTED || handover->phase == GT_HANDOVER_WRITTEN ||
+                handover->phase == GT_HANDOVER_TOLD;
     if (open && session->link->gone) /* the token was not delivered: no client can attach */
         return gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason);
     if (sorts)
@@ -203,9 +204,15 @@ gt_err gt__handover_turn(gt_session *session, bool *progress)
     bool placed = !gt__output_waits(&session->output) && !gt__recover_active(session) && !session->moving.wanted;
     if (handover->phase == GT_HANDOVER_WANTED && placed) {
         GT_TRY(gt__secret_make(handover->token));
+        handover->expires_ns = gt__deadline_ns(session->dispatcher->detached_ms);
+        handover->phase = GT_HANDOVER_WRITTEN;
+        gt__journaled_begin(session);
+    }
+    if (handover->phase == GT_HANDOVER_WRITTEN && gt__journaled_is_safe(session)) {
         handover->phase = GT_HANDOVER_TOLD;
         gt__answer_bytes(session, handover->ticket, handover->token, strlen(handover->token));
     }
+    *progress |= handover->phase == GT_HANDOVER_WRITTEN; /* the loop must not sleep: this takes a moment */
     if (handover->phase == GT_HANDOVER_TOLD && gt__slot_queue_empty(&session->unread))
         park(session);
     return GT_OK;
@@ -242,8 +249,10 @@ gt_err gt__handover_take(gt_peer *newcomer, const gt_slot *hello)
     memcpy(token, hello[4].bytes, sizeof token - 1);
     gt_session *session = find(dispatcher, token);
     if (!session)
-        return gt__fail(GT_ERR_CONNECTION,
-                        "no session is detached under this token: it is wrong, was used already, or has expired");
+        return gt__fail(
+            GT_ERR_CONNECTION,
+            "no session is detached under this token: it is wrong, was used already, has expired, or ended "
+            "with a server");
     gt_peer *peer = session->peer;
     bool same = !strcmp(newcomer->link->user, peer->link->user);
     if (!same && !dispatcher->attach_by_any)
@@ -258,8 +267,10 @@ gt_err gt__handover_take(gt_peer *newcomer, const gt_slot *hello)
     gt__peer_take_link(peer, newcomer->link);
     session->link = peer->link;
     newcomer->link = parked;
-    session->handover->phase = GT_HANDOVER_TAKEN;
-    explicit_bzero(session->handover->token, sizeof session->handover->token);
+    session->handover->phase =
+        GT_HANDOVER_TAKEN; /* it keeps its token, for the journal, until the parcel is collected */
+    if (session->journaled)
+        gt__link_durable(session->link, 0);
     dispatcher->detached--;
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
     gt__peer_log(peer, GT_LOG_STATUS, "is attached by %s", gt__link_name(peer->link));
@@ -302,7 +313,7 @@ void gt__handovers_look(gt_dispatcher *dispatcher)
 void gt__handovers_name(const gt_dispatcher *dispatcher)
 {
     for (const gt_peer *peer = dispatcher->peers; peer && dispatcher->detached; peer = peer->next)
-        if (peer->session && gt__session_is_detached(peer->session))
+        if (peer->session && gt__session_is_detached(peer->session) && !peer->session->journaled)
             gt__peer_log(peer, GT_LOG_WARNING,
                          "is detached, and was not attached: its %u tensors are lost with the server",
                          peer->session->handles.count);

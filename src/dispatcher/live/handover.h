@@ -21,6 +21,7 @@ typedef struct gt_handover {
         GT_HANDOVER_MARKS, /* which tensors stay */
         GT_HANDOVER_FREES, /* the others */
         GT_HANDOVER_WANTED,
+        GT_HANDOVER_WRITTEN, /* to the server's journal, with the token, which the client has not got yet */
         GT_HANDOVER_TOLD,
         GT_HANDOVER_DETACHED,
         GT_HANDOVER_TAKEN

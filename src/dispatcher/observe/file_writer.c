@@ -106,17 +106,38 @@ static int open_file(const char *path, bool exclusive, uint64_t *size)
     return fd;
 }
 
-static bool rotate(gt_file_writer *writer)
+/* The file becomes path.1, path.1 becomes path.2, ... False: it did not. */
+static bool shift_files(const char *path, unsigned keep)
 {
-    size_t size = strlen(writer->path) + 16;
+    size_t size = strlen(path) + 16;
     char *from = malloc(size), *to = malloc(size);
-    for (unsigned k = writer->keep; from && to && k > 0; k--) {
-        snprintf(from, size, k > 1 ? "%s.%u" : "%s", writer->path, k - 1);
-        snprintf(to, size, "%s.%u", writer->path, k);
-        rename(from, to); /* fails at first: there are no old files yet */
+    bool shifted = false;
+    for (unsigned k = keep; from && to && k > 0; k--) {
+        snprintf(from, size, k > 1 ? "%s.%u" : "%s", path, k - 1);
+        snprintf(to, size, "%s.%u", path, k);
+        shifted = rename(from, to) == 0; /* fails at first: there are no old files yet */
     }
     free(from);
     free(to);
+    return shifted;
+}
+
+/* Whether a process that ended has left something in this file, besides its head: not if it could not start. */
+static bool is_left_behind(const char *path)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool left = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                info.st_size > (off_t)sizeof((gt_file_writer *)0)->head &&
+                (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
+    if (fd >= 0)
+        close(fd);
+    return left;
+}
+
+static bool rotate(gt_file_writer *writer)
+{
+    shift_files(writer->path, writer->keep);
     if (!writer->keep)
         unlink(writer->path);
     int fd = open_file(writer->path, false, &writer->written);
@@ -356,6 +377,9 @@ static gt_err writer_open(const gt_file_options *options, bool text, gt_file_wri
         err = gt__fail(GT_ERR_MEMORY, "out of memory");
     else if (writer->translate)
         err = writer_open(options, true, &writer->texts);
+    else if (options->keep_old && is_left_behind(options->path) && !shift_files(options->path, options->keep))
+        err = gt__fail(GT_ERR_VALUE, "the %s %s of the server before cannot be kept as %s.1: %s", options->what,
+                       options->path, options->path, strerror(errno));
     else if (!open_somewhere(writer, options))
         err =
             gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));

@@ -20,6 +20,7 @@ typedef struct gt_file_options {
     const char *what;      /* for messages: "instruction log" */
     uint64_t rotate_bytes; /* beyond this many the file becomes path.1, path.1 becomes path.2, ...; 0: never */
     unsigned keep;         /* old files */
+    bool keep_old;         /* the file of a process before this one is not emptied but becomes path.1, and so on */
     bool exclusive;        /* if this process has written to the file before, write to path.2, path.3, ... */
     unsigned buffers;      /* that may wait to be written, GT_FILE_BUFFER each; 0: a few */
     /*
@@ -42,7 +43,7 @@ enum {
     GT_FILE_TEXT = 4096, /* the most that one reserve may become by translation */
 };
 
-/* Creates or empties the file; one that this process has written to before is appended to, unless exclusive. If another
+/* Creates or empties the file, or keeps it (keep_old); one that this process has written to before is appended to, unless exclusive. If another
  * process writes to it, the file is path.<process id> (path.2, ... if exclusive), with a message on standard error. */
 gt_err gt__file_open(const gt_file_options *options, gt_file_writer **writer);
 

@@ -21,7 +21,7 @@
 
 enum {
     CLOCK_EVERY = 64,     /* lines between two readings of the clock */
-    KEEP_LOGS = 4,        /* rotated ones */
+    KEEP_LOGS = 4,        /* rotated ones, and those of processes before this one */
     TEXT_BUFFERS = 128,   /* of GT_FILE_BUFFER: how many events may wait to become text, */
     COMPACT_BUFFERS = 32, /* or to be written as they are */
     MOST_LINES = 1 << 15, /* of runs, in a buffer that becomes text */
@@ -683,12 +683,21 @@ bool gt__observer_awaits(const gt_dispatch_worker *worker)
     return watched->sent_count && watched->sent[watched->sent_first].number <= watched->awaited;
 }
 
-static gt_err open_log(gt_observer *observer, const char *path, uint64_t rotate_bytes)
+void gt__observer_tape_from(gt_dispatcher *dispatcher, uint64_t number)
 {
+    if (dispatcher->observer->tape)
+        gt__tape_writer_from(dispatcher->observer->tape, number);
+}
+
+static gt_err open_log(gt_observer *observer, const gt_observer_options *options, const char *path)
+{
+    uint64_t rotate_bytes =
+        options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
     bool compact = gt__log_is_compact(path);
     gt_log_head head = gt__log_head_now();
     gt_file_options log = {
         .path = path, .what = "instruction log", .keep = KEEP_LOGS, .rotate_bytes = rotate_bytes};
+    log.keep_old = options->keep_old;
     log.buffers = compact ? COMPACT_BUFFERS : TEXT_BUFFERS;
     if (compact) {
         log.seal = gt__log_seal;
@@ -720,13 +729,11 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
             return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
     const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");
-    uint64_t rotate_bytes =
-        options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
     if (path && *path)
-        GT_TRY(open_log(observer, path, rotate_bytes));
+        GT_TRY(open_log(observer, options, path));
     const char *tape = options->tape ? options->tape : getenv("GT_TAPE");
     if (tape && *tape)
-        GT_TRY(gt__tape_writer_new(tape, &observer->tape));
+        GT_TRY(gt__tape_writer_new(tape, options->keep_old ? KEEP_LOGS : 0, &observer->tape));
     decide(dispatcher);
     return GT_OK;
 }

@@ -30,8 +30,9 @@ typedef struct gt_observer_options {
         log; /* path of the instruction log, compact if it ends in .gtlog; NULL: GT_INSTRUCTION_LOG; none: no log */
     uint64_t log_bytes; /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
     const char *tape;   /* path of the tape; NULL: GT_TAPE; none: no tape */
-    bool console;       /* the same lines on standard output */
-    bool trace_ids;     /* lines have trace= and span= (trace_ids.h); also with GT_TRACE_IDS */
+    bool keep_old;  /* the files of a process before this one become path.1, path.2, ...: the last four are kept */
+    bool console;   /* the same lines on standard output */
+    bool trace_ids; /* lines have trace= and span= (trace_ids.h); also with GT_TRACE_IDS */
 } gt_observer_options;
 
 /* The observer's state of a client. */
@@ -69,6 +70,9 @@ typedef struct gt_watched {
 
 gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *options);
 void gt__observer_free(gt_dispatcher *dispatcher);
+
+/* Clients with smaller numbers than this began before this process: the tape could not be replayed with them. */
+void gt__observer_tape_from(gt_dispatcher *dispatcher, uint64_t number);
 
 /* Monitors begin or cease to want lines: called once for each change. */
 void gt__observer_trace(gt_dispatcher *dispatcher, bool wanted);

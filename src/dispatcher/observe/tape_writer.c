@@ -12,7 +12,8 @@
 struct gt_tape_writer {
     gt_file_writer *file;
     uint64_t blocks, records;
-    size_t used; /* bytes of entries */
+    uint64_t first_session; /* those with smaller numbers are left out */
+    size_t used;            /* bytes of entries */
     uint8_t entries[GT_TAPE_BLOCK];
 };
 
@@ -71,7 +72,7 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
     gt_opcode op = (gt_opcode)record->ins.op;
     unsigned length = 1u + record->ins.tail;
     if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye || op == GT_OP_share ||
-        op == GT_OP_detach || op == GT_OP_attach)
+        op == GT_OP_detach || op == GT_OP_attach || session->number < writer->first_session)
         return; /* not needed for a replay */
     if (op == GT_OP_upload && record->ins.imm[1].u)
         write_upload(writer, session, line, record);
@@ -82,12 +83,19 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
 void gt__tape_writer_client(gt_tape_writer *writer, const gt_session *session, bool left)
 {
     gt_slot name = {0};
+    if (session->number < writer->first_session)
+        return;
     if (left) {
         entry_new(writer, GT_TAPE_CLOSE, session->number, 0, 0);
         return;
     }
     memcpy(name.bytes, session->name, strnlen(session->name, sizeof name.bytes - 1));
     memcpy(entry_new(writer, GT_TAPE_OPEN, session->number, 0, 1), &name, sizeof name);
+}
+
+void gt__tape_writer_from(gt_tape_writer *writer, uint64_t session)
+{
+    writer->first_session = session;
 }
 
 bool gt__tape_writer_failed(const gt_tape_writer *writer)
@@ -102,12 +110,13 @@ void gt__tape_writer_flush(gt_tape_writer *writer)
     gt__file_flush(writer->file);
 }
 
-gt_err gt__tape_writer_new(const char *path, gt_tape_writer **out)
+gt_err gt__tape_writer_new(const char *path, unsigned keep, gt_tape_writer **out)
 {
     gt_tape_writer *writer = calloc(1, sizeof *writer);
     if (!writer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt_file_options options = {.path = path, .what = "tape", .exclusive = true};
+    gt_file_options options = {
+        .path = path, .what = "tape", .exclusive = true, .keep = keep, .keep_old = keep > 0};
     gt_err err = gt__file_open(&options, &writer->file);
     if (err != GT_OK) {
         free(writer);

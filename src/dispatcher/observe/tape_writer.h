@@ -7,7 +7,10 @@
 typedef struct gt_session gt_session;
 typedef struct gt_tape_writer gt_tape_writer;
 
-gt_err gt__tape_writer_new(const char *path, gt_tape_writer **writer);
+/* With `keep` files of processes before this one (gt_file_options.keep_old); 0: the file is emptied. */
+gt_err gt__tape_writer_new(const char *path, unsigned keep, gt_tape_writer **writer);
+/* Records of sessions with smaller numbers are left out. */
+void gt__tape_writer_from(gt_tape_writer *writer, uint64_t session);
 /* A record of a client, before it is handled; `line`: of the log, or 0. */
 void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line,
                             const gt_slot *record);

@@ -26,7 +26,8 @@ enum {
     LOOKS = 1000,            /* in an interval: is a snapshot due? */
     WATCH = 4,               /* so many parts of the time since the last one are spent watching */
     COST = 100,              /* a snapshot takes at most one part of this of the session's time, */
-    SCARCE_COST = 10,        /* or of this, if memory is scarce */
+    SCARCE_COST = 10,        /* or of this, if memory is scarce, */
+    JOURNALED_COST = 5,      /* or of this, if it is in the server's journal */
     MOST_STATE = 1 << 20,    /* slots of state records */
     STRICT = 4,              /* attempts at a snapshot without strided tensors, before they are taken, too */
 };
@@ -379,6 +380,7 @@ static void begin(gt_session *session)
     recovery->saving->held = recovery->holds.count;
     recovery->saving->refused = recovery->refusal_count;
     recovery->saving->epoch = session->epoch++;
+    recovery->restarted = false;
 }
 
 /* Bytes of this tensor, if it is alive, on one worker. */
@@ -394,17 +396,30 @@ static double cost_ns(gt_session *session)
     uint64_t bytes = 0, held = 0;
     const gt_handle *handle;
     const gt_holds *holds = &session->recovery->holds;
-    const gt_snapshot *saved = session->recovery->saved;
+    /* What the last snapshot has, or is in segments that are held, is not asked for. */
     while ((handle = gt__handles_next(&session->handles, &cursor)))
-        bytes += gt__meta_bytes(&handle->meta);
-    /* What is in segments that are held is not asked for. */
+        if (!gt__snapshot_has(session, session->recovery->saved, handle))
+            bytes += gt__meta_bytes(&handle->meta);
     for (uint32_t k = 0; k < holds->count; k++)
         held += bytes_of(session, holds->hold[k]->id);
-    for (uint32_t k = 0; saved && holds->alive > holds->count && k < saved->count; k++)
-        if (saved->tensor[k]->part_count && saved->tensor[k]->part[0].hold)
-            held += bytes_of(session, saved->tensor[k]->id);
     bytes -= held < bytes ? held : bytes;
     return session->handles.count * TENSOR_NS + (double)bytes * BYTE_NS;
+}
+
+/* That of the last snapshot, which was taken at a good moment; 0: there was none in this process. */
+static double last_cost_ns(const gt_session *session)
+{
+    const gt_snapshot *saved = session->recovery->saved;
+    return saved && saved->asked_bytes ? saved->count * TENSOR_NS + (double)saved->asked_bytes * BYTE_NS : 0;
+}
+
+/* One of so many parts of the session's time may be spent on snapshots. */
+static double cost_limit(const gt_session *session, bool scarce)
+{
+    double every_ns = session->dispatcher->recovery.every_ns;
+    /* A replay should take less than the 2 s within which programs go on after a restart of the server. */
+    double cost = session->journaled ? JOURNALED_COST : scarce ? SCARCE_COST : COST;
+    return cost * fmin(1, every_ns / (GT_RECOVER_EVERY_S * 1e9)); /* who asks for more of them pays for them */
 }
 
 /* Nothing is under way: is a snapshot due? */
@@ -414,16 +429,17 @@ static bool is_due(gt_session *session)
     double now_ns = gt__recover_clock(session), elapsed_ns = now_ns - recovery->since_ns;
     recovery->look_ns = now_ns + session->dispatcher->recovery.every_ns / LOOKS;
     bool scarce = session->dispatcher->recovery.used > session->dispatcher->recovery.most / 4;
-    if (gt__journaled_needs_snapshot(session))
+    if (recovery->restarted || gt__journaled_needs_snapshot(session))
         return true;
     if (elapsed_ns < session->dispatcher->recovery.every_ns &&
         recovery->journal.bytes + recovery->holds.recent < (scarce ? SHORT_JOURNAL : JOURNAL_BYTES))
         return false;
-    /* Who asks for more snapshots than usual is ready to pay for them. */
-    double often = fmin(1, session->dispatcher->recovery.every_ns / (GT_RECOVER_EVERY_S * 1e9));
-    double cost = (scarce ? SCARCE_COST : COST) * often, least_ns = cost * session->handles.count * TENSOR_NS;
+    double cost = cost_limit(session, scarce), least_ns = cost * session->handles.count * TENSOR_NS;
     if (elapsed_ns >= least_ns) /* else they need not be counted */
         least_ns = cost * cost_ns(session);
+    if (session->journaled &&
+        last_cost_ns(session) > 0) /* within a step there are more tensors than between two */
+        least_ns = fmin(least_ns, cost * last_cost_ns(session));
     if (elapsed_ns < least_ns) {
         recovery->look_ns = recovery->since_ns + least_ns;
         return false;

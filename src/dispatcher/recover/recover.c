@@ -298,6 +298,7 @@ gt_err gt__recover_restart(gt_session *session, int32_t home, const int32_t *wor
     recovery->home = home;
     recovery->alone |= home < 0;
     recovery->phase = GT_RECOVER_WAIT;
+    recovery->restarted = true;
     snprintf(recovery->reason, sizeof recovery->reason, "the server was restarted without its workers");
     begin_wait(session);
     gt__peer_wake(session->peer);

@@ -60,6 +60,8 @@ typedef struct gt_recovery {
     double upload_ns;  /* that the client took for the uploads that were held, about */
     uint32_t low;      /* tensors: the fewest while it was watched */
     unsigned failures; /* of snapshots, in a row */
+    bool
+        restarted; /* from the server's journal, without a snapshot since: one is due, lest the next restart takes longer */
 
     gt_recover_phase phase;
     uint64_t deadline_ns; /* of the wait */

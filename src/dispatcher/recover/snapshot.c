@@ -84,6 +84,12 @@ static bool is_placed_alike(const gt_saved *saved, const gt_handle *handle, cons
     return k == saved->copy_count && saved->layout && gt__layout_equal(saved->layout, spread->layout);
 }
 
+bool gt__snapshot_has(const gt_session *session, const gt_snapshot *snapshot, const gt_handle *handle)
+{
+    const gt_saved *saved = find_saved(snapshot, handle->id);
+    return saved && is_placed_alike(saved, handle, spread_of(session, handle));
+}
+
 static bool note_copies(gt_saved *saved, const gt_spread *spread)
 {
     unsigned count = 0;

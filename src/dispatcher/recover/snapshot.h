@@ -82,6 +82,8 @@ gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **s
 gt_err gt__snapshot_of(gt_saved **tensors, uint32_t count, gt_snapshot **snapshot);
 /* Ask for the next tensor, unless `before`, which may be NULL, has it. While `asking`. Returns how many slots that takes of a turn. */
 gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, unsigned *slots);
+/* Whether a snapshot, which may be NULL, has this tensor as it is placed now: the next one need not ask for it. */
+bool gt__snapshot_has(const gt_session *session, const gt_snapshot *snapshot, const gt_handle *handle);
 /* A piece of a part, or a failure. */
 void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
 /* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. Those of
