@@ -2,9 +2,9 @@
  * rules_mesh_along.c: ops along a dimension that is split along an axis of a mesh.
  *
  * The operand is not gathered. Softmax is a short program of reductions and elementwise steps, for each of which the mesh has
- * rules (along.c). All others, slices, flip and assignments among them, work on whole lines: along that axis of the mesh another dimension is split instead, by an
- * all-to-all on each line of workers, and the result comes back in the same way, or stays. Where there is no other dimension
- * that divides, rules_mesh.c gathers. Read rules_mesh.c first.
+ * rules (along.c). All others, slices, flip and assignments among them, work on whole lines: along that axis of the mesh another
+ * dimension is split instead, by an all-to-all on each line of workers, and the result comes back in the same way, or stays.
+ * Where there is no other dimension that divides, rules_mesh.c gathers. Read rules_mesh.c first.
  */
 #include "dispatcher/spread/along.h"
 #include "dispatcher/spread/make.h"
