@@ -303,7 +303,7 @@ static void see_run(const gt_client *client, const gt_template *template)
     for (uint32_t k = 0; k < template->count; k++)
         told &= !gt__detector_see(detector, template->canonical[k], template->live[k] + more, 0,
                                   k ? GT_WITHIN_RUN : template->serial);
-    detector->told &= told;
+    gt__detector_tell_later(detector, told);
     gt__detector_rest(detector, template->serial, template->count);
 }
 
@@ -336,7 +336,7 @@ static void see_staged(const gt_client *client, const gt_template *template, uin
             told &=
                 !gt__detector_see(detector, canonical, k < fitted ? template->live[k] + more : client->live, 0, 0);
     }
-    detector->told &= told;
+    gt__detector_tell_later(detector, told);
 }
 
 /* The records held back, `staged` slots, do not become a path. The first `fitted` are those of the template. */
@@ -686,7 +686,14 @@ static bool take_other(gt_client *client, unsigned slots)
     return held;
 }
 
-bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
+/* Whether there may be paths that begin with a record of this shape. */
+static inline bool may_begin(const gt_hotpath *hot, uint32_t shape)
+{
+    return hot->stats.hot_sequences && hot->entry[shape % GT_HOT_ENTRIES];
+}
+
+/* The same as gt__hotpath_take for every record: that one first looks for the usual case. */
+static __attribute__((noinline)) bool take_any(gt_client *client, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
     const gt_slot *record = client->link->write_next;
@@ -711,7 +718,7 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
         return true;
     }
     uint32_t shape = gt__canonical_shape(record);
-    if (hot->stats.hot_sequences && hot->entry[shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING) {
+    if (hot->state == GT_HOT_WATCHING && may_begin(hot, shape)) {
         if (begin(client, record, slots, shape))
             return true;
         gt__hotpath_learn_odd_begin(hot, record, shape);
@@ -719,10 +726,30 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
     hot->stats.instructions++;
     if (hot->recording.region)
         gt__region_record(client, record, slots, gt__canonical(record), work);
-    else if (gt__detector_follow_record(&hot->detector, shape))
+    else if (hot->detector.turn && gt__detector_follow_record(&hot->detector, shape))
         hot->ended = NULL;
     else
         gt__hotpath_watch(client, record, slots, gt__canonical(record), work);
+    return false;
+}
+
+bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    gt_detector *detector = &hot->detector;
+    const gt_slot *record = client->link->write_next;
+    uint32_t shape = gt__canonical_shape(record);
+    if (hot->state != GT_HOT_WATCHING || hot->recording.region)
+        return take_any(client, slots, work);
+    if (record->ins.op == GT_OP_free)
+        return false;
+    if (may_begin(hot, shape) || !gt__detector_goes_on(detector, shape) ||
+        !gt__bodies_go_on(&hot->bodies, detector, shape))
+        return take_any(client, slots, work);
+    gt__hotpath_see_single(hot);
+    hot->stats.instructions++;
+    gt__bodies_note(&hot->bodies, detector, shape);
+    gt__detector_note(detector, gt__canonical(record), client->live, work);
     return false;
 }
 

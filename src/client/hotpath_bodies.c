@@ -30,7 +30,9 @@ static uint32_t surprises(gt_body_shape *shapes, uint32_t shape, bool again)
 /* Whether a body begins with the record. surprise: another one was expected, after some that were. Most shapes are no entries. */
 static bool is_between(gt_bodies *b, uint32_t shape, bool surprise)
 {
-    if (surprises(b->entry, shape, surprise) < ENOUGH && !surprise)
+    uint32_t count = surprises(b->entry, shape, surprise);
+    b->entries |= (uint64_t)(count == ENOUGH) << shape % 64;
+    if (count < ENOUGH && !surprise)
         return false;
     return surprises(b->exit, b->last, surprise) == ENOUGH && surprises(b->entry, shape, false) == ENOUGH;
 }
@@ -63,7 +65,6 @@ static void end_body(gt_bodies *b, const gt_detector *d)
 uint32_t gt__bodies_between(gt_bodies *b, const gt_detector *d, uint32_t shape, bool surprise)
 {
     uint32_t length = 0;
-    b->surprised |= surprise;
     if (!is_between(b, shape, surprise) && !d->separator && d->position == b->next)
         return 0;
     end_body(b, d);

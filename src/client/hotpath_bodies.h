@@ -31,18 +31,36 @@ typedef struct gt_body_shape {
 } gt_body_shape;
 
 typedef struct gt_bodies {
+    gt_body now;  /* the one that has begun, without counts; its hash and length only if it has `entered` */
+    bool entered; /* with an entry; otherwise it is part of a loop that goes on as expected, and is not learned */
+    gt_body *wanted;  /* to be learned; NULL: none is */
+    uint32_t last;    /* a hash of the shapes of the last GT_BODY_EXIT records */
+    uint64_t next;    /* the position of the next record, if it follows */
+    uint64_t entries; /* bits of shapes, modulo 64, of which one is or was an entry */
     gt_body_shape entry[GT_BODY_PLACES], exit[GT_BODY_PLACES]; /* by shape */
     gt_body body[GT_BODY_PLACES];                              /* by hash */
-    gt_body now;  /* the one that has begun, without counts; length 0: none has */
-    bool entered; /* with an entry; otherwise it is part of a loop that goes on as expected, and is not learned */
-    gt_body *wanted; /* to be learned; NULL: none is */
-    uint32_t last;   /* a hash of the shapes of the last GT_BODY_EXIT records */
-    uint64_t next;   /* the position of the next record, if it follows */
-    bool surprised;  /* at least once: there may be entries and exits */
 } gt_bodies;
 
 /* gt__bodies_see where a body may begin. surprise: another record was expected, after some that were. */
 uint32_t gt__bodies_between(gt_bodies *bodies, const gt_detector *detector, uint32_t shape, bool surprise);
+
+/* Whether a record of this shape, which is no surprise and has no separator before it, is part of the present body. */
+static inline bool gt__bodies_go_on(const gt_bodies *b, const gt_detector *d, uint32_t shape)
+{
+    return d->position == b->next && !(b->entries >> shape % 64 & 1);
+}
+
+/* Such a record, or the first of a body, before the detector sees it. */
+static inline void gt__bodies_note(gt_bodies *b, const gt_detector *d, uint32_t shape)
+{
+    b->next = d->position + 1;
+    b->last = (b->last << 32 / GT_BODY_EXIT) + shape * 0x9E3779B1u; /* older shapes move out of it */
+    if (b->entered) {
+        b->now.hash = (b->now.hash ^ shape) * 0x9E3779B1u;
+        b->now.hash ^= b->now.hash >> 15;
+        b->now.length++;
+    }
+}
 
 /* A record that is not part of a path, before the detector sees it. Returns how many records to learn, of which it is the first;
  * 0: none. */
@@ -50,13 +68,9 @@ static inline uint32_t gt__bodies_see(gt_bodies *b, const gt_detector *d, gt_can
 {
     uint32_t shape = canonical.shape, length = 0;
     bool surprise = d->matched >= d->shortest && !gt__detector_expects(d, canonical);
-    if (surprise || b->surprised || d->separator || d->position != b->next)
+    if (surprise || d->separator || !gt__bodies_go_on(b, d, shape))
         length = gt__bodies_between(b, d, shape, surprise);
-    b->next = d->position + 1;
-    b->last = (b->last << 32 / GT_BODY_EXIT) + shape * 0x9E3779B1u; /* older shapes move out of it */
-    b->now.hash = (b->now.hash ^ shape) * 0x9E3779B1u;
-    b->now.hash ^= b->now.hash >> 15;
-    b->now.length++;
+    gt__bodies_note(b, d, shape);
     return length;
 }
 

@@ -54,6 +54,27 @@ static inline uint32_t *behind(const gt_detector *d)
     return &d->behind[d->context >> (64 - d->index_bits)];
 }
 
+/* Add the records up to this position to the index. */
+static void index_to(gt_detector *d, uint64_t end)
+{
+    for (; d->indexed < end; d->indexed++) {
+        uint32_t shape = gt__detector_past(d, d->indexed)->canonical.shape;
+        d->context = add_context(d->context, shape);
+        d->last[shape >> (32 - d->index_bits)] = *behind(d) = (uint32_t)d->indexed + 1u;
+    }
+}
+
+/* The same for all that were only noted. Of many turns the last one takes the places of the others. */
+static void index_noted(gt_detector *d)
+{
+    if (d->position - d->indexed > d->period) {
+        d->indexed = d->position - d->period;
+        for (unsigned k = GT_CONTEXT; k > 0; k--)
+            d->context = add_context(d->context, gt__detector_past(d, d->indexed - k)->canonical.shape);
+    }
+    index_to(d, d->position);
+}
+
 /* A ring of so many records, none of which was overwritten so far. False: out of memory; all is as before. */
 static bool resize(gt_detector *d, uint64_t capacity)
 {
@@ -71,12 +92,8 @@ static bool resize(gt_detector *d, uint64_t capacity)
     d->behind = last + ((size_t)1 << bits);
     d->capacity = capacity;
     d->index_bits = bits;
-    d->context = 0;
-    for (uint64_t k = 0; k < d->position; k++) {
-        uint32_t shape = gt__detector_past(d, k)->canonical.shape;
-        d->context = add_context(d->context, shape);
-        last[shape >> (32 - bits)] = *behind(d) = (uint32_t)k + 1u;
-    }
+    d->context = d->indexed = 0;
+    index_to(d, d->position);
     return true;
 }
 
@@ -172,19 +189,32 @@ static uint32_t distance_to(const gt_detector *d, uint32_t where, unsigned count
     return (uint32_t)distance;
 }
 
+/* The position up to which records of this period are only noted. Its first records are not: the contexts of those a period before may
+ * be others, and index_noted could not skip them. Nor is the last turn before it is hot: it will be cut, so its reach is needed. */
+static uint64_t quiet_until(const gt_detector *d)
+{
+    uint64_t needed = enough(d), known = d->matched + d->period, until = UINT64_MAX;
+    if (!d->period || d->matched < GT_CONTEXT)
+        return 0;
+    if (!d->told)
+        until = needed > known ? d->position + needed - known : 0;
+    bool grows = d->position <= d->capacity;
+    return grows && until > d->capacity ? d->capacity : until;
+}
+
 bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run)
 {
     uint64_t position = d->position;
+    index_noted(d);
     if (__builtin_expect(position == d->capacity, 0))
         grow(d);
     d->context = add_context(d->context, canonical.shape);
     uint32_t *last = &d->last[canonical.shape >> (32 - d->index_bits)], *context = behind(d);
     bool same = gt__detector_expects(d, canonical);
-    *gt__detector_past(d, position) = (struct gt_past){.canonical = canonical,
-                                                       .live = (uint32_t)live,
-                                                       .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
-                                                       .separated = d->separator,
-                                                       .run = run};
+    struct gt_past *past = gt__detector_past(d, position);
+    *past = gt__past(canonical, live, work);
+    past->separated = d->separator;
+    past->run = run;
     if (same)
         d->matched++;
     else {
@@ -199,9 +229,10 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     }
     d->separator = false;
     *last = *context = (uint32_t)position + 1u;
-    d->position++;
+    d->indexed = ++d->position;
     bool hot = d->period && !d->told && d->matched >= enough(d);
     d->told |= hot;
+    d->quiet_until = quiet_until(d);
     if (hot)
         d->kept = find_kept(d);
     return hot && !runs_in_paths(d);
@@ -229,6 +260,7 @@ void gt__detector_rest(gt_detector *d, uint32_t run, uint32_t count)
         turn + count <= d->position && gt__detector_past(d, d->position - count - turn)->run == run) {
         d->turn = turn;
         d->phase = 0;
+        d->quiet_until = 0;
     }
 }
 
@@ -246,6 +278,7 @@ void gt__detector_wake(gt_detector *d)
     }
     d->separator = separator;
     d->told = told;
+    d->quiet_until = 0;
 }
 
 void gt__detector_idle(gt_detector *d)
@@ -253,6 +286,7 @@ void gt__detector_idle(gt_detector *d)
     d->turn = d->period;
     d->phase = 0;
     d->idle = true;
+    d->quiet_until = 0;
 }
 
 bool gt__detector_follow_record(gt_detector *d, uint32_t shape)

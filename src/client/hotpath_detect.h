@@ -5,7 +5,8 @@
  * in the program, `exact` of everything else that a path cannot have as a parameter (where a slice begins is one). A period is found by looking up where the
  * last few shapes came before in this order, or else the last one alone: a record of a model's layers comes many times in each
  * step. It is kept as long as every record equals the one a period before. A
- * sequence is hot after GT_HOTPATH_THRESHOLD periods. Constant time for each record.
+ * sequence is hot after GT_HOTPATH_THRESHOLD periods. Amortised constant time for each record: while a period is kept its records are
+ * only noted (gt__detector_note). When it ends, the records of its last turn are added to the index.
  *
  * While a loop runs in paths, turn by turn, the detector rests: it only follows where in its last turn the stream is
  * (gt__detector_follow). At the first difference it sees the part of that turn again, as if the turns between had not been.
@@ -65,23 +66,26 @@ typedef struct gt_detector {
         uint32_t live, work; /* tensors alive before it; elements that it touches */
         bool separated;      /* something that cannot be part of a path came before it */
         uint16_t reach;      /* results since its youngest operand was made; 0: unknown, or many */
-        uint32_t run;  /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
-    } * past;          /* ring: the last `capacity` records; it grows with the stream, up to a limit */
-    uint32_t *last;    /* by shape, 1 << index_bits: the position where it was seen last, plus one */
-    uint32_t *behind;  /* the same by `context` */
-    uint64_t context;  /* a hash of the last GT_CONTEXT shapes */
-    uint64_t capacity; /* a power of 2, more than twice the longest period that is looked for */
+        uint32_t run;     /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
+    } * past;             /* ring: the last `capacity` records; it grows with the stream, up to a limit */
+    uint64_t capacity;    /* a power of 2, more than twice the longest period that is looked for */
+    uint64_t position;    /* records seen */
+    uint64_t quiet_until; /* see gt__detector_goes_on */
+    uint64_t matched;     /* records that equal the one a period before */
+    uint32_t period;      /* 0: none */
+    bool told;            /* that this period is hot */
+    bool separator;       /* one came since the last record */
+    bool idle;            /* it rests because nothing of the period can be a path */
+    uint32_t kept;    /* a path whose runs are most of the hot period, and stay as they are; 0: there is none */
+    uint32_t *last;   /* by shape, 1 << index_bits: the position where it was seen last, plus one */
+    uint32_t *behind; /* the same by `context` */
+    uint64_t
+        indexed; /* the records from this position on are in neither of them yet: each equals the one a period before */
+    uint64_t context; /* a hash of the last GT_CONTEXT shapes before `indexed` */
     unsigned index_bits;
-    uint64_t position; /* records seen */
-    uint32_t period;   /* 0: none */
-    uint64_t matched;  /* records that equal the one a period before */
-    bool told;         /* that this period is hot */
-    uint32_t kept;     /* a path whose runs are most of the hot period, and stay as they are; 0: there is none */
-    bool separator;    /* one came since the last record */
     uint64_t separated_at; /* the position of the last record after a separator, */
     uint64_t stretch;      /* and the records between the last two of these */
     uint64_t turn, phase;  /* while it rests: records of a turn, and of the present one; turn 0: it does not */
-    bool idle;             /* it rests because nothing of the period can be a path */
     unsigned window, threshold, shortest;
 } gt_detector;
 
@@ -98,6 +102,33 @@ bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshol
 void gt__detector_free(gt_detector *detector);
 /* See one record. run: see gt_past. True: a sequence has become hot with it, most of which was not in paths so far. */
 bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run);
+/* A single record with no separator before it. */
+static inline struct gt_past gt__past(gt_canonical canonical, uint64_t live, int64_t work)
+{
+    uint32_t elements = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work;
+    return (struct gt_past){.canonical = canonical, .live = (uint32_t)live, .work = elements};
+}
+/*
+ * Whether a record of this shape only has to be noted: it equals the one a period before, there is no separator before it, the ring need
+ * not grow, and the period cannot be hot before another whole turn.
+ */
+static inline bool gt__detector_goes_on(const gt_detector *d, uint32_t shape)
+{
+    return d->position < d->quiet_until && !d->separator &&
+           gt__detector_past(d, d->position - d->period)->canonical.shape == shape;
+}
+/* The same as see, for a record that goes on. */
+static inline void gt__detector_note(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work)
+{
+    *gt__detector_past(d, d->position++) = gt__past(canonical, live, work);
+    d->matched++;
+}
+/* What became hot while records that were held back were seen is told with the next one. told: as it was before them. */
+static inline void gt__detector_tell_later(gt_detector *d, bool told)
+{
+    d->told &= told;
+    d->quiet_until = 0;
+}
 /* The record seen last, which was not held back: how far its operands are. */
 static inline void gt__detector_reach(gt_detector *detector, const gt_instruction *ins, unsigned operands)
 {

@@ -264,8 +264,7 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
                        int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
-    hot->ended = NULL;
-    hot->fruitless -= hot->fruitless < GT_HOT_CREDIT ? hot->fruitless : GT_HOT_CREDIT;
+    gt__hotpath_see_single(hot);
     if (!hot->automatic)
         return;
     if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))

@@ -56,6 +56,7 @@ struct gt_hotpath {
     bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
     bool ending; /* the last of the records that are learned has come; what dies before the next belongs to them */
     uint32_t early;                 /* deaths before it */
+    uint32_t fruitless;             /* records of paths that the detector has seen, less the credit of others */
     gt_hotpath_state drained_state; /* after GT_HOT_DRAINING: watching, or learning what did not fit */
     gt_template *ended;             /* the records before the next one were a run of it; NULL: they were not */
     gt_hotpath_stats stats;
@@ -66,7 +67,6 @@ struct gt_hotpath {
     gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t *live; /* by record that is learned: tensors alive before it */
     uint32_t staged, records;
-    uint32_t fruitless;         /* records of paths that the detector has seen, less the credit of others */
     int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
     uint32_t fresh;             /* slots of the record behind them, which may begin a path; 0: there is none */
     int64_t drain_work, fresh_work;
@@ -119,7 +119,13 @@ bool gt__hotpath_is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical
 /* A record of this shape begins no path, while those of some begin so. If the same came before, as where a path begins with the slice
  * that is a batch, it and those that follow are learned. */
 void gt__hotpath_learn_odd_begin(gt_hotpath *hot, const gt_slot *record, uint32_t shape);
-/* A record is sent that is not part of a path. */
+/* The record that is sent is not part of a path. */
+static inline void gt__hotpath_see_single(gt_hotpath *hot)
+{
+    hot->ended = NULL;
+    hot->fruitless -= hot->fruitless < GT_HOT_CREDIT ? hot->fruitless : GT_HOT_CREDIT;
+}
+/* Such a record. */
 void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
                        int64_t work);
 void gt__hotpath_stop_learning(gt_hotpath *hot);

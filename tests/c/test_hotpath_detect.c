@@ -1,6 +1,7 @@
 /*
  * test_hotpath_detect.c: the detector of hot paths (client/hotpath_detect.h) on made-up streams: letters are records.
  */
+#include <string.h>
 #include <time.h>
 
 #include "check.h"
@@ -309,6 +310,65 @@ static void test_rest(const void *argument)
     gt__detector_free(d);
 }
 
+static uint32_t draw(uint64_t *state, uint32_t below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*state >> 33) % below);
+}
+
+/* The record to the one detector in full, and to the other one noted if that is enough. Whether it was. */
+static bool see_both(stream *full, stream *quick, gt_canonical canonical, uint32_t live)
+{
+    gt_detector *d = &quick->detector;
+    bool noted = gt__detector_goes_on(d, canonical.shape), behind = d->indexed < d->position;
+    bool hot = gt__detector_see(&full->detector, canonical, live, 100, 0);
+    full->found += hot;
+    if (noted)
+        gt__detector_note(d, canonical, live, 100);
+    else
+        quick->found += gt__detector_see(d, canonical, live, 100, 0);
+    CHECK(full->found == quick->found && full->detector.told == d->told);
+    CHECK(full->detector.period == d->period && full->detector.matched == d->matched);
+    if (behind && !noted) /* the index is up to date again */
+        CHECK(!memcmp(full->detector.last, d->last, (2 * sizeof *d->last) << d->index_bits));
+    if (hot) {
+        gt_segment_plan expected[GT_HOT_SEGMENTS], cut[GT_HOT_SEGMENTS];
+        unsigned segments = gt__detector_cut(&full->detector, expected);
+        CHECK_EQ(gt__detector_cut(d, cut), segments);
+        for (unsigned k = 0; k < segments; k++)
+            CHECK(expected[k].begin == cut[k].begin && expected[k].end == cut[k].end);
+    }
+    return noted;
+}
+
+/* Records that are only noted change nothing of what is found: short and long loops, broken off anywhere, with detours and waits, while
+ * the ring grows and after it was overwritten. */
+static void test_noted(const void *argument)
+{
+    (void)argument;
+    enum { RECORDS = CHECK_SANITIZED ? 40000 : 200000 };
+    uint64_t noted = 0, found = 0, state = 1;
+    for (unsigned threshold = 2; threshold < 12; threshold += 3) {
+        stream full = stream_new(threshold, 5), quick = stream_new(threshold, 5);
+        for (unsigned at = 0; at < RECORDS;) {
+            unsigned period = 1 + draw(&state, draw(&state, 3) ? 40 : 700), kinds = 1 + draw(&state, 60);
+            unsigned first = draw(&state, 1000), count = draw(&state, 40) * period + draw(&state, period);
+            bool waits = draw(&state, 4) == 0;
+            for (unsigned k = 0; k < count; k++, at++) {
+                unsigned kind = (first + k % period * k % period) % kinds;
+                full.detector.separator |= waits && k % period == 0;
+                quick.detector.separator |= waits && k % period == 0;
+                kind = draw(&state, 2000) ? kind : 1000 + draw(&state, 9);
+                noted += see_both(&full, &quick, letter(kind, draw(&state, 20) == 0), draw(&state, 10));
+            }
+        }
+        found += full.found;
+        gt__detector_free(&full.detector);
+        gt__detector_free(&quick.detector);
+    }
+    CHECK(noted > RECORDS && found > 100); /* else nothing was compared */
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -326,5 +386,6 @@ int main(int argc, char **argv)
     check_run("odd turns", test_odd_turns, NULL);
     check_run("cost", test_cost, NULL);
     check_run("rest", test_rest, NULL);
+    check_run("records that are only noted", test_noted, NULL);
     return check_end();
 }
