@@ -250,6 +250,7 @@ static gt_err keep_bytes(gt_worker *worker, gt_segment *segment, gt_entry *entry
 static void keep_place(gt_exchange *exchange, gt_message *message, gt_entry *entry)
 {
     entry->buffer = message->lent;
+    message->lent = NULL;
     entry->view.data = entry->buffer->memory;
     gt__view_set_contiguous(&entry->view);
     entry->flight = NULL;
@@ -543,10 +544,8 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
             worker->exchange->replaced[ins->result] = worker->exchange->record;
             worker->predecessor[ins->result] = *known;
         }
-        *known = (gt_introduced){.group = ins->operand[1],
-                                 .league = ins->operand[2],
-                                 .host = ins->imm[0].u,
-                                 .life = ins->operand[0]};
+        *known = (gt_introduced){
+            .group = ins->operand[1], .league = ins->operand[2], .host = ins->imm[0].u, .life = ins->operand[0]};
     }
     worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, ins->operand[0], name, address);
 }
