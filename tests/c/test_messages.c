@@ -293,12 +293,13 @@ static void test_lane_fails(const void *argument)
     (void)argument;
     gt_exchange *zero = worker_new(0), *one = worker_new(1);
     gt_mesh *mesh = (gt_mesh *)one;
+    gt_lane_ops ops;
     gt_message *message;
     uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
     if (mesh->lane) {
         frail.ops = mesh->lane_ops;
         frail.mesh = mesh;
-        gt_lane_ops ops = *frail.ops;
+        ops = *frail.ops;
         ops.connect = frail_connect;
         ops.progress = frail_progress;
         mesh->lane_ops = &ops;                        /* links come later */
