@@ -94,7 +94,7 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 13,
+    GT_PROTOCOL_VERSION = 14,
     GT_MAX_CHUNK = 32 * 1024,                              /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                      /* operands of one cat */

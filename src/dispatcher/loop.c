@@ -457,7 +457,7 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     if (__builtin_expect(dispatcher->held, 0))
         gt__synced_release(dispatcher);
     if (__builtin_expect(dispatcher->journal != NULL, 0))
-        gt__disk_journal_turn(dispatcher);
+        progress |= gt__disk_journal_turn(dispatcher);
     flush_links(dispatcher);
     if (progress)
         rotate(dispatcher);

@@ -367,7 +367,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     worker->joining = GT_JOINING_DONE;
     if (welcome.number < GT_MAX_PARTIES)
-        worker->life_of[welcome.number] = welcome.life;
+        worker->introduced[welcome.number].life = welcome.life;
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
             worker->link->peer);
     gt__card_watch_start(worker);

@@ -59,7 +59,6 @@ typedef struct gt_path_counts {
     struct gt_sequence *newest; /* planned, and not reported yet; NULL: none */
 } gt_path_counts;
 
-/* The running worker. */
 /* How far a worker came with its server. */
 typedef enum gt_joining {
     GT_JOINING_FAILED, /* it was refused, or could not greet */
@@ -67,17 +66,22 @@ typedef enum gt_joining {
     GT_JOINING_DONE,   /* the server has welcomed it */
 } gt_joining;
 
+/* What the dispatcher has told of another worker. */
+typedef struct gt_introduced {
+    uint64_t group, league, host; /* as gt_worker has its own */
+    gt_life life;                 /* its generation; 0: it was not introduced */
+} gt_introduced;
+
+/* The running worker. */
 struct gt_worker {
     gt_link *link;
     gt_engine *engine;
     gt_store *store;
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
-    uint64_t group, league;            /* our engine's (engine.h); 0: none */
-    uint64_t group_of[GT_MAX_PARTIES]; /* by worker: its engine's */
-    uint64_t league_of[GT_MAX_PARTIES];
-    uint64_t host, host_of[GT_MAX_PARTIES]; /* a number for the host; by worker: for its own. With GT_HOST_TIERS */
-    gt_life life_of[GT_MAX_PARTIES];        /* and its generation; 0: it was not introduced */
+    uint64_t group, league; /* our engine's (engine.h); 0: none */
+    uint64_t host;          /* a number for the host, with GT_HOST_TIERS */
+    gt_introduced introduced[GT_MAX_PARTIES], predecessor[GT_MAX_PARTIES]; /* by worker; gt__worker_meant */
     gt_loans loans;
     gt_deferred deferred;
     gt_late late; /* pending operations */
@@ -99,6 +103,14 @@ struct gt_worker {
 bool gt__worker_stopping(const gt_worker *worker);
 /* Milliseconds that a wait may take before the next check of gt__worker_stopping; -1: no limit. */
 int gt__worker_patience_ms(const gt_worker *worker);
+
+/* The worker with this index that the current record means. A record that was put aside means the one that had the index when it
+ * came: all parties must see the same, however late they execute it. */
+static inline const gt_introduced *gt__worker_meant(const gt_worker *worker, int64_t index)
+{
+    bool replaced = worker->exchange->replaced[index] > worker->exchange->record;
+    return replaced ? &worker->predecessor[index] : &worker->introduced[index];
+}
 
 /* The origin of a failure of the current record. */
 static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_instruction *ins)
@@ -134,7 +146,7 @@ void gt__peers_advance_all(gt_worker *worker, gt_under_way *list);
 void gt__peers_finish(gt_worker *worker, gt_under_way *under_way, const gt_instruction *ins);
 void gt__peers_abandon(gt_worker *worker, gt_under_way *under_way);
 /* Whether a collective must be executed when all records before it are. */
-bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, uint64_t number);
 /* Take back memory that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker);
 /* Queue a copy to contiguous memory, whose end is the token. */

@@ -63,7 +63,7 @@ static inline bool stage_open(stage *s, const char *engine)
             CHECK_EQ(gt__collective_lent(worker, &worker->collective), GT_OK);
             worker->group = worker->engine->ops->group(worker->engine);
             for (int32_t other = 0; other < WORKERS; other++)
-                worker->group_of[other] = worker->group;
+                worker->introduced[other].group = worker->group;
         }
         gt__timing_init(worker);
         p->stream = calloc(64 * SLOTS, sizeof *p->stream);

@@ -292,10 +292,10 @@ static void meet(party *p)
     for (unsigned k = 0; k < p->count; k++) {
         char name[16];
         bool apart = alone && k != p->self; /* they are other groups for it, too */
-        worker->league_of[k] = m->league[k] + ((uint64_t)apart << 33);
-        worker->group_of[k] = m->group[k] + 2 * apart;
-        worker->life_of[k] = k + 1;
-        worker->host_of[k] = host_of(p, k);
+        worker->introduced[k].league = m->league[k] + ((uint64_t)apart << 33);
+        worker->introduced[k].group = m->group[k] + 2 * apart;
+        worker->introduced[k].life = k + 1;
+        worker->introduced[k].host = host_of(p, k);
         snprintf(name, sizeof name, "w%u", k);
         if (k != p->self)
             worker->exchange->ops->introduce(worker->exchange, (int32_t)k, k + 1, name, m->address[k]);

@@ -245,6 +245,60 @@ static void test_replaced(const void *argument)
     stage_close(&s);
 }
 
+typedef struct elsewhere {
+    const char *engine;
+    bool tiers; /* the parties are asked for sums in tiers, which are held where they are on several hosts */
+} elsewhere;
+
+/* The worker that takes a place is on another host, and shares no memory with the others. A sum of before is started later at one of
+ * them: in the same way as at the other, else both wait for messages that never come. */
+static void test_replaced_from_elsewhere(const void *argument)
+{
+    enum { HOST = 4 | GT_HOST_TIERS, OTHER_HOST = 8 | GT_HOST_TIERS };
+    static stage s;
+    const elsewhere *how = argument;
+    static const uint64_t in[WORKERS] = {1, 1, 1}, out[WORKERS] = {2, 2, 2};
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 1}}};
+    if (!stage_open(&s, how->engine))
+        return;
+    player *first = &s.players[0];
+    for (uint64_t k = 0; k < WORKERS - 1; k++) {
+        gt_worker *worker = &s.players[k].worker;
+        worker->host = HOST;
+        if (how->tiers)
+            CHECK_EQ(gt__collective_tiers(worker, &worker->collective), GT_OK);
+        for (uint64_t other = 0; other < WORKERS; other++) {
+            gt_slot peer[3] = {{.ins = {.op = GT_OP_peer, .tail = 2, .result = other}}};
+            peer->ins.operand[0] = 1 + other;
+            peer->ins.operand[1] = worker->group;
+            peer->ins.imm[0].u = HOST;
+            if (other != k)
+                write_record(&s.players[k], 0, peer);
+        }
+    }
+    recv->ins.imm[0].i = 2;
+    recv->ins.imm[1].u = UINT64_MAX;
+    recv[1].i64[0] = LARGE;
+    write_record(first, 1, recv); /* before its operand is known, the sum is not started there */
+    write_full(&s.players[1], 1, 1, LARGE, 2);
+    write_sum(&s, 1, LARGE, in, out);
+    s.players[2].count = 0; /* it does not take part */
+    for (int k = 0; k < WORKERS - 1; k++) {
+        gt_slot peer[3] = {{.ins = {.op = GT_OP_peer, .tail = 2, .result = 2, .operand = {30, 99}}}};
+        peer->ins.imm[0].u = OTHER_HOST;
+        write_record(&s.players[k], 0, peer);
+    }
+    finish(&s);
+    for (int k = 0; k < WORKERS - 1; k++) {
+        const gt_entry *result = gt__store_find(s.players[k].worker.store, 2);
+        if (CHECK(result && result->state == GT_ENTRY_POISON)) {
+            CHECK_EQ(result->poison->err, GT_ERR_CONNECTION);
+            CHECK(strstr(result->poison->text, "worker 2 is gone") != NULL);
+        }
+    }
+    stage_close(&s);
+}
+
 /* A worker lends to the successor of one that a sum still waits for. That the sum's party is gone does not end the loan. */
 static void test_loan_to_successor(const void *argument)
 {
@@ -756,6 +810,10 @@ int main(int argc, char **argv)
     check_run("a slot that becomes another's", test_slot_of_another, "cpu");
     check_run("hidden slots are few", test_hidden_slots_are_few, "cpu");
     check_run("a worker is replaced", test_replaced, "cpu");
+    check_run("a worker is replaced by one of another host", test_replaced_from_elsewhere,
+              &(elsewhere){.engine = "cpu", .tiers = true});
+    check_run("a worker is replaced by one of another memory", test_replaced_from_elsewhere,
+              &(elsewhere){.engine = "far"});
     check_run("a loan to the successor of a worker", test_loan_to_successor, "far");
     check_run("reports", test_reports, "cpu");
     check_run("a client has left", test_unwanted, "cpu");

@@ -331,6 +331,41 @@ static void refuse(party *p)
     pthread_barrier_wait(&p->meeting->all);
 }
 
+static gt_err cannot_enter(gt_engine *engine)
+{
+    (void)engine;
+    return gt__fail(GT_ERR_INTERNAL, "a test");
+}
+
+/* The thread of worker 0 that moves messages cannot use the engine's memory: what was to arrive there and what was to leave are
+ * failures, and the memory is given back. */
+static void cannot_reach(party *p)
+{
+    uint64_t used = p->worker.store->bytes_used;
+    if (p->self == 0) {
+        p->ops.enter = cannot_enter;
+        await_announcement(p, 1, 5);
+        const gt_entry *entry = receive(p, 1, 5, LARGE);
+        CHECK(entry->state == GT_ENTRY_POISON && entry->poison->err == GT_ERR_MEMORY);
+        clear(p, CAME);
+        make(p, LARGE, 2);
+        send_sum(p, 2, 6);
+        clear(p, MADE);
+        clear(p, SUM);
+        await_memory(p, used);
+    }
+    if (p->self == 1) {
+        make(p, LARGE, 2);
+        send_sum(p, 0, 5);
+        gt__late_pay(&p->worker);
+    }
+    if (p->self == 2) {
+        const gt_entry *entry = receive(p, 0, 6, LARGE);
+        CHECK(entry->state == GT_ENTRY_POISON && entry->poison->err == GT_ERR_CONNECTION);
+    }
+    pthread_barrier_wait(&p->meeting->all);
+}
+
 /* Worker 0 leaves before it takes what it was told of, and worker 1 while a tensor of its own is on its way: that arrives. */
 static void leave(party *p)
 {
@@ -366,6 +401,7 @@ static const scene scenes[] = {
     {"a sender dies while its tensor is fetched", lose_sender_meanwhile, true},
     {"a receiver dies before it fetches", lose_receiver, true},
     {"no memory for a tensor", refuse, false},
+    {"memory that the thread cannot reach", cannot_reach, false},
     {"workers leave", leave, false},
 };
 

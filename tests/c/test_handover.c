@@ -1,5 +1,6 @@
 /* test_handover.c: a session that one client detaches and another attaches; tokens, and parcels that are malformed. */
 #include "client_fixture.h"
+#include "dispatcher/journal/disk_journal.h"
 #include "server_fixture.h"
 
 static void start(server *s, double detached_s)
@@ -318,6 +319,39 @@ static void test_questions_of_the_client_before(const void *argument)
     gt__link_close(worker);
 }
 
+/* A token is told when it is safe on the disk. The dispatcher sleeps meanwhile. */
+static void test_a_token_waits_for_the_disk(const void *argument)
+{
+    enum { MOST_TURNS = 2000 }; /* without sleep there are tens of thousands in an interval between two syncs */
+    server s;
+    char directory[] = "/tmp/gt-handover-XXXXXX", command[64], token[GT_TOKEN_SIZE];
+    (void)argument;
+    CHECK(mkdtemp(directory));
+    gt_disk_journal_options journal = {.directory = directory, .sync = GT_JOURNAL_INTERVAL};
+    gt_restored *restored = NULL;
+    server_new_from(&s, &(gt_dispatcher_options){.listen = true, .recover = true});
+    CHECK_EQ(gt__disk_journal_open(s.dispatcher, &journal, &restored), GT_OK);
+    gt__restored_free(&restored);
+    gt__disk_journal_restored(s.dispatcher);
+    server_start(&s);
+    server_add_worker(&s, true);
+    gt_link *other = server_connect(&s, "tcp");
+    CHECK(join_client(other));
+    gt_client *client = connect_by(&s, "tcp");
+    gt_tensor *kept = full(client, 3, 2);
+    CHECK(holds(gt_tensor_retain(kept), SHAPE(3), VALUES(2, 2, 2)));
+    int64_t before = server_statistic(other, 1, "{", "turns");
+    OK(gt_client_detach(&client, &kept, 1, "", 0, token));
+    int64_t after = server_statistic(other, 2, "{", "turns");
+    CHECK(before > 0 && after > before);
+    CHECK(after < before + MOST_TURNS);
+    gt_tensor_release(kept);
+    gt__link_close(other);
+    server_stop(&s);
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    CHECK_EQ(system(command), 0);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -327,6 +361,7 @@ int main(int argc, char **argv)
     check_run("twice", test_twice, NULL);
     check_run("tokens that are good for nothing", test_tokens_that_are_good_for_nothing, NULL);
     check_run("a token expires", test_a_token_expires, NULL);
+    check_run("a token waits for the disk", test_a_token_waits_for_the_disk, NULL);
     check_run("an embedded server keeps nothing", test_an_embedded_server_keeps_nothing, NULL);
     check_run("malformed parcels", test_malformed_parcels, NULL);
     check_run("parcels of others", test_parcels_of_others, NULL);

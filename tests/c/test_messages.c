@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "link/hello.h"
 #include "link/link.h"
 #include "worker/peers/exchange_mesh.h"
 
@@ -243,6 +244,81 @@ static void test_death(const void *argument)
     }
 }
 
+/* ---- a lane that fails --------------------------------------------------------------------------------------- */
+
+/* The lane of one mesh, of which a test counts the ends and lets one fail. */
+static struct {
+    const gt_lane_ops *ops;
+    gt_mesh *mesh;
+    atomic_uint connected;
+    atomic_bool fails;
+} frail;
+
+static bool frail_connect(gt_lane_end *end, const void *offer, size_t bytes)
+{
+    bool connected = frail.ops->connect(end, offer, bytes);
+    atomic_fetch_add(&frail.connected, connected);
+    return connected;
+}
+
+static bool frail_progress(gt_lane *lane)
+{
+    gt_mesh_link *end = frail.mesh->links;
+    if (end && atomic_exchange(&frail.fails, false)) {
+        end->lane_failed = gt__deadline_ns(0);
+        snprintf(end->lane_why, sizeof end->lane_why, "a test");
+    }
+    return frail.ops->progress(lane);
+}
+
+/* A second link, as two workers have that connect to each other at the same time. */
+static void connect_again(gt_exchange *from, gt_exchange *to)
+{
+    gt_mesh *mesh = (gt_mesh *)from;
+    char address[128];
+    gt_link *link;
+    snprintf(address, sizeof address, "memory://%s", ((gt_mesh *)to)->place);
+    if (!CHECK_EQ(gt__address_connect_with(address, NULL, PATIENCE_MS, &link), GT_OK))
+        return;
+    pthread_mutex_lock(&mesh->mutex);
+    CHECK(!mesh->peers[to->self]->fresh);
+    mesh->peers[to->self]->fresh = link;
+    pthread_mutex_unlock(&mesh->mutex);
+    gt__mesh_wake(mesh);
+}
+
+/* The lane of one of two links fails, and with it what was on its way: a worker that waits for that gets an error. */
+static void test_lane_fails(const void *argument)
+{
+    (void)argument;
+    gt_exchange *zero = worker_new(0), *one = worker_new(1);
+    gt_mesh *mesh = (gt_mesh *)one;
+    gt_lane_ops ops;
+    gt_message *message;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    if (mesh->lane) {
+        frail.ops = mesh->lane_ops;
+        frail.mesh = mesh;
+        ops = *frail.ops;
+        ops.connect = frail_connect;
+        ops.progress = frail_progress;
+        mesh->lane_ops = &ops;                        /* links come later */
+        introduce(zero, one, one->ops->address(one)); /* only it connects, once */
+        await_lane(zero, one);
+        unsigned before = atomic_load(&frail.connected);
+        connect_again(zero, one);
+        while (atomic_load(&frail.connected) == before && CHECK(gt__remaining_ms(deadline)))
+            sched_yield();
+        atomic_store(&frail.fails, true);
+        gt__mesh_wake(mesh);
+        CHECK(gt__exchange_ready(one, 0, TAG, 0, PATIENCE_MS));
+        CHECK_EQ(gt__exchange_look(one, 0, TAG, 0, &message), GT_ERR_CONNECTION);
+        CHECK(strstr(gt_error_text(), "a test"));
+    }
+    zero->ops->close(zero);
+    one->ops->close(one);
+}
+
 /* ---- a lane by itself ---------------------------------------------------------------------------------------- */
 
 enum { OTHERS_TAG = 6 };
@@ -342,6 +418,7 @@ int main(int argc, char **argv)
     check_run("many messages", test_many, NULL);
     check_run("memory that is lent", test_lent, NULL);
     check_run("a worker that leaves", test_leaves, NULL);
+    check_run("a lane that fails", test_lane_fails, NULL);
     check_run("a sender without the token", test_token, NULL);
     return check_end();
 }

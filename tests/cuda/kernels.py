@@ -15,6 +15,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,7 @@ def run_test(folder, limit, program, *tests, **more):
 
 def compile_on_host(folder):
     """kernels.cc, which the engine cudahost wrote, to kernels.so."""
-    subprocess.run([os.environ.get('CXX', 'c++'), '-std=c++17', '-O1', '-fPIC', '-shared', '-fwrapv',
+    subprocess.run([*shlex.split(os.environ.get('CXX', 'c++')), '-std=c++17', '-O1', '-fPIC', '-shared', '-fwrapv',
                     '-ffp-contract=off', '-fno-strict-aliasing', '-w', '-I', str(SOURCE / 'tests/cuda'),
                     '-I', str(SOURCE / 'src'), '-I', str(SOURCE / 'include'), '-o', str(folder / 'kernels.so'),
                     str(folder / 'kernels.cc')], check=True)

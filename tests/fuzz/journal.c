@@ -58,6 +58,13 @@ static uint64_t sum_session(const gt_restored_session *session)
         sum = sum * 31 + strlen(session->sites.text[k]);
     for (uint32_t k = 0; k < session->worker_count; k++)
         sum = sum * 31 + (uint64_t)session->workers[k];
+    for (unsigned k = 0; k < session->successors.count; k++)
+        sum =
+            sum * 31 + (uint64_t)session->successors.list[k].number + (uint64_t)session->successors.list[k].worker;
+    FUZZ_EXPECT(strlen(session->token) < sizeof session->token && session->parcel_bytes <= GT_MOST_PARCEL);
+    FUZZ_EXPECT(session->parcel_kept <= session->parcel_bytes / sizeof(uint64_t));
+    for (uint64_t k = 0; k < session->parcel_bytes; k++)
+        sum = sum * 31 + session->parcel[k];
     for (uint32_t k = 0; session->saved && k < session->saved->count; k++)
         sum = sum * 31 + sum_tensor(session->saved->tensor[k]);
     return sum;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "dispatcher/live/handover.h"
 #include "dispatcher/state.h"
 #include "dispatcher/workers.h"
 
@@ -38,11 +39,21 @@ static void take_out(gt_journaled *journaled)
     free(journaled);
 }
 
+/* A session that waits until all of it is safe goes on, if it is, or is not in the journal any more. */
+static void rouse(gt_session *session)
+{
+    if (!gt__handover_waits_for_journal(session) || !gt__journaled_is_safe(session))
+        return;
+    gt__peer_wake(session->peer);
+    session->dispatcher->journal->roused = true;
+}
+
 void gt__disk_journal_remove(gt_session *session)
 {
     take_out(session->journaled);
     gt__link_durable(session->link, UINT64_MAX);
     gt__session_announce(session);
+    rouse(session);
 }
 
 void gt__disk_journal_promise(gt_session *session)
@@ -63,6 +74,7 @@ static void tell_links(gt_disk_journal *journal, uint64_t safe)
             journaled->awaited = journaled->later;
             journaled->later = (gt_journal_promise){0};
         }
+        rouse(journaled->session);
         if (!consumed)
             continue;
         gt__link_durable(journaled->session->link, consumed);
@@ -143,7 +155,7 @@ static void give_up(gt_disk_journal *journal)
         gt__disk_journal_remove(journal->sessions->session);
 }
 
-void gt__disk_journal_turn(gt_dispatcher *dispatcher)
+bool gt__disk_journal_turn(gt_dispatcher *dispatcher)
 {
     gt_disk_journal *journal = dispatcher->journal;
     gt_journal_writer *writer = journal->writer;
@@ -159,11 +171,14 @@ void gt__disk_journal_turn(gt_dispatcher *dispatcher)
         give_up(journal);
     if (journal->failed) /* nothing gets safe any more, but tensors that were to be written are given back */
         gt__journal_reap(writer);
-    if (safe == journal->safe)
-        return;
-    journal->safe = safe;
-    gt__journal_reap(writer);
-    tell_links(journal, safe);
+    if (safe != journal->safe) {
+        journal->safe = safe;
+        gt__journal_reap(writer);
+        tell_links(journal, safe);
+    }
+    bool roused = journal->roused;
+    journal->roused = false;
+    return roused;
 }
 
 bool gt__disk_journal_is_behind(const gt_dispatcher *dispatcher)

@@ -35,6 +35,7 @@ struct gt_disk_journal {
     uint64_t safe; /* of the writer, when links were last told */
     gt_journaled *sessions;
     bool failed;
+    bool roused; /* since its last turn: a session that waited for it has more to do */
 };
 
 /* Bytes that the description of a session takes, about. */

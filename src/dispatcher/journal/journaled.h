@@ -42,8 +42,9 @@ gt_err gt__disk_journal_open(gt_dispatcher *dispatcher, const gt_disk_journal_op
 void gt__disk_journal_restored(gt_dispatcher *dispatcher);
 /* The server ends. From here on sessions that end do so without a word in the journal, so call it before they are freed. */
 void gt__disk_journal_close(gt_dispatcher *dispatcher);
-/* Once in a turn of the loop, while there is a journal: hand over what was written, tell links what is safe, begin generations. */
-void gt__disk_journal_turn(gt_dispatcher *dispatcher);
+/* Once in a turn of the loop, while there is a journal: hand over what was written, tell links what is safe, begin generations. True:
+ * a session that waited for that is to be served. */
+bool gt__disk_journal_turn(gt_dispatcher *dispatcher);
 /* A worker has joined or left. Without a journal it does nothing. */
 void gt__disk_journal_workers(gt_dispatcher *dispatcher);
 /* Instructions of the session take so much of the journal that it needs a snapshot, whatever that costs. */

@@ -212,7 +212,6 @@ gt_err gt__handover_turn(gt_session *session, bool *progress)
         handover->phase = GT_HANDOVER_TOLD;
         gt__answer_bytes(session, handover->ticket, handover->token, strlen(handover->token));
     }
-    *progress |= handover->phase == GT_HANDOVER_WRITTEN; /* the loop must not sleep: this takes a moment */
     if (handover->phase == GT_HANDOVER_TOLD && gt__slot_queue_empty(&session->unread))
         park(session);
     return GT_OK;

@@ -51,6 +51,11 @@ static inline bool gt__session_is_detached(const gt_session *session)
 {
     return session->handover && session->handover->phase == GT_HANDOVER_DETACHED;
 }
+/* Its token is in the journal, and told when it is safe there: the journal wakes it. */
+static inline bool gt__handover_waits_for_journal(const gt_session *session)
+{
+    return session->handover && session->handover->phase == GT_HANDOVER_WRITTEN;
+}
 /* After the session was served: go on with its handover. *progress is set if there is more to do. An error ends it. */
 gt_err gt__handover_turn(gt_session *session, bool *progress);
 /* A client has said hello with a token: give its link to the session, whose peer it is from now on. The client's peer of before has

@@ -30,9 +30,9 @@ static bool of_one_league(const own *o, const gt_collective_call *call)
         return false;
     for (unsigned k = 0; k < call->count; k++) {
         int64_t party = call->party[k].worker;
-        if (k != call->self && (party < 0 || party >= GT_MAX_PARTIES))
+        if (party < 0 || party >= GT_MAX_PARTIES)
             return false;
-        league[k] = k == call->self ? worker->league : worker->league_of[party];
+        league[k] = k == call->self ? worker->league : gt__worker_meant(worker, party)->league;
         if (league[k] >> 32 != worker->league >> 32)
             return false;
         for (unsigned other = 0; other < k && (uint32_t)league[k]; other++)
@@ -145,7 +145,7 @@ static gt_err lost(void *context, uint64_t tag, int64_t party, uint64_t life)
     gt_exchange *exchange = worker->exchange;
     gt_origin current = exchange->failed; /* of another record */
     uint64_t nothing;
-    if (worker->life_of[party] != life)
+    if (worker->introduced[party].life != life)
         return gt__fail(GT_ERR_CONNECTION, "worker %lld is gone: another has taken its place", (long long)party);
     if (!gt__exchange_ready(exchange, (int32_t)party, tag, LOST, 0))
         return GT_OK;
@@ -193,7 +193,7 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
     if (!of_one_league(o, call))
         return o->others->ops->run(o->others, call);
     for (unsigned k = 0; k < call->count; k++)
-        lives[k] = o->worker->life_of[call->party[k].worker];
+        lives[k] = gt__worker_meant(o->worker, call->party[k].worker)->life;
     gt_group_call group = {.op = call->op,
                            .tag = call->tag,
                            .self = call->self,

@@ -60,12 +60,12 @@ typedef struct room {
 
 static uint64_t league_of(const gt_worker *worker, const gt_collective_call *call, unsigned k)
 {
-    return k == call->self ? worker->league : worker->league_of[call->party[k].worker];
+    return k == call->self ? worker->league : gt__worker_meant(worker, call->party[k].worker)->league;
 }
 
 static uint64_t host_of(const gt_worker *worker, const gt_collective_call *call, unsigned k)
 {
-    return k == call->self ? worker->host : worker->host_of[call->party[k].worker];
+    return k == call->self ? worker->host : gt__worker_meant(worker, call->party[k].worker)->host;
 }
 
 /* Whether party k can join the group: its engine holds collectives with theirs, or, without any, it is on their host. */

@@ -353,7 +353,8 @@ static bool take(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
     unsigned op = record->ins.op;
-    if (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1)) {
+    d->number = worker->timing.records + 1 + d->ahead;
+    if (is_collective(op) && gt__peers_keep_order(worker, &record->ins, record + 1, d->number)) {
         run_out(worker);
         return false;
     }
@@ -361,7 +362,6 @@ static bool take(gt_worker *worker, const gt_slot *record)
         run_some(worker);
     if (!d->count)
         d->waits_since_ns = 0;
-    d->number = worker->timing.records + 1 + d->ahead;
     d->more |= op == GT_OP_peer; /* they may wait for its predecessor */
     if (!is_movable(&record->ins))
         return false;

@@ -66,7 +66,7 @@ typedef struct gt_exchange_ops {
     void (*put)(gt_exchange *exchange, int32_t to, gt_message *message);
     /* With the mutex: we wait for a message of that worker. GT_ERR_CONNECTION: it is gone. */
     gt_err (*expect)(gt_exchange *exchange, int32_t from);
-    /* The receiver is done with a message that it took. */
+    /* The receiver is done with a message that it took. A place that is still in it (`fetch`) comes back by reclaim. */
     void (*done)(gt_exchange *exchange, gt_message *message);
     /* Instead of done: the segment that has the bytes, for the receiver to keep; it gives it back by gt__segment_done and release.
      * NULL: they are not in one that may be kept. May be NULL. */

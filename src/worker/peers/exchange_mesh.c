@@ -116,8 +116,14 @@ static gt_err expect(gt_exchange *exchange, int32_t from)
 
 static void done(gt_exchange *exchange, gt_message *message)
 {
-    (void)exchange;
+    gt_mesh *mesh = (gt_mesh *)exchange;
     gt_segment *segment = message->owner;
+    if (message->lent) { /* its place, in which the receiver found nothing of use */
+        pthread_mutex_lock(&mesh->mutex);
+        gt__mesh_return(mesh, message);
+        pthread_mutex_unlock(&mesh->mutex);
+        return;
+    }
     if (segment) {
         gt__segment_done(segment);
         gt__segment_release(segment);

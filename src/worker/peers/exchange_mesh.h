@@ -145,7 +145,7 @@ void gt__mesh_lane_note(const gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker)
 void gt__mesh_lane_return_places(gt_mesh *mesh);
 /* Nothing has come for a while: free the memory that waits for it. */
 void gt__mesh_lane_idle(gt_mesh *mesh);
-/* End the link if its lane has failed. True: progress. */
+/* End all links to the worker if this one's lane has failed. True: progress. */
 bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end);
 /* Before a link that is lost is freed: take what arrived. */
 void gt__mesh_lane_drain(gt_mesh *mesh, const gt_mesh_link *end);

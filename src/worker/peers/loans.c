@@ -32,7 +32,7 @@ bool gt__loans_with(const gt_worker *worker, int64_t other)
     const gt_engine_ops *ops = worker->engine->ops;
     if (!ops->lend || other < 0 || other >= GT_MAX_PARTIES || other == worker->exchange->self)
         return false;
-    uint64_t group = worker->group_of[other];
+    uint64_t group = gt__worker_meant(worker, other)->group;
     return group && group == worker->group;
 }
 

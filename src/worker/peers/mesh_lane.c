@@ -231,11 +231,15 @@ bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_
     return has_lane(end) && (message->exposed || !end->link->ops->share || message->bytes >= mesh->lane_from);
 }
 
+/* What was in the lane is lost. So the other links to that worker end as well, if both connected at the same time: while one is
+ * left, the worker is not gone, and lost messages would be waited for. */
 bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end)
 {
     if (!end->lane_failed || end->link->gone || gt__remaining_ms(end->lane_failed))
         return false;
-    gt__link_kill(end->link, "%s: %s", mesh->lane_ops->name, end->lane_why);
+    for (gt_mesh_link *link = mesh->links; link; link = link->next)
+        if (link->worker == end->worker && link->life == end->life)
+            gt__link_kill(link->link, "%s: %s", mesh->lane_ops->name, end->lane_why);
     return true;
 }
 

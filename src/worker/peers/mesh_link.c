@@ -27,13 +27,14 @@ static void message_sent(gt_mesh *mesh, gt_message *message)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* With the mutex: an exposed message can go only by a lane. If this link has none, another may have one; if none has any more, it
- * becomes a failure. True: it may go by this link. */
+/* With the mutex: an exposed message can go only by a lane. If this link has none, another may have one; if none has any more, or our
+ * thread cannot use the memory, it becomes a failure. True: it may go by this link. */
 static bool may_go(gt_mesh *mesh, const gt_mesh_link *end, gt_message *message)
 {
-    if (!message->exposed || (gt__mesh_lane_takes(mesh, end, message) && gt__mesh_lane_enter(mesh)))
+    bool enters = !message->exposed || gt__mesh_lane_enter(mesh);
+    if (!message->exposed || (enters && gt__mesh_lane_takes(mesh, end, message)))
         return true;
-    for (const gt_mesh_link *other = mesh->links; other; other = other->next)
+    for (const gt_mesh_link *other = mesh->links; other && enters; other = other->next)
         if (other != end && other->worker == end->worker && other->life == end->life && !other->link->gone &&
             gt__mesh_lane_takes(mesh, other, message))
             return false;

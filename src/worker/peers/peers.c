@@ -250,6 +250,7 @@ static gt_err keep_bytes(gt_worker *worker, gt_segment *segment, gt_entry *entry
 static void keep_place(gt_exchange *exchange, gt_message *message, gt_entry *entry)
 {
     entry->buffer = message->lent;
+    message->lent = NULL;
     entry->view.data = entry->buffer->memory;
     gt__view_set_contiguous(&entry->view);
     entry->flight = NULL;
@@ -420,10 +421,11 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
     return keep_collective(worker, ins, &u, err, entry);
 }
 
-bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, uint64_t number)
 {
     gt_under_way u = {0};
     const gt_collective_ops *ops = worker->collective->ops;
+    worker->exchange->record = number;
     return ops->keeps_order && read_call(worker, ins, tail, &u) == GT_OK &&
            ops->keeps_order(worker->collective, &u.call);
 }
@@ -537,12 +539,13 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     memcpy(address, tail + 1, sizeof address);
     name[sizeof name - 1] = address[sizeof address - 1] = 0;
     if (ins->result < GT_MAX_PARTIES) {
-        worker->group_of[ins->result] = ins->operand[1];
-        worker->league_of[ins->result] = ins->operand[2];
-        worker->host_of[ins->result] = ins->imm[0].u;
-        if (worker->life_of[ins->result] && worker->life_of[ins->result] != ins->operand[0])
+        gt_introduced *known = &worker->introduced[ins->result];
+        if (known->life && known->life != ins->operand[0]) {
             worker->exchange->replaced[ins->result] = worker->exchange->record;
-        worker->life_of[ins->result] = ins->operand[0];
+            worker->predecessor[ins->result] = *known;
+        }
+        *known = (gt_introduced){
+            .group = ins->operand[1], .league = ins->operand[2], .host = ins->imm[0].u, .life = ins->operand[0]};
     }
     worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, ins->operand[0], name, address);
 }
