@@ -531,7 +531,7 @@ gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
                           .meta = saved->meta};
     if (!saved->part_count)
         return GT_OK;
-    if (session->quota)
+    if (session->quota && !saved->part[0].failure) /* what was refused was not counted */
         GT_TRY(gt__quota_hold(session, handle));
     if (saved->layout && !home)
         return restore_spread(session, saved, handle);
