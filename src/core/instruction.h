@@ -31,6 +31,7 @@ enum {
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
     GT_FLAG_INNER = 1 << 5,    /* creation, copy: the user did not ask for it; replicated if it has no such axis */
     GT_FLAG_WORKERS = 1 << 6,  /* stats: what the workers know, too */
+    GT_FLAG_POISON = 1 << 6,   /* failure: the tensor does not exist, whoever asks */
     GT_FLAG_UPDATES =
         1 << 6, /* computing records: the next value of operand 0's tensor, whose name it gets. For replays */
     GT_FLAG_BACKWARD = 1 << 7, /* a gradient: `scope` is the forward op's, whose backward scope applies */
@@ -146,8 +147,10 @@ enum {
  *                                stream (to the client: in the log, 0 if there is none), operand[2] the index of the
  *                                worker where it did, plus one (0: this one), scope and site are its own.
  *                                GT_FLAG_UNASKED: no ticket; told when it happens, while the dispatcher watches
+ *                                GT_FLAG_POISON: it is the tensor that failed, not the question
  *            disp. -> worker     the result, which is no ticket but a tensor, is refused: for the reason in the tail it is not
- *                                computed. imm[], scope, site and operand[0] as above
+ *                                computed. imm[], scope, site and operand[0] as above. GT_FLAG_POISON: it had failed before,
+ *                                as in this answer of another worker
  *   site     client -> disp.     imm[0] a number that the `site` of later records has, tail: its file:line as text
  *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more
  *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)

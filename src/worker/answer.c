@@ -48,7 +48,7 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
     gt_instruction *answer = reserve_text(worker, ticket, poison->err, poison->text);
     if (!answer)
         return;
-    answer->flags = flags;
+    answer->flags = flags | GT_FLAG_POISON;
     answer->operand[0] = poison->origin.op;
     answer->operand[1] = poison->origin.number;
     answer->operand[2] = poison->origin.worker;

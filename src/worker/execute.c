@@ -13,13 +13,15 @@
 #include "worker/upload.h"
 #include "worker/worker.h"
 
+enum { MOST_TEXT = 1200 }; /* bytes of a failure's text */
+
 /* ---- failures ----------------------------------------------------------------------------------------------- */
 
 gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err err, const char *why)
 {
     const char *name = origin->op == GT_OP_wrap_index ? "indexing" : gt__op_table[origin->op].name;
     size_t length = strlen(name);
-    char text[1200];
+    char text[MOST_TEXT];
     if (strncmp(why, name, length) == 0 && why[length] == ':')
         why += length + 2;
     snprintf(text, sizeof text, "%s: %s (on %s)", name, why, worker->name);
@@ -162,14 +164,21 @@ void gt__worker_refuse(gt_worker *worker, const gt_instruction *ins, const gt_sl
 {
     gt_entry *result = gt__store_entry(worker->store, ins->result);
     gt_instruction refused = *ins;
-    char text[512];
+    char text[MOST_TEXT];
+    const bool again = ins->flags & GT_FLAG_POISON;
     refused.op = (uint16_t)ins->operand[0];
-    if (!result || !refused.op || refused.op >= GT_OP_FIRST_CONTROL)
+    if (!result || refused.op >= GT_OP_COUNT || (!again && (!refused.op || refused.op >= GT_OP_FIRST_CONTROL)))
         return;
     size_t bytes = ins->imm[1].u < sizeof text ? ins->imm[1].u : sizeof text - 1;
     memcpy(text, tail, bytes);
     text[bytes] = 0;
     gt__store_clear(worker->store, result);
+    if (again) {
+        result->poison = gt__poison_new((gt_err)ins->imm[0].i, text);
+        result->poison->origin = (gt_origin){.op = refused.op, .scope = ins->scope, .site = ins->site};
+        result->state = GT_ENTRY_POISON;
+        return;
+    }
     gt__error_set("%s", text);
     keep_failure(worker, &refused, (gt_err)ins->imm[0].i, result);
 }

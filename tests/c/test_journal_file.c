@@ -237,6 +237,29 @@ static void put_tensor(fixture *f, uint64_t session, uint64_t number, uint64_t i
     }
 }
 
+/* One that could not be computed. */
+static void put_failed(fixture *f, uint64_t session, uint64_t number, uint64_t id)
+{
+    gt_saved *saved = calloc(1, sizeof *saved + sizeof saved->part[0]);
+    saved->id = id;
+    saved->part_count = 1;
+    saved->part[0].worker = 1;
+    gt__meta_set(&saved->meta, GT_FLOAT32, 1, (int64_t[]){1000});
+    void *to = gt__journal_put(f->writer, GT_FRAME_TENSOR, session, gt__saved_frame_bytes(saved));
+    gt__saved_encode(saved, number, to);
+    free(saved);
+    gt_frame_failure *frame =
+        gt__journal_put(f->writer, GT_FRAME_FAILURE, session, sizeof *frame + 2 * sizeof(gt_slot));
+    if (!CHECK(frame))
+        return;
+    gt_slot *slots = memset(frame + 1, 0, 2 * sizeof(gt_slot));
+    *frame = (gt_frame_failure){.number = number};
+    slots->ins = (gt_instruction){.op = GT_OP_failure, .tail = 1, .flags = GT_FLAG_POISON};
+    slots->ins.imm[0].i = GT_ERR_LINALG;
+    slots->ins.imm[1].u = strlen("singular");
+    memcpy(slots + 1, "singular", strlen("singular"));
+}
+
 /* One that is lost, for the first reason. */
 static void put_lost(fixture *f, uint64_t session, uint64_t number, uint64_t id)
 {
@@ -304,7 +327,8 @@ static void put_story(fixture *f)
     put_turn(f, 1, &(turn){.consumed = 13, .first = 6, .records = (int[]){16}, .count = 1, .worker = 1});
     gt__journal_put(f->writer, GT_FRAME_END, 2, 0);
     put_tensor(f, 1, 4, 103, false);
-    put_cut(f, 1, 6, 1, (uint64_t[]){1, 4}, 2);
+    put_failed(f, 1, 5, 104);
+    put_cut(f, 1, 6, 1, (uint64_t[]){1, 4, 5}, 3);
 }
 
 /* ---- what came back --------------------------------------------------------------------------------------------- */
@@ -336,8 +360,12 @@ static void add_tensors(text *to, const gt_snapshot *saved)
             add(to, " lost %u", tensor->reason);
         for (unsigned part = 0; part < tensor->part_count; part++) {
             const float *data = (const float *)tensor->part[part].data;
+            const gt_slot *failure = tensor->part[part].failure;
             add(to, " @%d:", tensor->part[part].worker);
-            for (size_t e = 0; e < gt__meta_bytes(&tensor->part[part].meta) / sizeof *data; e++)
+            if (failure)
+                add(to, " error %d %.*s", (int)failure->ins.imm[0].i, (int)failure->ins.imm[1].u,
+                    (const char *)(failure + 1));
+            for (size_t e = 0; data && e < gt__meta_bytes(&tensor->part[part].meta) / sizeof *data; e++)
                 add(to, "%g,", data[e]);
         }
     }
@@ -446,7 +474,7 @@ static void test_round_trip(const void *policy)
     CHECK(is_text(read_all(&f, got),
                   "next 3 lives 4 key 99" WORKERS ALICE
                   "consumed 13 home 0 uses 1 site a.py:1 site a.py:2 reason it died saved(epoch 5, state 2: " SPLIT
-                  " 103 @1:103,104,105,106,107,108,) state 11 15 records 16\n"));
+                  " 103 @1:103,104,105,106,107,108, 104 @1: error 9 singular) state 11 15 records 16\n"));
     end(&f);
 }
 

@@ -215,6 +215,38 @@ for step in range(3):
     assert len(lines) == 7 and "99" in lines[0]
 
 
+def test_a_failed_tensor_that_lives_is_part_of_snapshots(programs):
+    """It fails in the same way after them, whatever failed; programs keep such tensors without knowing. Snapshots go on."""
+    source = """
+bad = gt.linalg.cholesky(-gt.eye(3))
+good = gt.ones(3)
+def read(tensor):
+    try:
+        say(tensor.numpy().tolist())
+    except Exception as error:
+        text, _, place = str(error).partition(", issued at ")
+        say(type(error).__name__, text, place.rpartition(":")[2])
+for step in range(3):
+    before = gt.debug.dispatcher_stats()["snapshots"]
+    for turn in range(400000):
+        good = good * 0.5 + 1
+        if turn % 100 == 0:
+            good.sum().item()
+            if gt.debug.dispatcher_stats()["snapshots"] > before:
+                break
+    else:
+        raise AssertionError("no snapshot")
+    kill(0)
+    read(bad)
+    read(bad @ gt.ones(3, 1))
+    good = gt.ones(3)
+say(good.sum().item())
+"""
+    lines, _ = both(programs, source, options=SOON)
+    assert len(lines) == 7 and len(set(lines[:6])) == 1 and lines[0].startswith("LinAlgError cholesky: "), lines
+    assert lines[0].endswith(f"(on worker_0) {BEGIN.count(chr(10)) + 2}"), lines
+
+
 def test_what_a_limit_refused_is_refused_again(programs):
     """Also an upload whose data a snapshot could have without the worker, and what was within the limits before it."""
     source = """

@@ -240,6 +240,19 @@ static void release_saved(void *saved)
     gt__saved_release(saved);
 }
 
+static bool put_failure(gt_session *session, const gt_saved *saved, uint32_t part)
+{
+    const gt_slot *failure = saved->part[part].failure;
+    size_t bytes = (1u + failure->ins.tail) * sizeof *failure;
+    gt_frame_failure *frame = gt__journal_put(session->dispatcher->journal->writer, GT_FRAME_FAILURE,
+                                              session->number, sizeof *frame + bytes);
+    if (!frame)
+        return false;
+    *frame = (gt_frame_failure){.number = saved->journal_number, .part = part};
+    memcpy(frame + 1, failure, bytes);
+    return true;
+}
+
 /* A tensor with its data. Its memory, or its place on the disk, stays as it is until it is written. */
 static bool put_tensor(gt_session *session, gt_saved *saved)
 {
@@ -258,6 +271,11 @@ static bool put_tensor(gt_session *session, gt_saved *saved)
                                     .context = saved};
         if (!source.bytes)
             continue;
+        if (part->failure) {
+            if (!put_failure(session, saved, k))
+                return false;
+            continue;
+        }
         if (!gt__journal_put_data(journal->writer, session->number, saved->journal_number, k, &source))
             return false;
         saved->references++;

@@ -308,6 +308,29 @@ static bool read_data(session_story *story, gt_frame_cursor cursor, uint32_t byt
     return true;
 }
 
+/* In the place of all data of the part. */
+static bool read_failure(session_story *story, gt_frame_cursor cursor)
+{
+    const gt_frame_failure *head = gt__frame_take(&cursor, 1, sizeof *head);
+    table_entry *entry = head ? find_entry(story, head->number) : NULL;
+    size_t slots = cursor.left / sizeof(gt_slot), bytes = slots * sizeof(gt_slot);
+    const gt_slot *failure = gt__frame_take(&cursor, slots, sizeof *failure);
+    unsigned length;
+    if (!entry || !failure || cursor.left || entry->part != head->part || entry->offset ||
+        entry->part >= entry->saved->part_count || !slots || failure->ins.op != GT_OP_failure ||
+        !(failure->ins.flags & GT_FLAG_POISON) || failure->ins.imm[0].i <= GT_OK ||
+        failure->ins.imm[0].i > GT_ERR_CANCELLED || gt__instruction_check(failure, slots, &length) != GT_OK ||
+        length != slots)
+        return false;
+    gt_saved_part *part = &entry->saved->part[entry->part];
+    if (!(part->failure = malloc(bytes)))
+        return false;
+    memcpy(part->failure, failure, bytes);
+    entry->part++;
+    skip_empty(entry);
+    return true;
+}
+
 /* Records before the cut are void, but for those that belong to the state. */
 static bool drop_before(session_story *story, const gt_frame_cut *cut)
 {
@@ -533,6 +556,8 @@ static bool read_frame(gt_journal_reader *reader, const gt_frame *frame)
         return read_tensor(story, cursor);
     case GT_FRAME_DATA:
         return read_data(story, cursor, frame->bytes);
+    case GT_FRAME_FAILURE:
+        return read_failure(story, cursor);
     case GT_FRAME_CUT:
         return read_cut(story, cursor);
     case GT_FRAME_TURN:

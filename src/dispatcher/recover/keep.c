@@ -311,7 +311,7 @@ static void finish(gt_session *session)
     gt_recovery *recovery = session->recovery;
     gt_snapshot *saving = recovery->saving;
     recovery->saving = NULL;
-    if (saving->failed) { /* a tensor is poison, perhaps: the journal makes it again */
+    if (saving->failed) { /* the journal makes its tensors again */
         recovery->failures += !saving->behind;
         drop(session, saving);
     } else {

@@ -22,6 +22,7 @@ void gt__saved_release(gt_saved *saved)
         free(saved->part[k].data);
         gt__spooled_release(saved->part[k].spooled);
         gt__hold_release(saved->part[k].hold);
+        free(saved->part[k].failure);
     }
     gt__layout_release(saved->layout);
     free(saved->copies);
@@ -214,7 +215,7 @@ static void put(gt_snapshot *snapshot, gt_saved *saved, bool spooled)
     snapshot->tensor[snapshot->count++] = saved;
     snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
     for (unsigned k = 0; k < saved->part_count; k++)
-        if (!saved->part[k].hold && (!spooled || saved->part[k].data))
+        if (!saved->part[k].hold && !saved->part[k].failure && (!spooled || saved->part[k].data))
             snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
 }
 
@@ -313,11 +314,31 @@ static void spool(const gt_session *session, gt_snapshot *snapshot, gt_saved_par
     part->data = NULL;
 }
 
+/* The part does not exist: that is its value, too. One that failed with a connection is computed again, when the journal is placed. */
+static bool keep_failure(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record)
+{
+    size_t bytes = (1u + record->ins.tail) * sizeof *record;
+    bool lasts = record->ins.flags & GT_FLAG_POISON && record->ins.imm[0].i != GT_ERR_CONNECTION;
+    if (!lasts || !(part->failure = malloc(bytes)))
+        return false;
+    memcpy(part->failure, record, bytes);
+    snapshot->bytes -= part->data ? gt__meta_bytes(&part->meta) : 0;
+    free(part->data);
+    gt__hold_release(part->hold);
+    part->data = NULL;
+    part->hold = NULL;
+    return true;
+}
+
 void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record)
 {
     gt_snapshot *snapshot = session->recovery->saving;
     const gt_instruction *ins = &record->ins;
     size_t bytes = gt__meta_bytes(&part->meta);
+    if (ins->op == GT_OP_failure && keep_failure(snapshot, part, record)) {
+        snapshot->outstanding--;
+        return;
+    }
     bool to_disk = session->dispatcher->recovery.spool && !part->hold;
     bool fits = ins->op == GT_OP_reply && ins->imm[0].u <= bytes && ins->imm[1].u <= bytes - ins->imm[0].u &&
                 ins->imm[1].u <= ins->tail * sizeof *record;
@@ -444,12 +465,28 @@ static gt_err upload(gt_session *session, const gt_saved_part *part, int32_t wor
     return part->spooled ? GT_OK : gt__saved_fill(session);
 }
 
+/* The worker fails it again. Numbers of records in streams that have ended say nothing any more. */
+static gt_err restore_failure(gt_session *session, const gt_slot *failure, gt_dispatch_worker *worker,
+                              uint32_t slot)
+{
+    unsigned length = 1u + failure->ins.tail;
+    gt_slot *out;
+    GT_TRY(reserve(session, worker, length, &out));
+    memcpy(out, failure, length * sizeof *out);
+    out->ins.result = slot;
+    out->ins.operand[1] = out->ins.operand[2] = 0;
+    gt__worker_put(worker, length);
+    return GT_OK;
+}
+
 static gt_err restore_part(gt_session *session, const gt_saved_part *part, int32_t index, uint32_t *slot)
 {
     gt_dispatch_worker *worker = session->dispatcher->workers[index];
     *slot = gt__slot_number_new(&worker->slots);
-    return *slot ? upload(session, part, index, *slot)
-                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
+    if (!*slot)
+        return gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
+    return part->failure ? restore_failure(session, part->failure, worker, *slot)
+                         : upload(session, part, index, *slot);
 }
 
 /* Its parts by the members of its layout, and its copies. */
@@ -494,7 +531,7 @@ gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
                           .meta = saved->meta};
     if (!saved->part_count)
         return GT_OK;
-    if (session->quota)
+    if (session->quota && !saved->part[0].failure) /* what was refused was not counted */
         GT_TRY(gt__quota_hold(session, handle));
     if (saved->layout && !home)
         return restore_spread(session, saved, handle);

@@ -22,6 +22,7 @@ typedef struct gt_saved_part {
     uint8_t *data; /* NULL: empty, not here yet, or in one of the following */
     gt_hold *hold;
     gt_spooled *spooled;
+    gt_slot *failure; /* it does not exist: why, as the worker has answered. NULL: it does */
 } gt_saved_part;
 
 /* A tensor. Consecutive snapshots share it. */
@@ -75,7 +76,7 @@ typedef struct gt_fills {
 } gt_fills;
 
 /* A snapshot of all tensors that the session has now. gt__snapshot_ask asks for them; until it has, the session must not make or free
- * any. It fails if one of them is poison or, unless `strided`, a view that is not contiguous: restored, it would be, and what is
+ * any. It fails if one of them cannot be had or, unless `strided`, is a view that is not contiguous: restored, it would be, and what is
  * computed from it may round in another way. */
 gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **snapshot);
 /* One that is complete, of these tensors; takes them, unless it fails. */
