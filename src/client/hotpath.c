@@ -783,8 +783,7 @@ void gt__hotpath_enter(gt_client *client, uint64_t region)
     if (hot->state == GT_HOT_HOLDING && is_complete(client) && client->generation == gt__fork_generation)
         finish(client, false);
     hot->drained_state = GT_HOT_WATCHING;
-    if (hot->state == GT_HOT_LEARNING)
-        gt__hotpath_stop_learning(hot);
+    gt__hotpath_suspend_learning(client);
     hot->detector.separator = true;
     gt__region_begin(hot, region, client->draining || gt__hotpath_holds(client));
 }
@@ -799,5 +798,6 @@ void gt__hotpath_leave(gt_client *client)
     if (hot->state == GT_HOT_HOLDING && is_complete(client))
         finish(client, false);
     gt__region_end(client);
+    gt__hotpath_resume_learning(hot);
     hot->detector.separator = true;
 }

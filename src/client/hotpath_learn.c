@@ -10,7 +10,7 @@ void gt__hotpath_stop_learning(gt_hotpath *hot)
 {
     hot->state = GT_HOT_WATCHING;
     hot->segments = hot->segment_next = hot->halves = 0;
-    hot->ending = false;
+    hot->ending = hot->suspended = false;
     hot->replaced = NULL;
     hot->freed.count = 0; /* these frees have been sent */
 }
@@ -236,6 +236,36 @@ void gt__hotpath_learn_end(gt_client *client)
         learn_halves(hot);
     else
         gt__hotpath_stop_learning(hot);
+}
+
+void gt__hotpath_suspend_learning(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    if (hot->ending)
+        gt__hotpath_learn_end(client);
+    if (hot->state != GT_HOT_LEARNING)
+        return;
+    bool between = hot->detector.position <= hot->segment[hot->segment_next].begin;
+    if (!between || hot->replaced) /* a path of the region must not take the place of the replaced one */
+        gt__hotpath_stop_learning(hot);
+    else {
+        hot->suspended = true;
+        hot->state = GT_HOT_WATCHING;
+    }
+}
+
+void gt__hotpath_resume_learning(gt_hotpath *hot)
+{
+    if (!hot->suspended)
+        return;
+    hot->suspended = false;
+    if (hot->state == GT_HOT_WATCHING)
+        hot->state = GT_HOT_LEARNING;
+    else if (hot->state !=
+             GT_HOT_LEARNING) { /* records are held back, or wait for room: the loop is found again */
+        hot->segments = hot->segment_next = hot->halves = 0;
+        gt__detector_tell_later(&hot->detector, false);
+    }
 }
 
 /* The record is one of a segment that is learned; it has been committed. */

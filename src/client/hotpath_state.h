@@ -55,6 +55,7 @@ struct gt_hotpath {
     gt_hotpath_state state;
     bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
     bool ending; /* the last of the records that are learned has come; what dies before the next belongs to them */
+    bool suspended;                 /* while the program is in a region: what is learned goes on behind it */
     uint32_t early;                 /* deaths before it */
     uint32_t fruitless;             /* records of paths that the detector has seen, less the credit of others */
     gt_hotpath_state drained_state; /* after GT_HOT_DRAINING: watching, or learning what did not fit */
@@ -129,6 +130,9 @@ static inline void gt__hotpath_see_single(gt_hotpath *hot)
 void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
                        int64_t work);
 void gt__hotpath_stop_learning(gt_hotpath *hot);
+/* The program enters a region, and leaves it. Segments that are learned lie before and behind regions. */
+void gt__hotpath_suspend_learning(gt_client *client);
+void gt__hotpath_resume_learning(gt_hotpath *hot);
 /* Learn the template's records in two halves instead, beginning with the next one. */
 void gt__hotpath_learn_divided(gt_hotpath *hot, gt_template *template);
 /* Learn so many records, of which the first ones are in the stage and were seen by the detector. */

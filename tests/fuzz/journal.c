@@ -30,9 +30,12 @@ static uint64_t sum_tensor(const gt_saved *saved)
     uint64_t sum = saved->id;
     char text[256];
     for (unsigned k = 0; k < saved->part_count; k++) {
-        size_t bytes = gt__meta_bytes(&saved->part[k].meta);
+        const gt_saved_part *part = &saved->part[k];
+        const uint8_t *data = part->failure ? part->failure->bytes : part->data;
+        size_t bytes =
+            part->failure ? (1u + part->failure->ins.tail) * sizeof *part->failure : gt__meta_bytes(&part->meta);
         for (size_t at = 0; at < bytes; at++)
-            sum = sum * 31 + saved->part[k].data[at];
+            sum = sum * 31 + data[at];
     }
     for (unsigned k = 0; k < saved->copy_count; k++)
         sum = sum * 31 + (uint64_t)saved->copies[k];

@@ -1,8 +1,9 @@
 """Loops that are hard to find, at the default settings: equal layers, two loops in turn, a smaller last batch, long steps."""
 
+import numpy
 import pytest
 
-from test_hotpath import check
+from test_hotpath import check, run
 
 DEFAULT = {"GT_AUTO_COMPILE": "1", "GT_HOTPATH_THRESHOLD": "10", "GT_HOTPATH_MIN_SEQ": "5"}
 
@@ -290,3 +291,34 @@ for model, _ in models:
 def test_models_that_are_trained_in_random_order():
     """The first layer is the same for all of them, so where a step begins cannot be seen; and a model may follow itself or not."""
     check(TRAINED_AT_RANDOM, exact=False, **DEFAULT)
+
+
+MARKED = """
+marked = MARKED
+encoder = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16))
+decoder = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4))
+optimizer = gt.optim.AdamW([*encoder.parameters(), *decoder.parameters()], lr=1e-2)
+x, y = gt.randn(16, 8), gt.randn(16, 4)
+for part in (encoder, decoder)[:marked]:
+    gt.compile(part)
+for step in range(100):
+    hidden = encoder(x)
+    noise = gt.zeros(16, 16) + 0.1
+    for _ in range(3):
+        hidden = hidden * (noise + 1.0) - noise * 0.5
+    loss = nn.functional.mse_loss(decoder(hidden), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    results.append(loss)
+results = [loss.item() for loss in results]
+"""
+
+
+@pytest.mark.parametrize("marked", [1, 2])
+def test_what_is_around_marked_modules_becomes_paths_too(marked):
+    """What is learned before a region and behind it, in one turn of the loop or in several."""
+    cold, _, _ = run(MARKED.replace("MARKED", "0"), GT_AUTO_COMPILE="0")
+    hot, hotpath, _ = run(MARKED.replace("MARKED", str(marked)), **DEFAULT)
+    numpy.testing.assert_allclose(hot, cold, rtol=2e-4, atol=1e-5)
+    assert hotpath["hot_instructions"] > 0.75 * hotpath["total_instructions"], hotpath
