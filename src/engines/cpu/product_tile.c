@@ -71,6 +71,18 @@ INLINE void store(const gt_product_tile *x, vector sum[ROWS][VECTORS], const int
     }
 }
 
+/* What out has is added at the end: it comes from the third-level cache or from memory meanwhile. */
+INLINE void prefetch(const gt_product_tile *x, const int height)
+{
+    enum { LINE = 16 };
+    const float *out = x->out;
+    for (int i = 0; i < height; i++, out += x->out_row) {
+        for (int64_t j = 0; j < x->columns; j += LINE)
+            __builtin_prefetch(out + j, 1);
+        __builtin_prefetch(out + x->columns - 1, 1);
+    }
+}
+
 /* Three rows share a pointer, since the processor adds one of three offsets for nothing: there are too few registers for 14. */
 INLINE void multiply(const gt_product_tile *x, const int height, const int vectors)
 {
@@ -82,6 +94,8 @@ INLINE void multiply(const gt_product_tile *x, const int height, const int vecto
     const int64_t row = x->a_row, step = x->a_step;
     for (int i = 0; i < (ROWS + 2) / 3; i++)
         a[i] = x->a + 3 * i * row;
+    if (x->adds)
+        prefetch(x, height);
     for (int64_t t = x->terms; t > 0; t--) {
         vector right[VECTORS];
         UNROLL
@@ -182,7 +196,9 @@ INLINE void copy_lines(gt_product_lines x, int64_t lines, int64_t terms, int64_t
 {
     for (int64_t t = 0; t < terms; t++)
         for (int64_t i = 0; i < lines; i = next_block(i, lines, unit))
-            if (unit == 8)
+            if (unit == LANES)
+                *(vector *)(to + t * width + i) = *(const vector *)(x.data + t * x.step + i);
+            else if (unit == 8)
                 *(eight *)(to + t * width + i) = *(const eight *)(x.data + t * x.step + i);
             else
                 *(four *)(to + t * width + i) = *(const four *)(x.data + t * x.step + i);
@@ -190,7 +206,9 @@ INLINE void copy_lines(gt_product_lines x, int64_t lines, int64_t terms, int64_t
 
 static void pack(gt_product_lines x, int64_t lines, int64_t terms, int64_t width, float *to)
 {
-    if (x.line == 1 && lines >= 8)
+    if (x.line == 1 && lines >= LANES)
+        copy_lines(x, lines, terms, width, to, LANES);
+    else if (x.line == 1 && lines >= 8)
         copy_lines(x, lines, terms, width, to, 8);
     else if (x.line == 1 && lines >= 4)
         copy_lines(x, lines, terms, width, to, 4);
