@@ -204,16 +204,26 @@ static gt_err start_dashboard(const server_arguments *arguments, gt_dispatcher *
 
 static const char usual_sync[] = "interval";
 
-/* Options that mean something only with another one. */
-static bool are_consistent(const server_arguments *arguments)
+/* Whether an option was given without the one that it belongs to; says so. */
+static bool is_alone(const char *option, bool given, const char *other, bool other_given)
 {
-    const char *alone = arguments->journal                      ? NULL
-                        : arguments->journal_sync != usual_sync ? "--journal-sync"
-                        : arguments->journal_size               ? "--journal-size"
-                                                                : NULL;
+    bool alone = given && !other_given;
     if (alone)
-        fprintf(stderr, "gt server: %s has no effect without --journal DIR\n", alone);
-    return !alone;
+        fprintf(stderr, "gt server: %s has no effect without %s\n", option, other);
+    return alone;
+}
+
+static bool are_consistent(const server_arguments *a)
+{
+    bool recovers = a->recover || a->journal;
+    return !(is_alone("--journal-sync", a->journal_sync != usual_sync, "--journal DIR", a->journal) ||
+             is_alone("--journal-size", a->journal_size, "--journal DIR", a->journal) ||
+             is_alone("--recover-wait", a->recover_wait != GT_RECOVER_WAIT_S, "--recover", recovers) ||
+             is_alone("--recover-stand-in", a->recover_stand_in != GT_RECOVER_STAND_IN_S, "--recover", recovers) ||
+             is_alone("--recover-every", a->recover_every != GT_RECOVER_EVERY_S, "--recover", recovers) ||
+             is_alone("--recover-memory", a->recover_memory, "--recover", recovers) ||
+             is_alone("--recover-snapshots", a->recover_snapshots, "--recover", recovers) ||
+             is_alone("--recover-disk", a->recover_disk, "--recover-snapshots", a->recover_snapshots));
 }
 
 int gt__command_server(int argc, char **argv)

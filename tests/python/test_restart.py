@@ -456,11 +456,13 @@ def test_a_journal_needs_a_port(programs):
     assert "--journal needs a port" in refusal(programs, "-p", 0, "--journal", programs.directory / "journal")
 
 
-@pytest.mark.parametrize("option, value", [("--journal-sync", "never"), ("--journal-size", "64M")])
-def test_options_of_a_journal_need_one(programs, option, value):
-    ended = subprocess.run([GT_BINARY, "server", "-p", "0", option, value], capture_output=True, text=True, timeout=60,
+@pytest.mark.parametrize("option, value, other", [
+    ("--journal-sync", "never", "--journal DIR"), ("--journal-size", "64M", "--journal DIR"), ("--recover-wait", 3, "--recover"),
+    ("--recover-memory", "3G", "--recover"), ("--recover-disk", "3G", "--recover-snapshots")])
+def test_options_that_need_another_one(programs, option, value, other):
+    ended = subprocess.run([GT_BINARY, "server", "-p", "0", option, str(value)], capture_output=True, text=True, timeout=60,
                            env=clean_environment(programs.runtime))
-    assert ended.returncode == 2 and f"{option} has no effect without --journal" in ended.stderr
+    assert ended.returncode == 2 and f"{option} has no effect without {other}\n" in ended.stderr
 
 
 def test_a_server_with_a_journal_has_no_shared_memory(programs):

@@ -248,6 +248,8 @@ def test_errors_are_one_line(record, tmp_path):
     damaged, wrong = tmp_path / "damaged.tape", tmp_path / "wrong"
     damaged.write_bytes(tape.read_bytes()[:-200])
     wrong.write_text("rows: {shard: [")
+    line = tmp_path / "line.yaml"
+    line.write_text("mesh: {data: 3}\nrows: {shard: {0: data}}\n")
     kind, number = tmp_path / "kind", tmp_path / "number"
     kind.write_text(COSTS + "rate Abacus 1 2 3\n")
     number.write_text(COSTS + "exact x matmul\n")
@@ -260,6 +262,7 @@ def test_errors_are_one_line(record, tmp_path):
         ([tape, "--workers", 2, "--device", "h200", "--config", wrong], "wrong"),
         ([tape, "--workers", 2, "--device", "h200", "--config", tmp_path / "none.yaml"], "none.yaml"),
         ([tape, "--workers", 1, "--device", "h200"], "worker 1 is not there"),
+        ([tape, "--workers", 3, "--device", "h200", "--config", line], "does not divide a tensor of shape (1000,64)"),
         ([tape, "--workers", 2, "--costs", wrong], "gt costs 1"),
         ([tape, "--workers", 2, "--costs", kind], "kind:13: there is no such op"),
         ([tape, "--workers", 2, "--costs", number], "number:13: exact needs"),

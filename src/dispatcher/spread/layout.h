@@ -33,6 +33,7 @@ typedef struct gt_target {
     bool backward;
     bool split;     /* along `axis`; else replicated */
     bool automatic; /* by GT_AUTO_SHARD, not by a signal: only where it pays */
+    bool even;      /* new tensors must divide into equal parts: the line is the only axis of a mesh */
     int64_t axis;   /* may be negative: from the end */
     gt_mesh mesh;   /* rank 0: none; otherwise `axis` is not used. At least two axes, of two workers or more */
     unsigned count;

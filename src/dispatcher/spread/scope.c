@@ -219,8 +219,10 @@ static void fill_mesh(const gt_mesh *mesh, gt_target *target)
             split |= mesh->axis[d].kind == GT_SPLIT;
         }
     target->split = split;
-    if (target->mesh.rank == 1)
+    if (target->mesh.rank == 1) {
         target->axis = target->mesh.axis[0].axis;
+        target->even = split;
+    }
     if (target->mesh.rank == 1 || !split)
         target->mesh.rank = 0;
 }
@@ -360,15 +362,18 @@ gt_layout *gt__target_layout(gt_target *target, uint8_t flags, const gt_meta *me
 {
     int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
     bool missing = axis < 0 || axis >= meta->rank, may_miss = flags & (GT_FLAG_BACKWARD | GT_FLAG_INNER);
+    bool uneven = target->even && !missing && meta->shape[axis] % target->count;
     gt_layout *layout;
     if (target->mesh.rank)
         return gt__layout_asked(mesh_layout(target, may_miss, meta), target);
     if (!target->split || meta->rank == 0 || target->count == 1 || (missing && may_miss))
         layout = gt__layout_replicated(target->worker, target->count);
-    else if (missing) {
+    else if (missing || (uneven && !may_miss)) {
         char shape[128];
-        gt__error_set("axis %lld of the signal is out of range for a tensor of shape %s", (long long)target->axis,
-                      gt__shape_text(meta->rank, meta->shape, shape, sizeof shape));
+        gt__error_set(missing
+                          ? "axis %lld of the signal is out of range for a tensor of shape %s"
+                          : "axis %lld of the signal's mesh does not divide a tensor of shape %s into equal parts",
+                      (long long)target->axis, gt__shape_text(meta->rank, meta->shape, shape, sizeof shape));
         return NULL;
     } else
         layout = gt__layout_even((unsigned)axis, meta->shape[axis], target->worker, target->count);
