@@ -67,6 +67,14 @@ static bool waits_for_client(const gt_session *session)
     return session->handover && *session->handover->token;
 }
 
+/* What its data takes, or the failure in its place. */
+static uint64_t part_bytes(const gt_saved_part *part)
+{
+    const gt_slot *failure = part->failure;
+    return failure ? gt__frame_size(sizeof(gt_frame_failure) + (1u + failure->ins.tail) * sizeof *failure)
+                   : gt__frame_size(sizeof(gt_frame_data) + gt__meta_bytes(&part->meta));
+}
+
 /* With the first `void_slots` of its records left out. */
 static uint64_t bytes_without(const gt_session *session, uint64_t void_slots)
 {
@@ -81,7 +89,7 @@ static uint64_t bytes_without(const gt_session *session, uint64_t void_slots)
     for (uint32_t k = 0; saved && k < saved->count; k++) {
         bytes += gt__frame_size(gt__saved_frame_bytes(saved->tensor[k])) + sizeof(uint64_t);
         for (unsigned part = 0; part < saved->tensor[k]->part_count; part++)
-            bytes += gt__frame_size(sizeof(gt_frame_data) + gt__meta_bytes(&saved->tensor[k]->part[part].meta));
+            bytes += part_bytes(&saved->tensor[k]->part[part]);
     }
     return bytes;
 }
