@@ -14,7 +14,7 @@ ALLOWED = {
     "dispatcher": ["core", "link", "dispatcher/spread", "dispatcher/observe", "dispatcher/recover", "dispatcher/live", "dispatcher/journal"],
     "dispatcher/spread": ["core", "link", "dispatcher", "dispatcher/live"],
     "dispatcher/recover": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/live", "dispatcher/journal"],
-    "dispatcher/journal": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/recover"],
+    "dispatcher/journal": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/recover", "dispatcher/live/handover.h"],  # detached sessions
     "dispatcher/live": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/recover", "dispatcher/observe", "dispatcher/journal"],
     "dispatcher/observe": ["core", "link", "dispatcher", "dispatcher/spread", "dispatcher/live"],
     "engines": ["core"],
