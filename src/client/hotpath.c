@@ -35,24 +35,6 @@ gt_hotpath *gt__hotpath_new(void)
     return automatic ? hotpath_make(true) : NULL;
 }
 
-void gt__hotpath_forget(gt_hotpath *hot, gt_template *template)
-{
-    gt_template **where = &hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES];
-    while (*where != template)
-        where = &(*where)->next;
-    *where = template->next;
-    for (unsigned k = 0; k < GT_HOT_ENTRIES; k++)
-        for (gt_template *t = hot->entry[k]; t; t = t->next)
-            t->follower = t->follower == template ? NULL : t->follower;
-    hot->ended = hot->ended == template ? NULL : hot->ended;
-    hot->replaced = hot->replaced == template ? NULL : hot->replaced;
-    for (unsigned k = 0; k < GT_PATHS; k++)
-        if (hot->named[k] == template)
-            hot->named[k] = NULL;
-    gt__template_free(template);
-    hot->stats.hot_sequences--;
-}
-
 void gt__hotpath_free(gt_hotpath **where)
 {
     gt_hotpath *hot = *where;

@@ -31,7 +31,7 @@ enum {
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
     GT_FLAG_INNER = 1 << 5,    /* creation, copy: the user did not ask for it; replicated if it has no such axis */
     GT_FLAG_WORKERS = 1 << 6,  /* stats: what the workers know, too */
-    GT_FLAG_POISON = 1 << 6,   /* failure: the tensor does not exist, whoever asks */
+    GT_FLAG_POISON = 1 << 6,   /* failure: the tensor itself has failed; to ask again gives the same answer */
     GT_FLAG_UPDATES =
         1 << 6, /* computing records: the next value of operand 0's tensor, whose name it gets. For replays */
     GT_FLAG_BACKWARD = 1 << 7, /* a gradient: `scope` is the forward op's, whose backward scope applies */
