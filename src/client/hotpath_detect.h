@@ -79,8 +79,7 @@ typedef struct gt_detector {
     uint32_t kept;    /* a path whose runs are most of the hot period, and stay as they are; 0: there is none */
     uint32_t *last;   /* by shape, 1 << index_bits: the position where it was seen last, plus one */
     uint32_t *behind; /* the same by `context` */
-    uint64_t
-        indexed; /* the records from this position on are in neither of them yet: each equals the one a period before */
+    uint64_t indexed; /* from this position on records are in neither: each equals the one a period before */
     uint64_t context; /* a hash of the last GT_CONTEXT shapes before `indexed` */
     unsigned index_bits;
     uint64_t separated_at; /* the position of the last record after a separator, */

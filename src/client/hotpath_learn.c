@@ -279,8 +279,8 @@ void gt__hotpath_resume_learning(gt_hotpath *hot)
     hot->suspended = false;
     if (hot->state == GT_HOT_WATCHING)
         hot->state = GT_HOT_LEARNING;
-    else if (hot->state !=
-             GT_HOT_LEARNING) { /* records are held back, or wait for room: the loop is found again */
+    else if (hot->state != GT_HOT_LEARNING) {
+        /* Records are held back, or wait for room: the loop is found again. */
         hot->segments = hot->segment_next = hot->halves = 0;
         gt__detector_tell_later(&hot->detector, false);
     }

@@ -266,8 +266,7 @@ gt_err gt__handover_take(gt_peer *newcomer, const gt_slot *hello)
     gt__peer_take_link(peer, newcomer->link);
     session->link = peer->link;
     newcomer->link = parked;
-    session->handover->phase =
-        GT_HANDOVER_TAKEN; /* it keeps its token, for the journal, until the parcel is collected */
+    session->handover->phase = GT_HANDOVER_TAKEN; /* the journal needs its token until the parcel is collected */
     if (session->journaled)
         gt__link_durable(session->link, 0);
     dispatcher->detached--;
