@@ -13,7 +13,7 @@ static void add_acceptor(gt_dispatcher *dispatcher, gt_acceptor *acceptor)
     dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
 }
 
-/* Listen by tcp, which serves ipc as well and chooses the port if none was given. Peers need a key, or on the loopback
+/* Listen by tcp, which chooses the port if none was given, and by ipc. Peers need a key, or on the loopback
  * interface the password in the file of secrets. */
 static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *options, const char *host)
 {
@@ -47,7 +47,12 @@ static gt_err open_tcp(gt_dispatcher *dispatcher, const gt_dispatcher_options *o
     GT_TRY(gt__secret_make(dispatcher->secrets.worker));
     GT_TRY(gt__zmq_endpoint("tcp", host, dispatcher->port, dispatcher->secrets.endpoint,
                             sizeof dispatcher->secrets.endpoint));
-    return gt__secrets_publish(dispatcher->port, &dispatcher->secrets, &dispatcher->secrets_file);
+    /* Published before ipc is served: a worker of this host that gets there shows the secret in its greeting. Not over those of a
+     * server with the same port at another address, which keeps us from serving ipc. */
+    if (gt__address_is_local(host) && gt__address_has_ipc(dispatcher->port))
+        return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", dispatcher->port);
+    GT_TRY(gt__secrets_publish(dispatcher->port, &dispatcher->secrets, &dispatcher->secrets_file));
+    return gt__tcp_serve_ipc(acceptor, host, dispatcher->port);
 }
 
 gt_err gt__dispatcher_listen(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)

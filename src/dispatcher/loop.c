@@ -587,12 +587,12 @@ static void finish(gt_dispatcher *dispatcher)
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
         next = peer->next;
         if (!peer->worker)
-            gt__peer_end(peer, "the server is stopping");
+            gt__peer_end(peer, GT_SERVER_STOPS);
     }
     if (dispatcher->watching && !left)
         gt__workers_finish(dispatcher);
     while (dispatcher->peers)
-        gt__peer_end(dispatcher->peers, "the server is stopping");
+        gt__peer_end(dispatcher->peers, GT_SERVER_STOPS);
 }
 
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
@@ -745,7 +745,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
         return;
     gt__disk_journal_close(dispatcher);
     while (dispatcher->peers)
-        gt__peer_end(dispatcher->peers, "the server is stopping");
+        gt__peer_end(dispatcher->peers, GT_SERVER_STOPS);
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
     gt__secrets_withdraw(&dispatcher->secrets_file);

@@ -476,7 +476,7 @@ static bool finish(gt_dispatch_worker *worker, bool *told, bool *progress)
     if (worker->backlog.behind && !worker->link->gone)
         gt__worker_catch_up(worker);
     if (!worker->backlog.behind && !*told && !gt__stand_ins_of(worker)) {
-        gt__goodbye_send(worker->link, "the server is stopping");
+        gt__goodbye_send(worker->link, GT_SERVER_STOPS);
         *told = true;
     }
     if (gt__worker_serve(worker, BUDGET, progress) == GT_OK)

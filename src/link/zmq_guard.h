@@ -20,9 +20,10 @@ typedef struct gt_guard {
     const gt_allowed *allowed; /* with secret_key: the peers' keys; NULL: who knows the public key may connect */
 } gt_guard;
 
-/* As gt__transport_tcp.listen, with a guard; NULL: any peer is accepted. Borrows guard->allowed while the acceptor
- * lives. */
+/* Listen by tcp alone, with a guard; NULL: any peer is accepted. Borrows guard->allowed while the acceptor lives. */
 gt_err gt__tcp_listen(const char *host, int port, const gt_guard *guard, gt_acceptor **acceptor, int *bound);
+/* Serve ipc as well if `host` is this one. gt__transport_tcp.listen does both at once. */
+gt_err gt__tcp_serve_ipc(gt_acceptor *acceptor, const char *host, int port);
 /* As gt__transport_tcp.connect, with keys; NULL: the password of a server on this host, or nothing. */
 gt_err gt__tcp_connect(const char *host, int port, const gt_keys *keys, int timeout_ms, gt_link **link);
 

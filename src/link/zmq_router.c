@@ -750,15 +750,21 @@ gt_err gt__tcp_listen(const char *host, int port, const gt_guard *guard, gt_acce
 {
     gt_zmq_router *r = NULL;
     GT_TRY(router_new(&r));
-    gt_err err = bind_tcp(r, host, port, guard, bound);
-    if (err == GT_OK && gt__address_is_local(host))
-        err = bind_ipc(r, *bound);
-    return finish(r, err, acceptor);
+    return finish(r, bind_tcp(r, host, port, guard, bound), acceptor);
+}
+
+gt_err gt__tcp_serve_ipc(gt_acceptor *acceptor, const char *host, int port)
+{
+    return gt__address_is_local(host) ? bind_ipc((gt_zmq_router *)acceptor, port) : GT_OK;
 }
 
 static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int *bound)
 {
-    return gt__tcp_listen(host, port, NULL, acceptor, bound);
+    GT_TRY(gt__tcp_listen(host, port, NULL, acceptor, bound));
+    gt_err err = gt__tcp_serve_ipc(*acceptor, host, *bound);
+    if (err != GT_OK)
+        router_close(*acceptor);
+    return err;
 }
 
 static gt_err listen_ipc(const char *host, int port, gt_acceptor **acceptor, int *bound)

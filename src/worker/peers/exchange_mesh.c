@@ -501,6 +501,7 @@ static gt_err listen_for_peers(gt_mesh *mesh, const char *host, const char *list
     if (listen) { /* first: it chooses the port */
         GT_TRY(gt__tcp_listen(listen, port, &guard, &acceptor, &port));
         mesh->acceptors[mesh->acceptor_count++] = acceptor;
+        GT_TRY(gt__tcp_serve_ipc(acceptor, listen, port));
     }
     GT_TRY(gt__transport_memory.listen(host, port, &acceptor, &port));
     mesh->acceptors[mesh->acceptor_count++] = acceptor;
