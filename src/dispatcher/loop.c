@@ -582,17 +582,18 @@ static void finish(gt_dispatcher *dispatcher)
 {
     gt__handovers_name(dispatcher);
     bool left = leave(dispatcher);
+    const char *reason = left ? GT_SERVER_PAUSES : GT_SERVER_STOPS;
     if (dispatcher->watching && !left)
         take_last_records(dispatcher);
     for (gt_peer *peer = dispatcher->peers, *next; dispatcher->watching && peer; peer = next) {
         next = peer->next;
         if (!peer->worker)
-            gt__peer_end(peer, GT_SERVER_STOPS);
+            gt__peer_end(peer, reason);
     }
     if (dispatcher->watching && !left)
         gt__workers_finish(dispatcher);
     while (dispatcher->peers)
-        gt__peer_end(dispatcher->peers, GT_SERVER_STOPS);
+        gt__peer_end(dispatcher->peers, reason);
 }
 
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)

@@ -221,7 +221,7 @@ static gt_err read_answer(gt_link *link, const gt_slot *slots, size_t available,
         char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)];
         memcpy(reason, slots + 1, sizeof reason);
         reason[sizeof reason - 1] = 0;
-        if (!strcmp(reason, GT_SERVER_STOPS))
+        if (!strcmp(reason, GT_SERVER_PAUSES))
             gt__link_consume(link, length);
         return gt__fail(GT_ERR_CONNECTION, "the server refused the connection: %s", reason);
     }

@@ -61,10 +61,11 @@ gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char 
 gt_err gt__hello_send_client(gt_link *link, const char *name, const char *more, const char *token);
 /* The same for a worker, which also shows the secret of a server on this host (keys.h), by which it may join. */
 gt_err gt__hello_send_worker(gt_link *link, const gt_worker_hello *hello);
-/* What a server says to its peers when it ends. */
+/* What a server says to its peers when it ends; one with a journal may be started again. */
 #define GT_SERVER_STOPS "the server is stopping"
-/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. A refusal stays in the link, but for that of a server that
- * ends: another may take its place. GT_ERR_INTERRUPTED: a signal arrived; call it again to go on waiting. */
+#define GT_SERVER_PAUSES "the server is stopping, and may be started again"
+/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. A refusal stays in the link, but for GT_SERVER_PAUSES, which is
+ * no answer to the greeting. GT_ERR_INTERRUPTED: a signal arrived; call it again to go on waiting. */
 gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);
 /* Say that we leave; the link is flushed. */
 void gt__goodbye_send(gt_link *link, const char *reason);

@@ -1,6 +1,6 @@
 /*
- * test_join.c: a worker and what it hears before its welcome. A server that ends may be started again, so the worker
- * greets the next one (docs/recovery.md); a refusal is for good, and its reason is the error.
+ * test_join.c: a worker and what it hears before its welcome. A server with a journal that ends may be started
+ * again, so the worker greets the next one (docs/recovery.md); any other goodbye is for good, and its reason is the error.
  */
 #include <pthread.h>
 #include <string.h>
@@ -45,10 +45,10 @@ static bool answer(gt_acceptor *acceptor, const char *reason)
     return greeted;
 }
 
-static void test_server_stops(const void *argument)
+static void test_server_pauses(const void *argument)
 {
     const kind *k = argument;
-    enum { STOPS = 3 };
+    enum { PAUSES = 3 };
     gt_acceptor *acceptor;
     char address[64];
     int port;
@@ -64,18 +64,19 @@ static void test_server_stops(const void *argument)
                              .stop = &stop,
                              .stop_poll_ms = 50}};
     pthread_create(&j.thread, NULL, worker_main, &j);
-    for (int n = 0; n < STOPS; n++)
-        CHECK(answer(acceptor, GT_SERVER_STOPS));
-    CHECK(answer(acceptor, "not you"));
+    for (int n = 0; n < PAUSES; n++)
+        CHECK(answer(acceptor, GT_SERVER_PAUSES));
+    CHECK(answer(acceptor, GT_SERVER_STOPS));
     pthread_join(j.thread, NULL);
     CHECK_EQ(j.err, GT_ERR_CONNECTION);
-    CHECK(strstr(j.text, "the server refused the connection: not you"));
+    CHECK(strstr(j.text, "the server refused the connection: " GT_SERVER_STOPS));
     acceptor->ops->close(acceptor);
 }
 
 int main(int argc, char **argv)
 {
-    static const link_test tests[] = {{"a server that stops while a worker joins", test_server_stops, LISTENING}};
+    static const link_test tests[] = {
+        {"a server that pauses while a worker joins", test_server_pauses, LISTENING}};
     check_begin(argc, argv);
     run_link_tests(tests, sizeof tests / sizeof *tests);
     return check_end();
