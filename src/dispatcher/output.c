@@ -206,6 +206,8 @@ bool gt__output_has_room(gt_session *session)
     const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
     if (gt__recover_waits(session))
         return gt__recover_ready(session);
+    if (gt__recover_keeps_later(session))
+        return false;
     if (entry ? has_room(session, &entry[1].ins) : !gt__share_has_queued(session))
         return true;
     watch_home(session);

@@ -422,6 +422,7 @@ static void leave_peers(gt_worker *worker)
 {
     if (worker->collective)
         worker->collective->ops->close(worker->collective);
+    gt__peers_forget(worker);
     if (!worker->exchange)
         return;
     gt__loans_end(worker);

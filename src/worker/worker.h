@@ -72,6 +72,13 @@ typedef struct gt_introduced {
     gt_life life;                 /* its generation; 0: it was not introduced */
 } gt_introduced;
 
+/* One that had its index before. */
+typedef struct gt_predecessor {
+    struct gt_predecessor *before;
+    gt_introduced worker;
+    uint64_t until; /* the record that named its successor */
+} gt_predecessor;
+
 /* The running worker. */
 struct gt_worker {
     gt_link *link;
@@ -79,9 +86,10 @@ struct gt_worker {
     gt_store *store;
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
-    uint64_t group, league; /* our engine's (engine.h); 0: none */
-    uint64_t host;          /* a number for the host, with GT_HOST_TIERS */
-    gt_introduced introduced[GT_MAX_PARTIES], predecessor[GT_MAX_PARTIES]; /* by worker; gt__worker_meant */
+    uint64_t group, league;                      /* our engine's (engine.h); 0: none */
+    uint64_t host;                               /* a number for the host, with GT_HOST_TIERS */
+    gt_introduced introduced[GT_MAX_PARTIES];    /* by worker; gt__worker_meant */
+    gt_predecessor *predecessor[GT_MAX_PARTIES]; /* the last one; NULL: no record that was put aside means one */
     gt_loans loans;
     gt_deferred deferred;
     gt_late late; /* pending operations */
@@ -108,8 +116,11 @@ int gt__worker_patience_ms(const gt_worker *worker);
  * came: all parties must see the same, however late they execute it. */
 static inline const gt_introduced *gt__worker_meant(const gt_worker *worker, int64_t index)
 {
-    bool replaced = worker->exchange->replaced[index] > worker->exchange->record;
-    return replaced ? &worker->predecessor[index] : &worker->introduced[index];
+    const gt_introduced *meant = &worker->introduced[index];
+    for (const gt_predecessor *one = worker->predecessor[index]; one && one->until > worker->exchange->record;
+         one = one->before)
+        meant = &one->worker;
+    return meant;
 }
 
 /* The origin of a failure of the current record. */
@@ -149,6 +160,8 @@ void gt__peers_abandon(gt_worker *worker, gt_under_way *under_way);
 bool gt__peers_keep_order(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, uint64_t number);
 /* Take back memory that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker);
+/* At the end: forget the predecessors of other workers. */
+void gt__peers_forget(gt_worker *worker);
 /* Queue a copy to contiguous memory, whose end is the token. */
 gt_err gt__worker_copy(gt_worker *worker, const gt_view *from, const gt_view *to, bool timed, gt_token *token);
 /* A contiguous tensor: the tensor's own memory or a copy. It may be late. */

@@ -79,6 +79,7 @@ static inline void stage_close(stage *s)
         gt_worker *worker = &s->players[k].worker;
         gt__late_drain(worker);
         gt__deferred_free(worker);
+        gt__peers_forget(worker);
         worker->collective->ops->close(worker->collective);
     }
     for (unsigned k = 0; k < WORKERS; k++)

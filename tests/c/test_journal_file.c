@@ -237,14 +237,14 @@ static void put_tensor(fixture *f, uint64_t session, uint64_t number, uint64_t i
     }
 }
 
-/* One that could not be computed. */
-static void put_failed(fixture *f, uint64_t session, uint64_t number, uint64_t id)
+/* One that could not be computed, of so many elements. */
+static void put_failed(fixture *f, uint64_t session, uint64_t number, uint64_t id, int64_t size)
 {
     gt_saved *saved = calloc(1, sizeof *saved + sizeof saved->part[0]);
     saved->id = id;
     saved->part_count = 1;
     saved->part[0].worker = 1;
-    gt__meta_set(&saved->meta, GT_FLOAT32, 1, (int64_t[]){1000});
+    gt__meta_set(&saved->meta, GT_FLOAT32, 1, &size);
     void *to = gt__journal_put(f->writer, GT_FRAME_TENSOR, session, gt__saved_frame_bytes(saved));
     gt__saved_encode(saved, number, to);
     free(saved);
@@ -327,8 +327,9 @@ static void put_story(fixture *f)
     put_turn(f, 1, &(turn){.consumed = 13, .first = 6, .records = (int[]){16}, .count = 1, .worker = 1});
     gt__journal_put(f->writer, GT_FRAME_END, 2, 0);
     put_tensor(f, 1, 4, 103, false);
-    put_failed(f, 1, 5, 104);
-    put_cut(f, 1, 6, 1, (uint64_t[]){1, 4, 5}, 3);
+    put_failed(f, 1, 5, 104, 1000);
+    put_failed(f, 1, 6, 105, 0);
+    put_cut(f, 1, 6, 1, (uint64_t[]){1, 4, 5, 6}, 4);
 }
 
 /* ---- what came back --------------------------------------------------------------------------------------------- */
@@ -474,7 +475,8 @@ static void test_round_trip(const void *policy)
     CHECK(is_text(read_all(&f, got),
                   "next 3 lives 4 key 99" WORKERS ALICE
                   "consumed 13 home 0 uses 1 site a.py:1 site a.py:2 reason it died saved(epoch 5, state 2: " SPLIT
-                  " 103 @1:103,104,105,106,107,108, 104 @1: error 9 singular) state 11 15 records 16\n"));
+                  " 103 @1:103,104,105,106,107,108, 104 @1: error 9 singular 105 @1: error 9 singular) state 11 "
+                  "15 records 16\n"));
     end(&f);
 }
 

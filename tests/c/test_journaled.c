@@ -161,11 +161,12 @@ static bool is_same_failure(const gt_slot *saved, const gt_slot *restored)
 /* `saved` may be in the spool, `restored` is not. */
 static bool is_same_data(const gt_saved_part *saved, const gt_saved_part *restored, size_t bytes)
 {
-    if (saved->failure)
-        return is_same_failure(saved->failure, restored->failure);
+    if (saved->failure || restored->failure)
+        return saved->failure && is_same_failure(saved->failure, restored->failure);
+    if (!bytes)
+        return true;
     uint8_t *copy = saved->spooled ? malloc(bytes) : NULL;
-    bool same = !restored->failure &&
-                (!saved->spooled || (copy && gt__spooled_read(saved->spooled, 0, copy, bytes))) &&
+    bool same = (!saved->spooled || (copy && gt__spooled_read(saved->spooled, 0, copy, bytes))) &&
                 !memcmp(copy ? copy : saved->data, restored->data, bytes);
     free(copy);
     return same;
@@ -184,7 +185,7 @@ static void compare_tensor(const gt_saved *a, const gt_saved *b)
         CHECK_EQ(a->part[k].worker, b->part[k].worker);
         size_t bytes = gt__meta_bytes(&a->part[k].meta);
         CHECK_EQ(bytes, gt__meta_bytes(&b->part[k].meta));
-        CHECK(!bytes || is_same_data(&a->part[k], &b->part[k], bytes));
+        CHECK(is_same_data(&a->part[k], &b->part[k], bytes));
     }
 }
 
@@ -347,6 +348,24 @@ static void send_tensor(client *c, numbers *n)
         send_free(c->link, before);
 }
 
+/* A tensor that a limit refuses. All of it is freed, but what has none of its elements lives on, and has failed as well: if a snapshot is
+ * taken meanwhile, it has these failures. */
+static void send_refused(client *c, numbers *n)
+{
+    gt_slot slice[4] = {
+        {.ins = {.op = GT_OP_slice, .tail = 3, .result = c->next_id + 1, .operand = {c->next_id}}}};
+    uint64_t *place = &c->alive[numbers_below(n, TENSORS)], before = *place;
+    slice[2].i64[0] = 1; /* from 0, in steps of 1, none */
+    send_full(c->link, c->next_id, MEMORY, 1);
+    send_slots(c->link, slice, 4);
+    send_free(c->link, c->next_id);
+    *place = c->next_id + 1;
+    if (before)
+        send_free(c->link, before);
+    c->next_id += 2;
+    c->refused++;
+}
+
 static void step(fixture *f, client *c, numbers *n)
 {
     gt_slot share = {.ins = {.op = GT_OP_share}};
@@ -376,10 +395,8 @@ static void step(fixture *f, client *c, numbers *n)
         take_turns(f, c);
         gt__journaled_again(c->session);
         break;
-    case 7: /* it is refused; if a snapshot is taken meanwhile, it has the failure */
-        send_full(c->link, c->next_id, MEMORY, 1);
-        send_free(c->link, c->next_id++);
-        c->refused++;
+    case 7:
+        send_refused(c, n);
         break;
     default:
         send_tensor(c, n);
@@ -392,6 +409,16 @@ static bool has_layouts(const gt_snapshot *saved)
     for (uint32_t k = 0; saved && k < saved->count; k++)
         layouts += saved->tensor[k]->layout != NULL;
     return layouts;
+}
+
+/* Whether it has a tensor that failed and is empty. */
+static bool has_empty_failures(const gt_snapshot *saved)
+{
+    unsigned failures = 0;
+    for (uint32_t k = 0; saved && k < saved->count; k++)
+        failures += saved->tensor[k]->part_count && saved->tensor[k]->part[0].failure &&
+                    !gt__meta_bytes(&saved->tensor[k]->meta);
+    return failures;
 }
 
 typedef struct run {
@@ -408,6 +435,7 @@ static void test_files_have_what_memory_has(const void *argument)
     fixture f;
     numbers n = {.state = how->seed};
     unsigned snapshots = 0;
+    bool empty = false, spread = false;
     begin_with(&f, how->bytes, how->sync, how->spooled);
     for (int k = 0; k < CLIENTS; k++)
         connect_client(&f, &f.client[k]);
@@ -418,10 +446,14 @@ static void test_files_have_what_memory_has(const void *argument)
         step(&f, &f.client[numbers_below(&n, CLIENTS)], &n);
         if (k % 25)
             continue;
-        for (int c = 0; c < CLIENTS; c++)
+        for (int c = 0; c < CLIENTS; c++) {
             take_turns(&f, &f.client[c]);
+            empty |= has_empty_failures(f.client[c].session->recovery->saved);
+            spread |= has_layouts(f.client[c].session->recovery->saved);
+        }
         compare(&f);
     }
+    CHECK(empty && spread);
     for (int k = 0; k < CLIENTS; k++) {
         take_turns(&f, &f.client[k]);
         CHECK(f.client[k].session->journaled);
@@ -430,7 +462,6 @@ static void test_files_have_what_memory_has(const void *argument)
         CHECK_EQ(f.client[k].session->quota->refusals, f.client[k].refused);
     }
     CHECK_EQ(snapshots, CLIENTS);
-    CHECK(has_layouts(f.client[1].session->recovery->saved));
     compare(&f);
     CHECK(gt__journal_generation(f.s.dispatcher->journal->writer) > how->generations);
     /* One leaves: it is not restored. */

@@ -13,7 +13,8 @@
  *     STATE     slots of recovery->state before the cut
  *     TENSOR    one of a snapshot, with a number of its own (not its id: an id can have another layout later)
  *     DATA      bytes of one of its parts; the parts are complete before a CUT names the tensor
- *     FAILURE   one of its parts does not exist: the answer of the worker, which says why, in the place of the part's DATA
+ *     FAILURE   one of its parts does not exist: the answer of the worker, which says why, in the place of the part's DATA. Also of a
+ *               part without bytes, which has no DATA
  *     CUT       a snapshot: the numbers of its tensors, and where the stream goes on behind it. Records and refusals before that are void
  *     TURN      what the client's records of one turn have changed: the records, new texts, refusals, workers that it uses; with the
  *               slots that were consumed from its link. It counts as a whole, when the frame of it that is the last has come
@@ -38,7 +39,7 @@
 #define GT_JOURNAL_MAGIC 0x006C6E72756F6A67u /* "gjournl" on x86-64 and arm64 */
 
 enum {
-    GT_JOURNAL_LAYOUT = 3,      /* of everything in this file: a change makes it another one */
+    GT_JOURNAL_LAYOUT = 4,      /* of everything in this file: a change makes it another one */
     GT_JOURNAL_PIECE = 1 << 20, /* bytes of a tensor or of slots in one frame, at most */
 };
 

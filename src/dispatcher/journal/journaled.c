@@ -277,13 +277,13 @@ static bool put_tensor(gt_session *session, gt_saved *saved)
                                     .bytes = gt__meta_bytes(&part->meta),
                                     .release = release_saved,
                                     .context = saved};
-        if (!source.bytes)
-            continue;
         if (part->failure) {
             if (!put_failure(session, saved, k))
                 return false;
             continue;
         }
+        if (!source.bytes)
+            continue;
         if (!gt__journal_put_data(journal->writer, session->number, saved->journal_number, k, &source))
             return false;
         saved->references++;

@@ -244,7 +244,7 @@ static bool read_successors(const gt_journal_reader *reader, session_story *stor
     return true;
 }
 
-/* Parts without bytes have no frames. */
+/* Parts without bytes have no DATA. */
 static void skip_empty(table_entry *entry)
 {
     while (entry->part < entry->saved->part_count &&
@@ -308,6 +308,14 @@ static bool read_data(session_story *story, gt_frame_cursor cursor, uint32_t byt
     return true;
 }
 
+/* Whether the part has not come yet: it is the next one, or has no bytes, for which nothing but a failure comes. */
+static bool may_fail(const table_entry *entry, uint32_t part)
+{
+    if (part >= entry->saved->part_count || entry->saved->part[part].failure)
+        return false;
+    return !gt__meta_bytes(&entry->saved->part[part].meta) || (part == entry->part && !entry->offset);
+}
+
 /* In the place of all data of the part. */
 static bool read_failure(session_story *story, gt_frame_cursor cursor)
 {
@@ -316,17 +324,16 @@ static bool read_failure(session_story *story, gt_frame_cursor cursor)
     size_t slots = cursor.left / sizeof(gt_slot), bytes = slots * sizeof(gt_slot);
     const gt_slot *failure = gt__frame_take(&cursor, slots, sizeof *failure);
     unsigned length;
-    if (!entry || !failure || cursor.left || entry->part != head->part || entry->offset ||
-        entry->part >= entry->saved->part_count || !slots || failure->ins.op != GT_OP_failure ||
-        !(failure->ins.flags & GT_FLAG_POISON) || failure->ins.imm[0].i <= GT_OK ||
-        failure->ins.imm[0].i > GT_ERR_CANCELLED || gt__instruction_check(failure, slots, &length) != GT_OK ||
-        length != slots)
+    if (!entry || !failure || cursor.left || !may_fail(entry, head->part) || !slots ||
+        failure->ins.op != GT_OP_failure || !(failure->ins.flags & GT_FLAG_POISON) ||
+        failure->ins.imm[0].i <= GT_OK || failure->ins.imm[0].i > GT_ERR_CANCELLED ||
+        gt__instruction_check(failure, slots, &length) != GT_OK || length != slots)
         return false;
-    gt_saved_part *part = &entry->saved->part[entry->part];
+    gt_saved_part *part = &entry->saved->part[head->part];
     if (!(part->failure = malloc(bytes)))
         return false;
     memcpy(part->failure, failure, bytes);
-    entry->part++;
+    entry->part += entry->part == head->part;
     skip_empty(entry);
     return true;
 }

@@ -351,6 +351,10 @@ gt_err gt__recover_keep(gt_session *session, size_t *left)
     while (*left && saving->asking) {
         bool ready;
         unsigned slots;
+        if (gt__snapshot_waits(saving)) {
+            session->peer->blocked = true;
+            return GT_OK;
+        }
         GT_TRY(gt__output_ready(session, &fetch, &ready));
         if (!ready)
             return GT_OK;

@@ -112,6 +112,12 @@ static inline bool gt__recover_keeps(const gt_session *session)
     const gt_recovery *recovery = session->recovery;
     return recovery && (recovery->dropped || (recovery->saving && recovery->saving->asking));
 }
+/* Whether it does that when answers of workers have come. */
+static inline bool gt__recover_keeps_later(const gt_session *session)
+{
+    return gt__recover_keeps(session) && session->recovery->saving &&
+           gt__snapshot_waits(session->recovery->saving);
+}
 /* In the place of the client's records: go on with it, *left slots at most. A program with many tensors takes many turns for this. */
 gt_err gt__recover_keep(gt_session *session, size_t *left);
 /* A part of the snapshot under way. */

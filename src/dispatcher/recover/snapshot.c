@@ -48,6 +48,11 @@ void gt__snapshot_free(gt_snapshot **where)
         gt__snapshot_free_some(where, &(size_t){SIZE_MAX});
 }
 
+static size_t failure_bytes(const gt_slot *failure)
+{
+    return (1u + failure->ins.tail) * sizeof *failure;
+}
+
 /* ---- taking one --------------------------------------------------------------------------------------------- */
 
 /* Where the tensor's place is in the index, or would be. */
@@ -164,7 +169,7 @@ static gt_err fetch(gt_session *session, gt_snapshot *snapshot, const gt_saved *
     return GT_OK;
 }
 
-/* The data of an upload is held. Whether the worker has taken it is not known: its first element says so. */
+/* Ask for the first element only: whether the worker has the tensor. */
 static gt_err confirm(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
                       uint32_t slot)
 {
@@ -184,39 +189,61 @@ static gt_err confirm(gt_session *session, gt_snapshot *snapshot, const gt_saved
     return err;
 }
 
-/* Ask the worker for a part. */
-static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
-                  uint32_t slot)
+/* Whether the value of a part, besides those that were asked for, fits into what the server may use. */
+static bool has_room(const gt_session *session, const gt_snapshot *snapshot, uint64_t bytes)
 {
-    gt_dispatch_worker *worker = session->dispatcher->workers[part->worker];
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    uint64_t used = dispatcher->recovery.used + snapshot->asked_bytes, most = dispatcher->recovery.most;
+    return dispatcher->recovery.spool ? gt__spool_has_room(dispatcher->recovery.spool, snapshot->due_bytes + bytes)
+                                      : bytes <= most && used <= most - bytes;
+}
+
+/* Ask the worker for all of a part. One without bytes may have failed, too. */
+static gt_err ask_all(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                      uint32_t slot)
+{
     size_t bytes = gt__meta_bytes(&part->meta);
-    if (!bytes)
-        return GT_OK;
-    if (part->hold)
-        return confirm(session, snapshot, saved, part, slot);
-    gt_spool *spool = session->dispatcher->recovery.spool;
-    if (spool && !gt__spool_has_room(spool, snapshot->asked_bytes + bytes))
-        return gt__fail(GT_ERR_MEMORY, "its tensors take more of the disk than --recover-disk allows");
-    if (!spool &&
-        session->dispatcher->recovery.used + snapshot->asked_bytes + bytes > session->dispatcher->recovery.most)
-        return gt__fail(GT_ERR_MEMORY, "its tensors take more memory than --recover-memory allows");
-    if (!spool && !(part->data = malloc(bytes)))
-        return no_memory();
+    if (bytes && !session->dispatcher->recovery.spool) {
+        if (!(part->data = malloc(bytes)))
+            return no_memory();
+        snapshot->bytes += bytes;
+    }
     GT_TRY(fetch(session, snapshot, saved, part, slot));
-    gt__share_bytes(session, worker, bytes);
+    gt__share_bytes(session, session->dispatcher->workers[part->worker], bytes);
     snapshot->asked_bytes += bytes;
+    snapshot->due_bytes += bytes;
     return GT_OK;
 }
 
-/* Its next tensor. `spooled`: the disk has the values, but for those that came from the server's journal. */
-static void put(gt_snapshot *snapshot, gt_saved *saved, bool spooled)
+/* Ask the worker for a part. The data of an upload is held; whether the worker has taken it is not known. What does not fit may have
+ * failed, and others before it: then it needs no room. */
+static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
+                  uint32_t slot)
+{
+    size_t bytes = gt__meta_bytes(&part->meta);
+    if (!part->hold && has_room(session, snapshot, bytes))
+        return ask_all(session, snapshot, saved, part, slot);
+    part->postponed = !part->hold;
+    snapshot->postponed += part->postponed;
+    return confirm(session, snapshot, saved, part, slot);
+}
+
+/* That its next tensor takes. */
+static uint64_t memory_of(const gt_saved *saved)
+{
+    uint64_t bytes = sizeof *saved + saved->part_count * sizeof saved->part[0];
+    for (unsigned k = 0; k < saved->part_count; k++) {
+        const gt_saved_part *part = &saved->part[k];
+        bytes += part->data ? gt__meta_bytes(&part->meta) : 0;
+        bytes += part->failure ? failure_bytes(part->failure) : 0;
+    }
+    return bytes;
+}
+
+static void put(gt_snapshot *snapshot, gt_saved *saved)
 {
     *place_in_index(snapshot, saved->id) = snapshot->count + 1;
     snapshot->tensor[snapshot->count++] = saved;
-    snapshot->bytes += sizeof *saved + saved->part_count * sizeof saved->part[0];
-    for (unsigned k = 0; k < saved->part_count; k++)
-        if (!saved->part[k].hold && !saved->part[k].failure && (!spooled || saved->part[k].data))
-            snapshot->bytes += gt__meta_bytes(&saved->part[k].meta);
 }
 
 static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, const gt_handle *handle,
@@ -225,12 +252,14 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
     const gt_spread *spread = spread_of(session, handle);
     gt_saved *saved = find_saved(before, handle->id);
     gt_err err = GT_OK;
-    if (saved && is_placed_alike(saved, handle, spread))
+    if (saved && is_placed_alike(saved, handle, spread)) {
         saved->references++;
-    else {
+        snapshot->bytes += memory_of(saved);
+    } else {
         saved = saved_new(handle, spread);
         if (!saved)
             return no_memory();
+        snapshot->bytes += memory_of(saved);
         if (!spread && saved->part_count)
             saved->part[0].hold = gt__holds_find(&session->recovery->holds, saved->id, &saved->meta);
         for (unsigned k = 0; k < saved->part_count && err == GT_OK; k++) {
@@ -240,8 +269,36 @@ static gt_err save(gt_session *session, gt_snapshot *snapshot, const gt_snapshot
         }
         *slots += saved->part_count;
     }
-    put(snapshot, saved, session->dispatcher->recovery.spool);
+    put(snapshot, saved);
     return err;
+}
+
+/* The parts of the next tensor that were postponed, and have not failed. */
+static gt_err save_rest(gt_session *session, gt_snapshot *snapshot, unsigned *slots)
+{
+    gt_saved *saved = snapshot->tensor[snapshot->rest++];
+    const gt_handle *handle = gt__handles_find(&session->handles, saved->id);
+    const gt_spread *spread = handle ? spread_of(session, handle) : NULL;
+    for (unsigned k = 0; k < saved->part_count; k++) {
+        gt_saved_part *part = &saved->part[k];
+        uint32_t slot;
+        if (!part->postponed)
+            continue;
+        part->postponed = false;
+        snapshot->postponed--;
+        if (part->failure)
+            continue;
+        if (!handle || !is_placed_alike(saved, handle, spread))
+            return gt__fail(GT_ERR_UNSUPPORTED, "the tensor was placed in another way meanwhile");
+        if (!has_room(session, snapshot, gt__meta_bytes(&part->meta)))
+            return gt__fail(GT_ERR_MEMORY, "its tensors take more %s allows",
+                            session->dispatcher->recovery.spool ? "of the disk than --recover-disk"
+                                                                : "memory than --recover-memory");
+        place_of(handle, spread, k, &slot);
+        GT_TRY(ask_all(session, snapshot, saved, part, slot));
+        ++*slots;
+    }
+    return GT_OK;
 }
 
 /* With room for so many tensors. */
@@ -275,8 +332,10 @@ gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **o
 gt_err gt__snapshot_of(gt_saved **tensors, uint32_t count, gt_snapshot **out)
 {
     GT_TRY(make_snapshot(count, out));
-    for (uint32_t k = 0; k < count; k++)
-        put(*out, tensors[k], false);
+    for (uint32_t k = 0; k < count; k++) {
+        (*out)->bytes += memory_of(tensors[k]);
+        put(*out, tensors[k]);
+    }
     return GT_OK;
 }
 
@@ -284,10 +343,15 @@ gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_sna
 {
     const gt_handle *handle = gt__handles_next(&session->handles, &snapshot->cursor);
     bool room = snapshot->count < snapshot->capacity;
+    gt_err err = GT_OK;
     *slots = 1;
-    gt_err err = handle && room ? save(session, snapshot, before, handle, slots) : GT_OK;
+    if (handle && room)
+        err = save(session, snapshot, before, handle, slots);
+    else if (!handle && snapshot->waits && !snapshot->failed)
+        err = save_rest(session, snapshot, slots);
     snapshot->failed |= err != GT_OK || (handle && !room);
-    snapshot->asking = handle && !snapshot->failed;
+    snapshot->waits |= !handle;
+    snapshot->asking = (handle || snapshot->postponed) && !snapshot->failed;
     return err;
 }
 
@@ -317,12 +381,12 @@ static void spool(const gt_session *session, gt_snapshot *snapshot, gt_saved_par
 /* The part does not exist: that is its value, too. One that failed with a connection is computed again, when the journal is placed. */
 static bool keep_failure(gt_snapshot *snapshot, gt_saved_part *part, const gt_slot *record)
 {
-    size_t bytes = (1u + record->ins.tail) * sizeof *record;
+    size_t bytes = failure_bytes(record);
     bool lasts = record->ins.flags & GT_FLAG_POISON && record->ins.imm[0].i != GT_ERR_CONNECTION;
     if (!lasts || !(part->failure = malloc(bytes)))
         return false;
     memcpy(part->failure, record, bytes);
-    snapshot->bytes -= part->data ? gt__meta_bytes(&part->meta) : 0;
+    snapshot->bytes += bytes - (part->data ? gt__meta_bytes(&part->meta) : 0);
     free(part->data);
     gt__hold_release(part->hold);
     part->data = NULL;
@@ -330,27 +394,38 @@ static bool keep_failure(gt_snapshot *snapshot, gt_saved_part *part, const gt_sl
     return true;
 }
 
+/* Whether this is a piece of its value, which is in the part from then on. */
+static bool keep_piece(const gt_session *session, gt_snapshot *snapshot, gt_saved_part *part,
+                       const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    size_t bytes = gt__meta_bytes(&part->meta);
+    if (ins->op != GT_OP_reply || ins->imm[0].u > bytes || ins->imm[1].u > bytes - ins->imm[0].u ||
+        ins->imm[1].u > ins->tail * sizeof *record)
+        return false;
+    if (part->hold || part->postponed || !bytes)
+        return true;
+    if (session->dispatcher->recovery.spool && (snapshot->failed || !make_room(session, snapshot, part, bytes)))
+        return false;
+    memcpy(part->data + ins->imm[0].u, record + 1, ins->imm[1].u);
+    return true;
+}
+
 void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record)
 {
     gt_snapshot *snapshot = session->recovery->saving;
     const gt_instruction *ins = &record->ins;
-    size_t bytes = gt__meta_bytes(&part->meta);
-    if (ins->op == GT_OP_failure && keep_failure(snapshot, part, record)) {
-        snapshot->outstanding--;
-        return;
-    }
-    bool to_disk = session->dispatcher->recovery.spool && !part->hold;
-    bool fits = ins->op == GT_OP_reply && ins->imm[0].u <= bytes && ins->imm[1].u <= bytes - ins->imm[0].u &&
-                ins->imm[1].u <= ins->tail * sizeof *record;
-    if (fits && to_disk)
-        fits = !snapshot->failed && make_room(session, snapshot, part, bytes);
-    if (fits && !part->hold)
-        memcpy(part->data + ins->imm[0].u, record + 1, ins->imm[1].u);
-    snapshot->failed |= !fits;
-    if (ins->op != GT_OP_failure && !(ins->flags & GT_FLAG_LAST))
+    bool whole = !part->hold && !part->postponed, failure = ins->op == GT_OP_failure;
+    size_t bytes = whole ? gt__meta_bytes(&part->meta) : 0;
+    bool failed = failure && keep_failure(snapshot, part, record);
+    snapshot->failed |= !failed && !keep_piece(session, snapshot, part, record);
+    if (!failure && !(ins->flags & GT_FLAG_LAST))
         return;
     snapshot->outstanding--;
-    if (to_disk)
+    snapshot->due_bytes -= bytes;
+    if (failed)
+        snapshot->asked_bytes -= bytes;
+    else if (bytes && session->dispatcher->recovery.spool)
         spool(session, snapshot, part, bytes);
 }
 

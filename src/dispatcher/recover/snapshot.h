@@ -23,6 +23,7 @@ typedef struct gt_saved_part {
     gt_hold *hold;
     gt_spooled *spooled;
     gt_slot *failure; /* it does not exist: why, as the worker has answered. NULL: it does */
+    bool postponed;   /* there was no room, and only its first element was asked for: it may have failed */
 } gt_saved_part;
 
 /* A tensor. Consecutive snapshots share it. */
@@ -54,12 +55,16 @@ typedef struct gt_snapshot {
     unsigned index_bits;  /* of its size */
     bool asking;          /* not all tensors were asked for: */
     uint32_t cursor;      /* in the session's handles */
+    uint32_t postponed;   /* parts that are asked for when all answers so far have come */
+    bool waits;           /* for these answers, before it asks for the first of them */
+    uint32_t rest;        /* in `tensor`: postponed parts before it were asked for */
     uint32_t outstanding; /* parts that have not come yet */
     bool strided;         /* views that are not contiguous are taken, too */
     bool failed;          /* one of them cannot be had */
     bool behind;          /* because the disk is too slow */
     uint64_t bytes;       /* of memory */
-    uint64_t asked_bytes; /* of the parts that were asked for */
+    uint64_t asked_bytes; /* of the parts that were asked for, without those that have failed */
+    uint64_t due_bytes;   /* of those of them that have not come yet */
 } gt_snapshot;
 
 /* Parts that are being uploaded again: a long one takes many turns of the dispatcher. */
@@ -83,6 +88,11 @@ gt_err gt__snapshot_new(const gt_session *session, bool strided, gt_snapshot **s
 gt_err gt__snapshot_of(gt_saved **tensors, uint32_t count, gt_snapshot **snapshot);
 /* Ask for the next tensor, unless `before`, which may be NULL, has it. While `asking`. Returns how many slots that takes of a turn. */
 gt_err gt__snapshot_ask(gt_session *session, gt_snapshot *snapshot, const gt_snapshot *before, unsigned *slots);
+/* Whether answers must come before it can ask for more: how much memory the rest may have depends on which tensors have failed. */
+static inline bool gt__snapshot_waits(const gt_snapshot *snapshot)
+{
+    return snapshot->waits && !snapshot->rest && snapshot->outstanding && !snapshot->failed;
+}
 /* Whether a snapshot, which may be NULL, has this tensor as it is placed now: the next one need not ask for it. */
 bool gt__snapshot_has(const gt_session *session, const gt_snapshot *snapshot, const gt_handle *handle);
 /* A piece of a part, or a failure. */

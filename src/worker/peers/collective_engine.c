@@ -157,7 +157,11 @@ static gt_err lost(void *context, uint64_t tag, int64_t party, uint64_t life)
 static void give_up(void *context, uint64_t tag, int64_t party, gt_err err)
 {
     gt_exchange *exchange = ((const own *)context)->worker->exchange;
+    uint64_t at_hand = exchange->record;
+    exchange->record =
+        UINT64_MAX; /* at any time: the record at hand may be one that was put aside before this party came */
     gt__exchange_post_failure(exchange, (int32_t)party, tag, LOST, err, gt_error_text());
+    exchange->record = at_hand;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------ */

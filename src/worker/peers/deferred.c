@@ -431,6 +431,16 @@ void gt__deferred_tell(gt_worker *worker)
     }
 }
 
+uint64_t gt__deferred_oldest(const gt_deferred *deferred)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (const gt_aside *aside = deferred->asides; aside; aside = aside->next) {
+        uint64_t first = aside->count ? gt__aside_first(aside).number : oldest;
+        oldest = first < oldest ? first : oldest;
+    }
+    return oldest;
+}
+
 void gt__deferred_leave(gt_worker *worker, uint64_t owner)
 {
     gt_aside *aside = gt__aside_find(&worker->deferred, owner);

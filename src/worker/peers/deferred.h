@@ -55,6 +55,8 @@ static inline uint64_t gt__deferred_number(const gt_deferred *deferred, uint64_t
     return deferred->running ? deferred->number : records + deferred->ahead;
 }
 
+/* The number of the first record that was put aside; UINT64_MAX: none was. */
+uint64_t gt__deferred_oldest(const gt_deferred *deferred);
 /* True: the record was taken, and is executed now or later. False: execute it now. */
 bool gt__deferred_takes(gt_worker *worker, const gt_slot *record);
 /* The stream is empty: execute the records that can run, or wait a moment. */

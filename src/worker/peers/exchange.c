@@ -62,6 +62,18 @@ void gt__message_free(gt_exchange *exchange, gt_message *message)
     exchange->spare = message;
 }
 
+/* Whether the worker that the current instruction means has lost this index to another. */
+static bool is_replaced(const gt_exchange *exchange, int32_t worker)
+{
+    return worker >= 0 && worker < GT_MAX_PARTIES && exchange->replaced[worker] > exchange->record;
+}
+
+/* A successor would keep for ever what its predecessor was to take: no worker gets that. */
+static void put(gt_exchange *exchange, int32_t to, gt_message *message)
+{
+    exchange->ops->put(exchange, is_replaced(exchange, to) ? -1 : to, message);
+}
+
 static gt_err post(gt_exchange *exchange, int32_t to, gt_message content)
 {
     size_t copied = content.lent ? 0 : content.bytes;
@@ -71,7 +83,7 @@ static gt_err post(gt_exchange *exchange, int32_t to, gt_message content)
     *message = content;
     if (copied)
         message->data = memcpy(message + 1, content.data, copied);
-    exchange->ops->put(exchange, to, message);
+    put(exchange, to, message);
     return GT_OK;
 }
 
@@ -112,7 +124,7 @@ void gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, 
     content.data = NULL;
     content.bytes = 0;
     *message = content;
-    exchange->ops->put(exchange, to, message);
+    put(exchange, to, message);
 }
 
 gt_err gt__exchange_failure(gt_exchange *exchange, const gt_message *message)
@@ -153,7 +165,7 @@ static void wait_a_moment(gt_exchange *exchange, int milliseconds)
 /* With the mutex: may the current instruction still get messages of this worker? */
 static gt_err expect(gt_exchange *exchange, int32_t from)
 {
-    if (from >= 0 && from < GT_MAX_PARTIES && exchange->replaced[from] > exchange->record)
+    if (is_replaced(exchange, from))
         return gt__fail(GT_ERR_CONNECTION, "worker %d is gone: another has taken its place", from);
     return exchange->ops->expect(exchange, from);
 }

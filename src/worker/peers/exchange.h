@@ -62,7 +62,7 @@ typedef struct gt_message {
 typedef struct gt_exchange_ops {
     const char *name;
     bool by_reference; /* the receiver reads the sender's memory: posting the same bytes to many costs nothing */
-    /* Deliver a message, or return it if its receiver is gone. Never waits or fails. */
+    /* Deliver a message, or return it if its receiver is gone, or -1. Never waits or fails. */
     void (*put)(gt_exchange *exchange, int32_t to, gt_message *message);
     /* With the mutex: we wait for a message of that worker. GT_ERR_CONNECTION: it is gone. */
     gt_err (*expect)(gt_exchange *exchange, int32_t from);
@@ -102,7 +102,7 @@ struct gt_exchange {
     gt_origin failed;        /* the origin of a failure of the current instruction */
     uint64_t record;         /* the current instruction's number in the worker's stream */
     uint64_t replaced
-        [GT_MAX_PARTIES]; /* by worker: the record that named a successor; 0: none. Earlier ones wait in vain */
+        [GT_MAX_PARTIES]; /* by worker: the record that named a successor; 0: none. Earlier ones wait and send in vain */
     /* Messages for us, from join on. `arrived` is signalled, and *news counts, when one arrives or its sender is gone. */
     pthread_mutex_t *mutex;
     pthread_cond_t *arrived;

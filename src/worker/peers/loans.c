@@ -109,8 +109,11 @@ void gt__loans_end(gt_worker *worker)
 static void send_receipt(gt_worker *worker, const gt_borrowed *borrowed)
 {
     gt_exchange *exchange = worker->exchange;
+    uint64_t at_hand = exchange->record;
+    exchange->record = borrowed->record;
     if (gt__exchange_post(exchange, borrowed->from, borrowed->tag, RECEIPT, NULL, 0, NULL) != GT_OK)
         gt__exchange_post_failure(exchange, borrowed->from, borrowed->tag, RECEIPT, GT_ERR_MEMORY, "");
+    exchange->record = at_hand;
 }
 
 bool gt__loan_has_come(gt_worker *worker, int32_t from, uint64_t tag)
@@ -135,7 +138,7 @@ gt_err gt__loan_take(gt_worker *worker, int32_t from, uint64_t tag, size_t bytes
     }
     memcpy(&content, message->data, sizeof content);
     exchange->ops->done(exchange, message);
-    *borrowed = (gt_borrowed){.loan = content.loan, .from = from, .tag = tag};
+    *borrowed = (gt_borrowed){.loan = content.loan, .from = from, .tag = tag, .record = exchange->record};
     gt_err err = content.bytes == bytes
                      ? GT_OK
                      : gt__fail(GT_ERR_PROTOCOL, "worker %d lent %llu bytes where %zu were expected", from,

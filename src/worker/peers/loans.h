@@ -26,6 +26,7 @@ typedef struct gt_borrowed {
     gt_loan loan;
     int32_t from;
     uint64_t tag;
+    uint64_t record; /* gt_exchange.record of who borrowed it: the lender is the worker that had the index then */
 } gt_borrowed;
 
 /* Whether tensors go to and come from that worker as loans. */

@@ -532,6 +532,38 @@ void gt__peers_abandon(gt_worker *worker, gt_under_way *u)
 
 /* -------- */
 
+/* Forget those that no record means: neither one that was put aside nor a later one. */
+static void forget_before(gt_predecessor **where, uint64_t oldest)
+{
+    while (*where && (*where)->until > oldest)
+        where = &(*where)->before;
+    while (*where) {
+        gt_predecessor *gone = *where;
+        *where = gone->before;
+        free(gone);
+    }
+}
+
+void gt__peers_forget(gt_worker *worker)
+{
+    for (unsigned index = 0; index < GT_MAX_PARTIES; index++)
+        forget_before(&worker->predecessor[index], UINT64_MAX);
+}
+
+/* Another worker takes an index. Records that were put aside mean the one that had it. */
+static void replace(gt_worker *worker, uint64_t index, const gt_introduced *known)
+{
+    gt_predecessor **last = &worker->predecessor[index], *one = malloc(sizeof *one);
+    worker->exchange->replaced[index] = worker->exchange->record;
+    if (!one) {
+        gt__link_kill(worker->link, "the worker is out of memory");
+        return;
+    }
+    *one = (gt_predecessor){.before = *last, .worker = *known, .until = worker->exchange->record};
+    *last = one;
+    forget_before(last, gt__deferred_oldest(&worker->deferred));
+}
+
 static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
     char name[sizeof(gt_slot)], address[sizeof(gt_slot)];
@@ -540,10 +572,8 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     name[sizeof name - 1] = address[sizeof address - 1] = 0;
     if (ins->result < GT_MAX_PARTIES) {
         gt_introduced *known = &worker->introduced[ins->result];
-        if (known->life && known->life != ins->operand[0]) {
-            worker->exchange->replaced[ins->result] = worker->exchange->record;
-            worker->predecessor[ins->result] = *known;
-        }
+        if (known->life && known->life != ins->operand[0])
+            replace(worker, ins->result, known);
         *known = (gt_introduced){
             .group = ins->operand[1], .league = ins->operand[2], .host = ins->imm[0].u, .life = ins->operand[0]};
     }
