@@ -185,9 +185,8 @@ static void await_announcement(party *p, unsigned from, uint64_t tag)
     for (bool found = false; !found;) {
         gt__exchange_wait(p->worker.exchange, &seen, 1);
         pthread_mutex_lock(&mesh->mutex);
-        for (const gt_message *message = mesh->arrived; message; message = message->next)
-            found |= message->key.from == (int32_t)from && message->key.tag == tag &&
-                     message->state == GT_MESSAGE_ANNOUNCED;
+        found = gt__mailbox_find(&mesh->arrived, &(gt_message_key){.from = (int32_t)from, .tag = tag},
+                                 GT_MESSAGE_ANNOUNCED);
         pthread_mutex_unlock(&mesh->mutex);
     }
 }

@@ -2,7 +2,7 @@
  * exchange.c: the common code of all exchanges: making messages, reporting failures, and waiting for messages. The
  * bytes of a failure's message are its origin and its NUL-terminated text, or empty. See exchange.h; next: peers.c.
  */
-#include "worker/peers/exchange.h"
+#include "worker/peers/mailbox.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -142,16 +142,6 @@ gt_err gt__exchange_failure(gt_exchange *exchange, const gt_message *message)
 
 /* ---- taking ------------------------------------------------------------------------------------------------- */
 
-static gt_message **look_for(gt_message **messages, int32_t from, uint64_t tag, uint32_t number,
-                             gt_message_state state)
-{
-    for (gt_message **where = messages; *where; where = &(*where)->next)
-        if ((*where)->key.tag == tag && (*where)->key.number == number && (*where)->key.from == from &&
-            (*where)->state == state)
-            return where;
-    return NULL;
-}
-
 static void wait_a_moment(gt_exchange *exchange, int milliseconds)
 {
     struct timespec until;
@@ -171,12 +161,13 @@ static gt_err expect(gt_exchange *exchange, int32_t from)
 }
 
 /* With the mutex: wait until the message is there (not NULL), its sender is gone, or the time is over. */
-static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms,
-                          gt_err *err)
+static gt_message *await(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms,
+                         gt_err *err)
 {
+    const gt_message_key key = {.from = from, .number = number, .tag = tag};
     uint64_t deadline = timeout_ms ? gt__deadline_ns(timeout_ms) : 0;
     for (;;) {
-        gt_message **found = look_for(exchange->messages, from, tag, number, GT_MESSAGE_HERE);
+        gt_message *found = gt__mailbox_find(exchange->mailbox, &key, GT_MESSAGE_HERE);
         *err = found ? GT_OK : expect(exchange, from);
         bool stops = exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed);
         if (!found && *err == GT_OK && stops)
@@ -193,10 +184,9 @@ static gt_err take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t n
 {
     gt_err err;
     pthread_mutex_lock(exchange->mutex);
-    gt_message **found = await(exchange, from, tag, number, timeout_ms, &err);
-    *message = found ? *found : NULL;
-    if (found)
-        *found = (*message)->next;
+    *message = await(exchange, from, tag, number, timeout_ms, &err);
+    if (*message)
+        gt__mailbox_remove(exchange->mailbox, *message);
     pthread_mutex_unlock(exchange->mutex);
     return err;
 }
@@ -221,9 +211,9 @@ gt_err gt__exchange_look(gt_exchange *exchange, int32_t from, uint64_t tag, uint
 
 gt_message *gt__exchange_claim(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number)
 {
+    const gt_message_key key = {.from = from, .number = number, .tag = tag};
     pthread_mutex_lock(exchange->mutex);
-    gt_message **found = look_for(exchange->messages, from, tag, number, GT_MESSAGE_ANNOUNCED);
-    gt_message *message = found ? *found : NULL;
+    gt_message *message = gt__mailbox_find(exchange->mailbox, &key, GT_MESSAGE_ANNOUNCED);
     if (message)
         message->state = GT_MESSAGE_CLAIMED;
     pthread_mutex_unlock(exchange->mutex);

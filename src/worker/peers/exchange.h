@@ -22,6 +22,7 @@
 #include "worker/origin.h"
 
 typedef struct gt_exchange gt_exchange;
+typedef struct gt_mailbox gt_mailbox;
 typedef struct gt_engine gt_engine;
 
 /* The generation of a worker index: the dispatcher counts all workers that ever joined, from 1. */
@@ -49,10 +50,9 @@ typedef struct gt_message {
     const void *data;
     size_t bytes;
     struct gt_message *next;
-    void *owner; /* the implementation's */
-    void *lent;  /* the sender's, given back to it by reclaim; of one that was fetched: what keeps its place */
-    atomic_bool returned; /* the receiver is done */
-    bool tensor;          /* a whole one, which the receiver may put into its engine's memory */
+    void *owner;  /* the implementation's */
+    void *lent;   /* the sender's, given back to it by reclaim; of one that was fetched: what keeps its place */
+    bool tensor;  /* a whole one, which the receiver may put into its engine's memory */
     bool exposed; /* the sender's data is memory of its engine, which the host cannot read (engine.h: expose) */
     gt_message_state state;
     void *pending;              /* a lane's, from announced until it is here */
@@ -107,7 +107,7 @@ struct gt_exchange {
     pthread_mutex_t *mutex;
     pthread_cond_t *arrived;
     uint64_t *news;
-    gt_message **messages;
+    gt_mailbox *mailbox;
     gt_message *stock, *spare; /* preallocated messages, to report failures when out of memory; the unused ones */
 };
 

@@ -2,15 +2,15 @@
  * exchange_local.c: the exchange between the worker threads of one process.
  *
  * A board has a box for each worker. A message is a pointer to the sender's memory: the receiver reads it in
- * place. The sender finds out by a flag in the message that the receiver is done. See exchange.h.
+ * place, and hands it back to the sender when it is done. See exchange.h.
  */
 #include <poll.h>
 #include <stdlib.h>
 
-#include "worker/peers/exchange.h"
+#include "worker/peers/mailbox.h"
 
 typedef struct box {
-    gt_message *messages; /* not taken yet */
+    gt_mailbox mailbox; /* not taken yet */
     pthread_cond_t arrived;
     uint64_t news; /* gt_exchange.news */
     bool gone;     /* its worker has left */
@@ -24,7 +24,9 @@ struct gt_board {
 typedef struct local {
     gt_exchange base;
     gt_board *board;
-    void *sent; /* gt_messages that the receiver may still use */
+    size_t sent;                    /* messages that were not handed back */
+    _Atomic(gt_message *) returned; /* those that were: a list that only grows, until all of it is taken */
+    gt_message *back;               /* of these, those that were taken */
     bool left;
 } local;
 
@@ -43,8 +45,10 @@ void gt__board_free(gt_board *board)
 {
     if (!board)
         return;
-    for (int k = 0; k < GT_MAX_PARTIES; k++)
+    for (int k = 0; k < GT_MAX_PARTIES; k++) {
         pthread_cond_destroy(&board->boxes[k].arrived);
+        gt__mailbox_empty(&board->boxes[k].mailbox);
+    }
     pthread_mutex_destroy(&board->mutex);
     free(board);
 }
@@ -69,23 +73,31 @@ static gt_err join(gt_exchange *exchange, int32_t self, gt_life life, uint64_t k
     exchange->mutex = &l->board->mutex;
     exchange->arrived = &own->arrived;
     exchange->news = &own->news;
-    exchange->messages = &own->messages;
+    exchange->mailbox = &own->mailbox;
     return GT_OK;
 }
 
-/* The message is in two lists at once: the receiver's box by `next`, the sender's by `owner`. */
+/* Hand a message back to its sender, who may free it at once. */
+static void hand_back(gt_message *message)
+{
+    local *sender = message->owner;
+    message->next = atomic_load_explicit(&sender->returned, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&sender->returned, &message->next, message, memory_order_release,
+                                                  memory_order_relaxed))
+        continue;
+}
+
 static void put(gt_exchange *exchange, int32_t to, gt_message *message)
 {
     local *l = (local *)exchange;
-    message->owner = l->sent;
-    l->sent = message;
+    message->owner = l;
+    l->sent++;
     pthread_mutex_lock(&l->board->mutex);
     box *theirs = box_of(l->board, to);
     if (!theirs || theirs->gone) /* the receiver is gone */
-        atomic_store_explicit(&message->returned, true, memory_order_release);
+        hand_back(message);
     else {
-        message->next = theirs->messages;
-        theirs->messages = message;
+        gt__mailbox_put(&theirs->mailbox, message);
         theirs->news++;
         pthread_cond_signal(&theirs->arrived);
     }
@@ -101,24 +113,36 @@ static gt_err expect(gt_exchange *exchange, int32_t from)
 static void done(gt_exchange *exchange, gt_message *message)
 {
     (void)exchange;
-    atomic_store_explicit(&message->returned, true, memory_order_release);
+    hand_back(message);
+}
+
+/* Take what was handed back. */
+static void collect(local *l)
+{
+    if (!atomic_load_explicit(&l->returned, memory_order_relaxed)) /* most often */
+        return;
+    gt_message *message = atomic_exchange_explicit(&l->returned, NULL, memory_order_acquire);
+    for (gt_message *next; message; message = next) {
+        next = message->next;
+        message->next = l->back;
+        l->back = message;
+        l->sent--;
+    }
 }
 
 static void *reclaim(gt_exchange *exchange)
 {
-    for (void **where = &((local *)exchange)->sent; *where;) {
-        gt_message *message = *where;
-        if (!atomic_load_explicit(&message->returned, memory_order_acquire)) {
-            where = &message->owner;
-            continue;
-        }
-        void *lent = message->lent;
-        *where = message->owner;
+    local *l = (local *)exchange;
+    void *lent = NULL;
+    if (!l->back)
+        collect(l);
+    while (l->back && !lent) {
+        gt_message *message = l->back;
+        l->back = message->next;
+        lent = message->lent;
         gt__message_free(exchange, message);
-        if (lent)
-            return lent;
     }
-    return NULL;
+    return lent;
 }
 
 static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const char *name, const char *address)
@@ -136,18 +160,15 @@ static const char *address(gt_exchange *exchange)
     return "";
 }
 
-/* With the mutex: return the messages in a box of one sender, or of all (-1). The sender may free a returned message at
- * once. */
+/* With the mutex: return the messages in a box of one sender, or of all (-1). */
 static void send_back(box *one, int32_t from)
 {
-    for (gt_message **where = &one->messages; *where;) {
-        gt_message *message = *where;
-        if (from >= 0 && message->key.from != from) {
-            where = &message->next;
-            continue;
-        }
-        *where = message->next;
-        atomic_store_explicit(&message->returned, true, memory_order_release);
+    for (gt_message *message = gt__mailbox_empty(&one->mailbox), *next; message; message = next) {
+        next = message->next;
+        if (from >= 0 && message->key.from != from)
+            gt__mailbox_put(&one->mailbox, message);
+        else
+            hand_back(message);
     }
 }
 
@@ -165,9 +186,8 @@ static void leave(gt_exchange *exchange)
         pthread_cond_broadcast(&one->arrived);
     }
     pthread_mutex_unlock(&l->board->mutex);
-    for (gt_message *message = l->sent; message; message = message->owner)
-        while (!atomic_load_explicit(&message->returned, memory_order_acquire))
-            poll(NULL, 0, 1); /* a receiver may still read it */
+    for (collect(l); l->sent; collect(l))
+        poll(NULL, 0, 1); /* a receiver may still read one */
     l->left = true;
 }
 
@@ -176,9 +196,9 @@ static void close_local(gt_exchange *exchange)
     local *l = (local *)exchange;
     if (!l->left)
         leave(exchange);
-    while (l->sent) {
-        gt_message *message = l->sent;
-        l->sent = message->owner;
+    while (l->back) {
+        gt_message *message = l->back;
+        l->back = message->next;
         gt__message_free(exchange, message);
     }
     gt__exchange_free(exchange);

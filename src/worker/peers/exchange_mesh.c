@@ -589,7 +589,7 @@ static void close_mesh(gt_exchange *exchange)
         free(mesh->peers[worker]);
     }
     free(mesh->peers);
-    free_arrived(mesh->arrived);
+    free_arrived(gt__mailbox_empty(&mesh->arrived));
     free_returned(exchange, mesh->returned);
     if (mesh->bell >= 0)
         close(mesh->bell);
@@ -651,7 +651,7 @@ gt_err gt__exchange_mesh(const char *server, const char *listen, const atomic_bo
     mesh->base.mutex = &mesh->mutex;
     mesh->base.arrived = &mesh->changed;
     mesh->base.news = &mesh->news;
-    mesh->base.messages = &mesh->arrived;
+    mesh->base.mailbox = &mesh->arrived;
     mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (err == GT_OK)
         err = open_mesh(mesh, server, listen);

@@ -8,6 +8,7 @@
 #include "engines/engine.h"
 #include "worker/peers/exchange.h"
 #include "worker/peers/lane.h"
+#include "worker/peers/mailbox.h"
 #include "link/keys.h"
 #include "link/link.h"
 
@@ -81,7 +82,7 @@ typedef struct gt_mesh {
     uint64_t key;
     gt_mesh_peer **peers; /* by worker */
     int32_t peer_count;
-    gt_message *arrived;      /* not taken yet; also those that are announced */
+    gt_mailbox arrived;       /* not taken yet; also those that are announced */
     gt_message *fetches;      /* of these, what the thread is to fetch: by `fetched` */
     uint64_t news;            /* gt_exchange.news */
     gt_message *returned;     /* sent: the memory they lent can be reclaimed */

@@ -21,7 +21,7 @@ typedef struct gt_lane gt_lane;         /* the plug-in's: one of each worker */
 typedef struct gt_lane_end gt_lane_end; /* the plug-in's: one of each link */
 
 enum {
-    GT_LANE_VERSION = 2,
+    GT_LANE_VERSION = 3,
     GT_LANE_WHY = 160,         /* bytes of a text that says what failed */
     GT_LANE_OFFER = 16 * 1024, /* most bytes of an offer */
 };

@@ -130,14 +130,11 @@ static void arrived(void *context, gt_message *message)
 }
 
 /* With the mutex: take it off the lists. */
-static void unlist(gt_mesh *mesh, const gt_message *message)
+static void unlist(gt_mesh *mesh, gt_message *message)
 {
-    gt_message **where = &mesh->arrived;
+    gt_message **where = &mesh->fetches;
+    gt__mailbox_remove(&mesh->arrived, message);
     while (*where && *where != message)
-        where = &(*where)->next;
-    if (*where)
-        *where = message->next;
-    for (where = &mesh->fetches; *where && *where != message;)
         where = &(*where)->fetched;
     if (*where)
         *where = message->fetched;
@@ -332,14 +329,12 @@ bool gt__mesh_lane_fetch_all(gt_mesh *mesh)
 
 void gt__mesh_lane_return_places(gt_mesh *mesh)
 {
-    for (gt_message **where = &mesh->arrived; *where;) {
-        gt_message *message = *where;
-        if (!message->lent) {
-            where = &message->next;
-            continue;
-        }
-        *where = message->next;
-        gt__mesh_return(mesh, message);
+    for (gt_message *message = gt__mailbox_empty(&mesh->arrived), *next; message; message = next) {
+        next = message->next;
+        if (message->lent)
+            gt__mesh_return(mesh, message);
+        else
+            gt__mailbox_put(&mesh->arrived, message);
     }
 }
 

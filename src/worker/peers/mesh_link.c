@@ -156,8 +156,7 @@ bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
 void gt__mesh_arrived(gt_mesh *mesh, gt_message *message)
 {
     pthread_mutex_lock(&mesh->mutex);
-    message->next = mesh->arrived;
-    mesh->arrived = message;
+    gt__mailbox_put(&mesh->arrived, message);
     gt__mesh_news(mesh);
     pthread_mutex_unlock(&mesh->mutex);
 }
