@@ -208,6 +208,83 @@ static void test_close(const void *argument)
     fixture_close(&f);
 }
 
+/* ---- a driver that refuses a call ------------------------------------------------------------------------------------ */
+
+/* Call number `call` from now on, with this result. */
+static void refuse(int call, int result)
+{
+    void (*set)(int64_t, int) = NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    *(void **)&set = dlsym(library, "fake_driver_refuse");
+    set(call, result);
+}
+
+enum { MEMBERS = 8 }; /* runs whose launches wait for each other; there is another call in the middle */
+
+/* Queue them while a call is refused. Returns how many of them failed. */
+static int queue_refused(fixture *f, void *const *memory, void *other, bool *failed)
+{
+    gt_token token[MEMBERS] = {0}, unused;
+    gt_completion done;
+    vector_call c;
+    int failures = 0;
+    vector_call_literal(&c, GT_OP_add, vector(other), vector(other), 0);
+    f->plan.records[0].ins.literal[1].f = 2;
+    for (int k = 0; k < MEMBERS; k++) {
+        unsigned step;
+        void *buffers[] = {memory[3 * k + 1], memory[3 * k + 2], NULL, memory[3 * k]};
+        failed[k] =
+            f->engine->ops->run_program(f->engine, f->program, buffers, false, &step, &token[k]) != GT_OK;
+        if (k == MEMBERS / 2)
+            f->engine->ops->run(f->engine, &c.call, &unused);
+    }
+    f->engine->ops->flush(f->engine);
+    while (f->engine->ops->completed(f->engine, true, &done))
+        for (int k = 0; k < MEMBERS; k++)
+            failed[k] |= done.err != GT_OK && done.token == token[k];
+    for (int k = 0; k < MEMBERS; k++)
+        failures += failed[k];
+    return failures;
+}
+
+typedef struct refusal {
+    int result; /* of the driver's call */
+    int most;   /* runs that may fail: with memory, a launch is tried again */
+    bool some;  /* some do */
+} refusal;
+
+/* What has not failed is right, and the engine goes on. */
+static void test_refused(const void *argument)
+{
+    const refusal *r = argument;
+    enum { CALLS = 8 };
+    fixture f;
+    void *memory[3 * MEMBERS];
+    bool failed[MEMBERS];
+    int most = 0;
+    if (!fixture_open(&f))
+        return;
+    void *other = filled(f.engine, 5);
+    for (int k = 0; k < 3 * MEMBERS; k++)
+        memory[k] = filled(f.engine, (float)k);
+    for (int call = 1; call <= CALLS; call++) {
+        refuse(call, r->result);
+        int failures = queue_refused(&f, memory, other, failed);
+        refuse(0, 0);
+        most = failures > most ? failures : most;
+        for (int k = 0; k < MEMBERS; k++)
+            if (!failed[k])
+                check_vector(f.engine, memory[3 * k], (float)((3 * k + 1) * 2 + 3 * k + 2));
+        wait_for(f.engine, update(&f, memory[0], memory[1], memory[2], 3, false));
+        check_vector(f.engine, memory[0], 1 * 3 + 2);
+    }
+    CHECK(most <= r->most && (most > 0) == r->some);
+    f.engine->ops->release(f.engine, other, BYTES);
+    for (int k = 0; k < 3 * MEMBERS; k++)
+        f.engine->ops->release(f.engine, memory[k], BYTES);
+    fixture_close(&f);
+}
+
 int main(int argc, char **argv)
 {
     const gt_engine_ops *ops;
@@ -220,5 +297,9 @@ int main(int argc, char **argv)
     check_run("timed runs join", test_timed_runs_join, NULL);
     check_run("random runs", test_random, NULL);
     check_run("close", test_close, NULL);
+    if (getenv("FAKE_CUDA_MEMORY")) {
+        check_run("refused calls", test_refused, &(refusal){.result = 1, .most = MEMBERS, .some = true});
+        check_run("memory for a call", test_refused, &(refusal){.result = 2, .most = 0});
+    }
     return check_end();
 }

@@ -202,6 +202,8 @@ static char *memory_of(const layout *l, CUdeviceptr address)
 static void compute(void *argument)
 {
     const work *w = argument;
+    if (fake_is_empty())
+        return;
     const char *a = memory_of(&w->a, w->at_a), *b = memory_of(&w->b, w->at_b);
     char *out = memory_of(&w->out, w->at_out);
     const char *bias = w->p.epilogue == CUBLASLT_EPILOGUE_BIAS

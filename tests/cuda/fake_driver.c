@@ -9,8 +9,11 @@
  *
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
- * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_CARDS (how many cards there are; they share their memory), FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_REFUSE_EVENTS (n: every n-th record of an event), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
- * memory), FAKE_CUDA_EMPTY (kernels do nothing: to measure the host).
+ * FAKE_CUDA_PROCESSORS (multiprocessors), FAKE_CUDA_CARDS (how many cards there are; they share their memory), FAKE_CUDA_REFUSE (n: every
+ * n-th download is refused), FAKE_CUDA_REFUSE_EVENTS (n: every n-th record of an event), FAKE_CUDA_REFUSE_CALL (n: the n-th call of
+ * a function that can fail is refused, with the result FAKE_CUDA_REFUSE_RESULT, usually 2: out of memory), FAKE_CUDA_NONE
+ * (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's memory), FAKE_CUDA_EMPTY
+ * (kernels and products do nothing: to measure the host).
  */
 #include "fake_driver.h"
 
@@ -102,6 +105,28 @@ static uint64_t variable(const char *name, uint64_t fallback)
     return text && *text ? strtoull(text, NULL, 10) : fallback;
 }
 
+static atomic_int_fast64_t until_refused; /* calls that may be refused; 0: none is */
+static atomic_int refusal;
+
+API void fake_driver_refuse(int64_t call, int result)
+{
+    atomic_store(&refusal, result);
+    atomic_store(&until_refused, call);
+}
+
+/* The result of a call that is refused, else 0. */
+static int refused(void)
+{
+    return atomic_load(&until_refused) > 0 && atomic_fetch_sub(&until_refused, 1) == 1 ? atomic_load(&refusal) : 0;
+}
+
+#define MAY_BE_REFUSED()                                                                                          \
+    do {                                                                                                          \
+        int result_ = refused();                                                                                  \
+        if (result_)                                                                                              \
+            return result_;                                                                                       \
+    } while (0)
+
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -151,6 +176,7 @@ API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 API int cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
+    MAY_BE_REFUSED();
     calls++;
     uint64_t at = 0, rounded = (bytes + UNIT - 1) / UNIT * UNIT;
     pthread_mutex_lock(&mutex);
@@ -220,6 +246,7 @@ API int cuIpcCloseMemHandle(CUdeviceptr address)
 
 API int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (*memory == MAP_FAILED)
@@ -248,6 +275,7 @@ API int cuMemFreeHost(void *memory)
 
 API int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     pthread_mutex_lock(&mutex);
     bool there = inside(pinned_blocks, MOST_BLOCKS, (uintptr_t)memory, 1);
@@ -259,6 +287,7 @@ API int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
 
 API int cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *memory, unsigned flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     *address = (uintptr_t)memory;
     return 0;
@@ -352,6 +381,7 @@ static void wait_for_everything(void)
 
 API int cuStreamCreate(CUstream *stream, unsigned flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     CUstream made = calloc(1, sizeof *made);
     made->end = &made->first;
@@ -463,6 +493,7 @@ API int cuMemHostUnregister(void *memory)
 
 API int cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
+    MAY_BE_REFUSED();
     copy c = {.device = to, .host = (void *)(uintptr_t)from, .bytes = bytes};
     check_pinned(from, bytes);
     fake_address(to, bytes);
@@ -471,6 +502,7 @@ API int cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUs
 
 API int cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    MAY_BE_REFUSED();
     static atomic_uint_fast64_t downloads;
     copy c = {.device = from, .host = to, .bytes = bytes};
     check_pinned(to, bytes);
@@ -482,6 +514,7 @@ API int cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream 
 
 API int cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream)
 {
+    MAY_BE_REFUSED();
     copy c = {.device = to, .byte = byte, .bytes = bytes};
     fake_address(to, bytes);
     return fake_enqueue(stream, set_bytes, &c, sizeof c);
@@ -503,6 +536,7 @@ static void write_number(void *argument)
 
 API int cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     number n = {.to = address, .value = value};
     if (stream->capturing)
@@ -514,6 +548,7 @@ API int cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t v
 
 API int cuEventCreate(CUevent *event, unsigned flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     calls++;
     *event = calloc(1, sizeof **event);
@@ -539,6 +574,7 @@ static void stamp(void *argument)
 
 API int cuEventRecord(CUevent event, CUstream stream)
 {
+    MAY_BE_REFUSED();
     static atomic_uint_fast64_t records;
     if (++records % variable("FAKE_CUDA_REFUSE_EVENTS", UINT64_MAX) == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -560,6 +596,7 @@ API int cuEventSynchronize(CUevent event)
 
 API int cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
+    MAY_BE_REFUSED();
     calls++;
     pthread_mutex_lock(&mutex);
     if (start->pending || end->pending || !start->ns || !end->ns)
@@ -573,6 +610,7 @@ API int cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 
 API int cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
+    MAY_BE_REFUSED();
     (void)mode;
     CUgraph graph = calloc(1, sizeof *graph);
     graph->end = &graph->first;
@@ -595,6 +633,7 @@ API int cuStreamEndCapture(CUstream stream, CUgraph *graph)
 API int cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
                                   const CUgraphNode **last, size_t *count)
 {
+    MAY_BE_REFUSED();
     (void)id;
     (void)graph;
     if (!stream->capturing)
@@ -630,6 +669,7 @@ static void free_operations(operation *first)
 
 API int cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
+    MAY_BE_REFUSED();
     (void)flags;
     operation *end;
     *executable = calloc(1, sizeof **executable);
@@ -639,6 +679,7 @@ API int cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsi
 
 API int cuGraphLaunch(CUgraphExec executable, CUstream stream)
 {
+    MAY_BE_REFUSED();
     int result = 0;
     for (const operation *op = executable->graph.first; op; op = op->next)
         result = fake_enqueue(stream, op->work, op->argument, FAKE_ARGUMENT);
@@ -677,6 +718,7 @@ static CUfunction functions; /* all that there are */
 
 API int cuModuleLoadData(CUmodule *module, const void *image)
 {
+    MAY_BE_REFUSED();
     void *library = getenv("FAKE_CUDA_KERNELS") && strncmp(image, FAKE_IMAGE, strlen(FAKE_IMAGE)) == 0
                         ? dlopen((const char *)image + strlen(FAKE_IMAGE), RTLD_NOW | RTLD_LOCAL)
                         : NULL;
@@ -695,6 +737,7 @@ API int cuModuleUnload(CUmodule module)
 
 API int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
+    MAY_BE_REFUSED();
     void *entry = dlsym(module->library, name), *run = dlsym(module->library, "shim_run");
     const unsigned long *bytes = dlsym(module->library, "shim_parameter_bytes");
     if (!entry || !run || !bytes || *bytes > GT_CUDA_PARAM_MAX)
@@ -712,6 +755,7 @@ API int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *n
 
 API int cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
+    MAY_BE_REFUSED();
     (void)function;
     (void)attribute;
     (void)value;
@@ -726,13 +770,18 @@ typedef struct launch {
 
 _Static_assert(sizeof(launch) <= FAKE_ARGUMENT, "it is copied");
 
-static void run_kernel(void *argument)
+API bool fake_is_empty(void)
 {
-    const launch *l = argument;
     static int empty = -1;
     if (empty < 0)
         empty = getenv("FAKE_CUDA_EMPTY") != NULL;
-    if (empty)
+    return empty;
+}
+
+static void run_kernel(void *argument)
+{
+    const launch *l = argument;
+    if (fake_is_empty())
         return;
     l->function->run(l->function->entry, l->grid, l->block, l->shared, l->parameter, true);
 }
@@ -741,6 +790,7 @@ API int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
                        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,
                        void **extra)
 {
+    MAY_BE_REFUSED();
     (void)extra;
     launch l = {.function = function,
                 .grid = {grid_x, grid_y, grid_z},
@@ -755,6 +805,7 @@ API int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
 API int cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
                                           const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
+    MAY_BE_REFUSED();
     operation *op = executable->graph.first;
     while (op && op->origin != (const operation *)node)
         op = op->next;
@@ -787,6 +838,8 @@ API int cuInit(unsigned flags)
             stop("no addresses");
         near_range = both;
         started_in = getpid();
+        fake_driver_refuse((int64_t)variable("FAKE_CUDA_REFUSE_CALL", 0),
+                           (int)variable("FAKE_CUDA_REFUSE_RESULT", CUDA_ERROR_OUT_OF_MEMORY));
         far_range = getenv("FAKE_CUDA_KERNELS") ? both : both + range;
     }
     pthread_mutex_unlock(&mutex);

@@ -4,7 +4,7 @@
  *
  * At most one launch waits. It is queued before anything else goes to the stream, before the stream is told to write numbers (so
  * before every wait), when it has no room for the next chain, and when it is enough work for the card. A chain joins only if no chain in it
- * writes what another one uses.
+ * writes what another one uses. By then the tokens of most of its calls are given, so if it cannot be queued, they fail by completions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,9 @@ struct gt_cuda_batch {
     gt_chain_span span[SPANS + GT_CHAIN_SPANS]; /* apart from each other, sorted */
     unsigned spans;
     gt_cuda_launch launch;
+    gt_token token[SPANS]; /* of the calls whose chains it has: those that they were to get */
+    unsigned tokens;
+    gt_token before; /* last work before the call that added the last chain */
 };
 
 /* The first span that ends behind an address. */
@@ -61,19 +64,24 @@ static void add_span(gt_cuda_batch *batch, const gt_chain_span *s)
     batch->spans = batch->spans - (last - first) + 1;
 }
 
+/* The launch has failed, with the text of gt_error_text. Most of the calls are over; the last one may be running still. */
+static gt_err fail_calls(gt_cuda *cuda, const gt_cuda_batch *batch, gt_err err)
+{
+    bool running = cuda->given <= batch->before;
+    for (unsigned k = 0; k + running < batch->tokens; k++)
+        GT_TRY(gt__cuda_item_failed_later(cuda, batch->token[k], err));
+    return running ? gt__cuda_item_failed(cuda, 0, err) : GT_OK;
+}
+
 void gt__cuda_batch_launch(gt_cuda *cuda)
 {
     gt_cuda_batch *batch = cuda->batch;
-    void *parameters[] = {batch->launch.param};
-    int result = cuda->driver->launch(batch->function, batch->launch.grid[0], 1, 1, batch->launch.block[0], 1, 1,
-                                      0, cuda->stream, parameters, NULL);
+    CUfunction function = batch->function;
     cuda->batch_waits = false;
     batch->function = NULL;
-    cuda->launches++;
-    if (result != CUDA_SUCCESS) { /* tokens of its chains were given */
-        gt__cuda_fail(cuda, result, "a kernel launch");
+    gt_err err = gt__cuda_launch_now(cuda, function, &batch->launch);
+    if (err != GT_OK && !cuda->broken && fail_calls(cuda, batch, err) != GT_OK)
         gt__cuda_queue_break(cuda, gt_error_text());
-    }
 }
 
 static bool join(gt_cuda_batch *batch, const gt_cuda_chain *chain, void *const *buffer, const gt_chain_span *spans,
@@ -94,9 +102,20 @@ static gt_err begin(gt_cuda *cuda, gt_cuda_batch *batch, const gt_cuda_part *par
     GT_TRY(gt__cuda_lower_chains(part, 1, buffer, &cuda->work));
     GT_TRY(gt__cuda_kernel(cuda, &cuda->work.launch[0], &batch->function));
     batch->launch = cuda->work.launch[0];
-    batch->spans = 0;
+    batch->spans = batch->tokens = 0;
     cuda->batch_waits = true;
     return GT_OK;
+}
+
+/* The running call has a chain in the launch that waits. It gets the next number, unless other work of the call comes first, and then the
+ * launch is queued before that. */
+static void note_call(gt_cuda *cuda, gt_cuda_batch *batch)
+{
+    gt_token token = cuda->last + 1;
+    batch->before = cuda->running.before;
+    if (batch->tokens && batch->token[batch->tokens - 1] == token)
+        return;
+    batch->token[batch->tokens++] = token;
 }
 
 /* Add a chain to the launch that waits, or have it begin one. *blocks: of this chain. */
@@ -113,6 +132,7 @@ static gt_err add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer, 
     }
     for (unsigned k = 0; k < count; k++)
         add_span(cuda->batch, &spans[k]);
+    note_call(cuda, cuda->batch);
     *blocks = cuda->batch->launch.grid[0] - before;
     return GT_OK;
 }

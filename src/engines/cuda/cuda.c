@@ -130,6 +130,7 @@ gt_err gt__cuda_end(gt_cuda *cuda, gt_err err, gt_token number, gt_token *token)
         err = err ? err : timed;
     }
     if (err != GT_OK) {
+        gt__cuda_batch_flush(cuda); /* a chain of this call may wait */
         gt__cuda_items_drop(cuda);
         gt__cuda_transfer_forget(cuda, timing.before);
         if (number) /* the card may still copy from or to pinned memory of the caller */

@@ -246,6 +246,8 @@ gt_cuda_item *gt__cuda_item_at(const gt_cuda *cuda, size_t k);
 gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot);
 /* An open item that has failed, with the text of gt_error_text. */
 gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err);
+/* Work whose token was given has failed, with the text of gt_error_text. Items behind it are open. */
+gt_err gt__cuda_item_failed_later(gt_cuda *cuda, gt_token token, gt_err err);
 /* An open item for work that the resident kernel times. Afterwards one of GT_CUDA_STAMPS stamps is free. */
 gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_timing *timing);
 /* Around timed work. */
@@ -335,7 +337,7 @@ bool gt__cuda_resident_flush(gt_cuda *cuda);
 gt_err gt__cuda_batch_add(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer);
 /* Queue one that is a whole timed call, with those that wait, now. Its time is its part of the launch's. */
 gt_err gt__cuda_batch_add_timed(gt_cuda *cuda, const gt_cuda_part *part, void *const *buffer);
-/* Queue the launch that waits. A failure breaks the engine. */
+/* Queue the launch that waits. If that fails, so do the calls whose chains are in it. */
 void gt__cuda_batch_launch(gt_cuda *cuda);
 static inline void gt__cuda_batch_flush(gt_cuda *cuda)
 {
@@ -394,6 +396,8 @@ void gt__cuda_comms_close(gt_cuda *cuda);
 
 /* ---- launch.c, product.c, convolution.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 
+/* Launch a kernel. A launch may need memory of the card: if there is none, the heap gives back what it can. */
+gt_err gt__cuda_launch_now(gt_cuda *cuda, CUfunction function, gt_cuda_launch *launch);
 #define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
 gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 /* One launch, now, for chains that gt__cuda_chain_batch takes together. */

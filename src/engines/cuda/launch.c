@@ -18,18 +18,32 @@ void gt__cuda_patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr err
     }
 }
 
+static int launch(gt_cuda *cuda, CUfunction function, gt_cuda_launch *l)
+{
+    void *parameters[] = {l->param}; /* one struct by value, of which the driver knows the size */
+    return cuda->driver->launch(function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+                                l->block[2], l->shared, cuda->stream, parameters, NULL);
+}
+
+gt_err gt__cuda_launch_now(gt_cuda *cuda, CUfunction function, gt_cuda_launch *l)
+{
+    int result = launch(cuda, function, l);
+    if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) && !cuda->capturing) {
+        gt__cuda_heap_trim(&cuda->heap);
+        result = launch(cuda, function, l);
+    }
+    cuda->launches++;
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ? GT_OK : gt__cuda_fail(cuda, result, "a kernel launch");
+}
+
 static gt_err launch_all(gt_cuda *cuda, gt_cuda_work *work, const CUfunction *functions, unsigned step,
                          CUdeviceptr scratch, CUdeviceptr errors)
 {
     gt__cuda_launching(cuda);
     for (unsigned k = 0; k < work->count; k++) {
         gt_cuda_launch *l = &work->launch[k];
-        void *parameters[] = {l->param}; /* one struct by value, of which the driver knows the size */
         gt__cuda_patch(l, scratch, errors);
-        GT_CUDA_TRY(cuda, "a kernel launch",
-                    cuda->driver->launch(functions[k], l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                                         l->block[1], l->block[2], l->shared, cuda->stream, parameters, NULL));
-        cuda->launches++;
+        GT_TRY(gt__cuda_launch_now(cuda, functions[k], l));
         if (__builtin_expect(cuda->recording != NULL, 0))
             GT_TRY(gt__cuda_recorded_launch(cuda, step, l, functions[k], scratch, errors));
     }

@@ -380,6 +380,23 @@ gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err)
     return GT_OK;
 }
 
+gt_err gt__cuda_item_failed_later(gt_cuda *cuda, gt_token token, gt_err err)
+{
+    gt_cuda_item *item;
+    char *text = strdup(gt_error_text());
+    gt_err made = item_new(cuda, &item);
+    if (made != GT_OK) {
+        free(text);
+        return made;
+    }
+    for (size_t k = cuda->item_count - 1, first = cuda->item_count - cuda->item_open; k > first; k--)
+        *gt__cuda_item_at(cuda, k) = *gt__cuda_item_at(cuda, k - 1);
+    *gt__cuda_item_at(cuda, cuda->item_count - cuda->item_open) =
+        (gt_cuda_item){.token = token, .err = err, .text = text};
+    cuda->item_open--;
+    return GT_OK;
+}
+
 /* ---- times ------------------------------------------------------------------------------------------------------------ */
 
 gt_err gt__cuda_mark_here(gt_cuda *cuda, gt_cuda_mark **out)
