@@ -1,7 +1,7 @@
 """gt.compile and torch.compiler: which parts of a program should run as one.
 
 GT finds loops by itself (docs/compilation.md). gt.compile marks a function or module by hand: what it issues between call and
-return is one path from the third call on.
+return is one path from the third call on that takes the same branch.
 """
 
 import functools
@@ -26,10 +26,10 @@ def _region(function):
 def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mode=None, options=None, disable=False):
     """The function, or the module itself, as a hot path; also a decorator.
 
-    A call that issues the same operations as the call before it is sent to the server as one instruction from then on, and the
-    worker runs it as one program. A call that does not runs as if it were not compiled. Values that
-    the function only keeps for itself are never stored where the engine can avoid it. The other arguments are PyTorch's; they
-    have no effect, except disable.
+    What two calls have issued alike is sent to the server as one instruction from then on, and the worker runs it as one program.
+    There may be several such branches. A call that takes another one runs as if it were not compiled. Values that the function
+    only keeps for itself are never stored where the engine can avoid it. The other arguments are PyTorch's; they have no effect,
+    except disable.
 
         model = gt.compile(model)
 

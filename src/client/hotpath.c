@@ -267,13 +267,13 @@ static uint32_t more_alive(const gt_client *client, const gt_template *template,
 
 /* The detector goes on while records are held back: a path may be part of a longer one. What it finds with them it finds
  * again with the next record. */
-static void see_run(const gt_client *client, const gt_template *template)
+static void see_run(const gt_client *client, gt_template *template)
 {
     gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
     uint32_t more = more_alive(client, template, template->count);
     if (hot->recording.region)
-        gt__region_skip(hot, template->count, false);
+        gt__region_skip(hot, template);
     if (!hot->automatic || hot->recording.region)
         return;
     if (gt__detector_follow_run(detector, template->serial, template->count))
@@ -299,14 +299,14 @@ static uint32_t older_frees(const gt_client *client)
 }
 
 /* The same for staged records that were not a path. */
-static void see_staged(const gt_client *client, const gt_template *template, uint32_t fitted)
+static void see_staged(gt_client *client, const gt_template *template, uint32_t fitted)
 {
     gt_hotpath *hot = client->hotpath;
     gt_detector *detector = &hot->detector;
     uint32_t more = more_alive(client, template, fitted) + older_frees(client);
     bool told = detector->told;
     if (hot->recording.region)
-        gt__region_skip(hot, fitted, true);
+        gt__region_take_back(client, template, fitted);
     if (!hot->automatic || hot->recording.region)
         return;
     for (uint32_t at = 0, k = 0; at < hot->staged; at += 1u + hot->stage[at].ins.tail, k++) {
@@ -325,11 +325,11 @@ static void see_staged(const gt_client *client, const gt_template *template, uin
 static void give_up(gt_client *client, uint32_t fitted)
 {
     gt_hotpath *hot = client->hotpath;
-    int64_t work = (int64_t)hot->holding->work;
+    int64_t work = (int64_t)hot->holding->work, end = hot->staged;
     see_staged(client, hot->holding, fitted);
     close_stage(client);
     client->free_bytes += client->free_count ? GT_FREED_MUCH : 0; /* those of quick.h were not counted */
-    drain(client, 0, hot->staged, work);
+    drain(client, 0, end, work);
 }
 
 /* So many records were held back in vain. */
@@ -354,7 +354,8 @@ static void add_sibling(gt_client *client, gt_template *template)
 {
     gt_hotpath *hot = client->hotpath;
     count_miss(hot, template, template->count);
-    if (gt__hotpath_may_add_alike(hot, template)) {
+    bool room = hot->stats.hot_sequences < GT_HOT_TEMPLATES;
+    if (room && gt__hotpath_may_add_alike(hot, gt__template_entry(template))) {
         gt_template *sibling = gt__template_new(&(gt_template_source){.records = hot->stage,
                                                                       .slots = hot->staged,
                                                                       .count = template->count,
@@ -483,6 +484,8 @@ static void miss_by_record(gt_client *client, uint32_t fitted, const gt_slot *re
     miss(client, fitted);
     if (variant)
         gt__hotpath_learn_staged(hot, count);
+    if (hot->recording.region)
+        gt__region_record(client, record, 1u + record->ins.tail, gt__canonical(record), 0);
 }
 
 /* The client waits after the first `fitted` records of a template: if it did so there before, the loop should begin there. */
@@ -494,40 +497,6 @@ static void miss_by_waiting(gt_client *client, uint32_t fitted)
         template->align = fitted;
     template->stopped = fitted;
     miss(client, fitted);
-}
-
-/* A short loop that was unrolled, and whose turns are equal: wherever one of them begins, it begins well. */
-static bool turns_are_equal(const gt_template *template, uint32_t period)
-{
-    for (uint32_t k = period; k < template->count; k++)
-        if (template->canonical[k].exact != template->canonical[k - period].exact)
-            return false;
-    return true;
-}
-
-/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now, or it begins well already. */
-static bool learn_anew(gt_hotpath *hot, gt_template *template)
-{
-    gt_detector *detector = &hot->detector;
-    uint32_t period = detector->period, offset = template->align;
-    gt__detector_wake(detector);
-    if (detector->matched < template->count ||
-        !gt__detector_expects_all(detector, template->canonical, template->count))
-        return false;
-    if (template->full) {
-        gt__hotpath_learn_divided(hot, template);
-        return true;
-    }
-    template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
-    if (template->count % period || (offset % period == 0 && turns_are_equal(template, period)))
-        return false;
-    uint64_t begin = detector->position + offset;
-    hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + template->count};
-    hot->segments = 1;
-    hot->segment_next = 0;
-    hot->replaced = template;
-    hot->state = GT_HOT_LEARNING;
-    return true;
 }
 
 /* The staged records fit the template so far, and are held back. The stage is open. */
@@ -556,6 +525,8 @@ static void hold_other(gt_client *client, unsigned slots)
     if (template) {
         if (!fitted_before && hot->ended)
             hot->ended->follower = template;
+        if (hot->recording.region && template->hits > hot->holding->hits)
+            gt__hotpath_try_first(hot, template);
         hold_on(client, template, fitted);
         return;
     }
@@ -571,14 +542,9 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
     gt_template *template = NULL;
     do {
         template = find_fitting(hot, template, NULL, record, slots, shape, &fitted);
-        if (!template || ((template->align || template->full) && learn_anew(hot, template)))
+        if (!template || ((template->align || template->full) && gt__hotpath_learn_anew(hot, template)))
             return false;
     } while (template->full);
-    if (hot->recording.region) {
-        gt__region_cut(client); /* may learn a path, and forget the oldest */
-        if (!(template = find_fitting(hot, NULL, NULL, record, slots, shape, &fitted)))
-            return false;
-    }
     hot->staged = slots;
     memcpy(hot->stage, record, slots * sizeof *record);
     if (hot->ended)
@@ -613,6 +579,24 @@ static void learn_frees(gt_hotpath *hot, const gt_instruction *ins)
 static bool is_complete(const gt_client *client)
 {
     return fitted_now(client) == client->hotpath->holding->count;
+}
+
+/* The call of a region waits or ends before the template that is held does. True: another one, which is held now, ends here. */
+static bool hold_shorter(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    gt_template *template = NULL, *longer = hot->holding;
+    uint32_t fitted = fitted_now(client), count = fitted, entry = gt__template_entry(longer);
+    if (!hot->recording.region || hot->recording.broken || !count)
+        return false;
+    do
+        template = find_fitting(hot, template, longer, hot->stage, hot->staged, entry, &fitted);
+    while (template && template->count != count);
+    if (!template)
+        return false;
+    hot->holding = template;
+    client->expected = template->expected + count;
+    return true;
 }
 
 /* A path is complete, and the record that the client waits for, of so many slots, is in the stage after those of the path. */
@@ -652,7 +636,7 @@ static bool take_other(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
     bool held = hot->state == GT_HOT_HOLDING;
-    if (held && is_complete(client))
+    if (held && (is_complete(client) || hold_shorter(client)))
         finish_before(client, slots);
     else if (held) {
         uint32_t fitted = fitted_now(client);
@@ -661,8 +645,8 @@ static bool take_other(gt_client *client, unsigned slots)
             miss_by_waiting(client, fitted);
         else
             miss(client, 0);
-    } else if (hot->recording.region)
-        gt__region_cut(client);
+    }
+    gt__region_wait(client);
     hot->ended = NULL;
     hot->detector.separator = true; /* before the next record, and not before those that were held back */
     return held;
@@ -700,7 +684,7 @@ static __attribute__((noinline)) bool take_any(gt_client *client, unsigned slots
         return true;
     }
     uint32_t shape = gt__canonical_shape(record);
-    if (hot->state == GT_HOT_WATCHING && may_begin(hot, shape)) {
+    if (hot->state == GT_HOT_WATCHING && may_begin(hot, shape) && !gt__region_collects(hot)) {
         if (begin(client, record, slots, shape))
             return true;
         gt__hotpath_learn_odd_begin(hot, record, shape);
@@ -746,7 +730,7 @@ void gt__hotpath_release(gt_client *client)
     if (hot->state != GT_HOT_HOLDING || client->generation != gt__fork_generation)
         return;
     hot->staged = (uint32_t)(client->link->write_next - hot->stage);
-    if (is_complete(client))
+    if (is_complete(client) || hold_shorter(client))
         finish(client, false);
     else if (hot->staged)
         miss_by_waiting(client, fitted_now(client));
@@ -770,6 +754,17 @@ void gt__hotpath_enter(gt_client *client, uint64_t region)
     gt__region_begin(hot, region, client->draining || gt__hotpath_holds(client));
 }
 
+/* The region is left, and records are held back. */
+static void end_held(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    hot->staged = (uint32_t)(client->link->write_next - hot->stage);
+    if (is_complete(client) || hold_shorter(client))
+        finish(client, false);
+    else if (!hot->recording.broken && fitted_now(client))
+        miss(client, fitted_now(client));
+}
+
 void gt__hotpath_leave(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
@@ -777,8 +772,8 @@ void gt__hotpath_leave(gt_client *client)
         return;
     if (client->generation != gt__fork_generation)
         return;
-    if (hot->state == GT_HOT_HOLDING && is_complete(client))
-        finish(client, false);
+    if (hot->state == GT_HOT_HOLDING)
+        end_held(client);
     gt__region_end(client);
     gt__hotpath_resume_learning(hot);
     hot->detector.separator = true;

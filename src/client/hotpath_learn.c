@@ -15,12 +15,18 @@ void gt__hotpath_stop_learning(gt_hotpath *hot)
     hot->freed.count = 0; /* these frees have been sent */
 }
 
-void gt__hotpath_forget(gt_hotpath *hot, gt_template *template)
+/* Take it from those that begin alike. */
+static void take_out(gt_hotpath *hot, gt_template *template)
 {
     gt_template **where = &hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES];
     while (*where != template)
         where = &(*where)->next;
     *where = template->next;
+}
+
+void gt__hotpath_forget(gt_hotpath *hot, gt_template *template)
+{
+    take_out(hot, template);
     for (unsigned k = 0; k < GT_HOT_ENTRIES; k++)
         for (gt_template *t = hot->entry[k]; t; t = t->next)
             t->follower = t->follower == template ? NULL : t->follower;
@@ -54,22 +60,37 @@ static bool is_known(const gt_hotpath *hot, const gt_template *template)
     return false;
 }
 
+/* Put it before those that begin alike, if it need not be behind some. */
+static void put_first(gt_hotpath *hot, gt_template *template)
+{
+    gt_template **entry = &hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES];
+    for (gt_template **t = entry; *t; t = &(*t)->next) {
+        bool more_dies = (*t)->count == template->count && (*t)->deaths > template->deaths;
+        bool longer = (*t)->at_leave && !template->at_leave; /* a whole call, of which this is a part */
+        if (more_dies || longer)
+            entry = &(*t)->next; /* this one fits as well where that one does: try that one first */
+    }
+    template->next = *entry;
+    *entry = template;
+}
+
+void gt__hotpath_try_first(gt_hotpath *hot, gt_template *template)
+{
+    take_out(hot, template);
+    put_first(hot, template);
+}
+
 void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work)
 {
     if (is_known(hot, template)) {
         gt__template_free(template);
         return;
     }
-    gt_template **entry = &hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES];
-    for (gt_template **t = entry; *t; t = &(*t)->next)
-        if ((*t)->count == template->count && (*t)->deaths > template->deaths)
-            entry = &(*t)->next; /* where less dies this one fits as well: try that one first */
     template->serial = ++hot->next_serial;
     template->work = work;
     template->aligned = hot->replaced != NULL;
     template->used = hot->stats.instructions;
-    template->next = *entry;
-    *entry = template;
+    put_first(hot, template);
     hot->stats.hot_sequences++;
     hot->fruitless = 0; /* there may be more to find */
     gt__hotpath_say_found(hot, template);
@@ -106,7 +127,7 @@ bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsign
     gt_hotpath *hot = client->hotpath;
     if (hot->staged + slots > GT_PATH_SLOTS / 2 || (!hot->stage && !stage_make(hot)))
         return false;
-    memcpy(hot->stage + hot->staged, record, slots * sizeof *record);
+    memmove(hot->stage + hot->staged, record, slots * sizeof *record); /* it may be there already */
     hot->staged += slots;
     hot->work += work;
     hot->live[hot->records++] = (uint32_t)client->live;
@@ -150,12 +171,12 @@ void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count)
     hot->segment_next = 0;
 }
 
-bool gt__hotpath_may_add_alike(const gt_hotpath *hot, const gt_template *template)
+bool gt__hotpath_may_add_alike(const gt_hotpath *hot, uint32_t shape)
 {
     unsigned alike = 0;
-    for (const gt_template *t = NULL; (t = gt__hotpath_find(hot, gt__template_entry(template), t));)
+    for (const gt_template *t = NULL; (t = gt__hotpath_find(hot, shape, t));)
         alike++;
-    return alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES;
+    return alike < GT_HOT_ALIKE;
 }
 
 bool gt__hotpath_is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical)
@@ -164,7 +185,8 @@ bool gt__hotpath_is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical
     if (!hot->automatic || hot->recording.region || fitted + 1 >= template->count ||
         canonical.shape != template->canonical[fitted].shape)
         return false;
-    return gt__template_odd_again(template, fitted, canonical) && gt__hotpath_may_add_alike(hot, template);
+    return gt__template_odd_again(template, fitted, canonical) &&
+           gt__hotpath_may_add_alike(hot, gt__template_entry(template));
 }
 
 void gt__hotpath_learn_odd_begin(gt_hotpath *hot, const gt_slot *record, uint32_t shape)
@@ -175,7 +197,7 @@ void gt__hotpath_learn_odd_begin(gt_hotpath *hot, const gt_slot *record, uint32_
         return;
     gt_canonical canonical = gt__canonical(record);
     if (canonical.exact == template->canonical->exact || !gt__template_odd_again(template, 0, canonical) ||
-        !gt__hotpath_may_add_alike(hot, template))
+        !gt__hotpath_may_add_alike(hot, shape))
         return;
     gt__detector_wake(&hot->detector);
     if (!gt__detector_expects_all(&hot->detector, template->canonical, template->count))
@@ -216,7 +238,8 @@ static uint32_t find_middle(const uint32_t *live, uint32_t records)
     return best;
 }
 
-void gt__hotpath_learn_divided(gt_hotpath *hot, gt_template *template)
+/* Learn the template's records in two halves instead, beginning with the next one. */
+static void learn_divided(gt_hotpath *hot, gt_template *template)
 {
     uint64_t begin = hot->detector.position;
     uint32_t middle = find_middle(template->live, template->count);
@@ -226,6 +249,39 @@ void gt__hotpath_learn_divided(gt_hotpath *hot, gt_template *template)
     hot->segment_next = 0;
     hot->replaced = template;
     hot->state = GT_HOT_LEARNING;
+}
+
+/* A short loop that was unrolled, and whose turns are equal: wherever one of them begins, it begins well. */
+static bool turns_are_equal(const gt_template *template, uint32_t period)
+{
+    for (uint32_t k = period; k < template->count; k++)
+        if (template->canonical[k].exact != template->canonical[k - period].exact)
+            return false;
+    return true;
+}
+
+bool gt__hotpath_learn_anew(gt_hotpath *hot, gt_template *template)
+{
+    gt_detector *detector = &hot->detector;
+    uint32_t period = detector->period, offset = template->align;
+    gt__detector_wake(detector);
+    if (detector->matched < template->count ||
+        !gt__detector_expects_all(detector, template->canonical, template->count))
+        return false;
+    if (template->full) {
+        learn_divided(hot, template);
+        return true;
+    }
+    template->align = template->stopped = 0; /* else the detector would not rest as long as there are runs of it */
+    if (template->count % period || (offset % period == 0 && turns_are_equal(template, period)))
+        return false;
+    uint64_t begin = detector->position + offset;
+    hot->segment[0] = (gt_segment_plan){.begin = begin, .end = begin + template->count};
+    hot->segments = 1;
+    hot->segment_next = 0;
+    hot->replaced = template;
+    hot->state = GT_HOT_LEARNING;
+    return true;
 }
 
 /* Learn the halves when they come again. */

@@ -9,13 +9,26 @@
 #include "client/hotpath_bodies.h"
 #include "client/hotpath_template.h"
 
-/* What came in the last call of a region. */
+/* A record that came in a call of a region, after another one or first. */
+typedef struct gt_came {
+    gt_canonical canonical;
+    uint32_t next;  /* what came after it: the one that came last, in gt_region.came; 0: nothing */
+    uint32_t other; /* another record that came in its place; 0: none */
+    bool varies;    /* it is not exactly the same each time */
+    bool waits;     /* something that cannot be part of a path came after it */
+    bool leaves;    /* a call ended with it */
+    uint8_t doubt;  /* how often a path that ends with it was learned: */
+    uint8_t skips;  /* it must come so many times before the next one is */
+} gt_came;
+
+/* What came in the calls of a region: a tree, since calls take different branches. */
 typedef struct gt_region {
     struct gt_region *next;
     uint64_t number;
-    gt_canonical *canonical; /* by record */
-    bool *varies;            /* by record: it is not exactly the same each time */
-    uint32_t count, capacity;
+    gt_came *came;            /* the first one is none: calls begin there */
+    uint32_t count, capacity; /* 0: there is nothing yet */
+    uint32_t tree;            /* its number; 0: none */
+    unsigned refused;         /* calls in which there was no room for a record */
 } gt_region;
 
 /* The call of a region that is under way: see hotpath_region.c. */
@@ -23,9 +36,11 @@ typedef struct gt_recording {
     gt_region *regions;
     gt_region *region; /* NULL: none */
     unsigned depth;    /* regions that were entered */
-    uint32_t index;    /* records since the region was entered */
-    bool broken;       /* what follows in this call is not compared with the last one */
-    bool known;        /* all records in the stage were the same in the last call */
+    uint32_t at;       /* the last record, in region->came */
+    uint32_t trees;    /* made so far */
+    bool broken;       /* what follows in this call is not remembered */
+    bool known;        /* all records in the stage came before, and a path began with them then */
+    bool varied;       /* one that varies has come in this call */
     size_t sent;       /* frees that had been sent when the last record came, */
     gt_ids queued;     /* and those that waited in the client's queue */
 } gt_recording;
@@ -111,9 +126,11 @@ bool gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave, uint32_t late);
 void gt__hotpath_learn_end(gt_client *client);
 /* Put a template among the others, unless it is known; takes it. */
 void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work);
-/* Whether a template may be added that begins with the same record as this one. Where each time something else differs,
+/* Try this template before others that begin alike, as it fits more often. */
+void gt__hotpath_try_first(gt_hotpath *hot, gt_template *template);
+/* Whether a template may be added that begins with a record of this shape. Where each time something else differs,
  * only a few are kept: all that begin alike are compared with the records. */
-bool gt__hotpath_may_add_alike(const gt_hotpath *hot, const gt_template *template);
+bool gt__hotpath_may_add_alike(const gt_hotpath *hot, uint32_t shape);
 /* The record after the first `fitted` ones of the template that is held is another, or reads other values. True: the same came there
  * before, as in the smaller last batch of every epoch, or where a layer may be followed by itself. */
 bool gt__hotpath_is_variant(const gt_hotpath *hot, uint32_t fitted, gt_canonical canonical);
@@ -133,8 +150,8 @@ void gt__hotpath_stop_learning(gt_hotpath *hot);
 /* The program enters a region, and leaves it. Segments that are learned lie before and behind regions. */
 void gt__hotpath_suspend_learning(gt_client *client);
 void gt__hotpath_resume_learning(gt_hotpath *hot);
-/* Learn the template's records in two halves instead, beginning with the next one. */
-void gt__hotpath_learn_divided(gt_hotpath *hot, gt_template *template);
+/* A template begins that should be divided, or begin later in its loop: learn it anew. False: not now, or it begins well already. */
+bool gt__hotpath_learn_anew(gt_hotpath *hot, gt_template *template);
 /* Learn so many records, of which the first ones are in the stage and were seen by the detector. */
 void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count);
 
@@ -147,10 +164,17 @@ void gt__region_end(gt_client *client);
 /* The same as gt__hotpath_watch, inside a region. */
 void gt__region_record(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
                        int64_t work);
-/* The records so far and those that follow cannot be in one path. */
-void gt__region_cut(gt_client *client);
-/* Records were sent as a path, or were held back in vain. */
-void gt__region_skip(gt_hotpath *hot, uint32_t records, bool broken);
+/* Something came that cannot be part of a path. */
+void gt__region_wait(gt_client *client);
+/* Records were sent as a path. */
+void gt__region_skip(gt_hotpath *hot, gt_template *template);
+/* The first `fitted` records of the template were held back in vain. They are in the stage, which remains as it is. */
+void gt__region_take_back(gt_client *client, const gt_template *template, uint32_t fitted);
+/* The present records are kept together: no path begins among them. */
+static inline bool gt__region_collects(const gt_hotpath *hot)
+{
+    return hot->recording.region && !hot->recording.broken && hot->records;
+}
 void gt__region_free_all(gt_recording *recording);
 
 /* ---- hotpath_text.c ------------------------------------------------------------------------------------------- */

@@ -71,8 +71,9 @@ typedef struct gt_template {
     gt_odd_record odd[GT_TEMPLATE_ODD]; /* that were others when it missed; written in turn */
     unsigned odd_next;
     uint64_t hits, misses;
-    uint64_t since, wasted; /* since the last hit: misses, and the records that had fitted then */
-    uint64_t used;          /* the client's instructions when it was made, or hit */
+    uint64_t since, wasted;            /* since the last hit: misses, and the records that had fitted then */
+    uint64_t used;                     /* the client's instructions when it was made, or hit */
+    uint32_t tree, tree_from, tree_to; /* where its last run in a region was, in gt_region.came; tree 0: unknown */
 } gt_template;
 
 /* What a template is made of; all of it is borrowed. */

@@ -290,6 +290,14 @@ static body any_body(numbers *n)
     return b;
 }
 
+/* A tensor of the client's data, which is freed at once. */
+static void upload_and_free(gt_client *client)
+{
+    gt_tensor *batch;
+    CHECK_EQ(gt_from_data(client, GT_FLOAT32, 1, (int64_t[]){2}, (float[]){1, 2}, &batch), GT_OK);
+    gt_tensor_release(batch);
+}
+
 /* Loops, some of which leave early, exchange tensors, have another shape, or are interrupted by a flush. regions: the program marks them. */
 static void run_program(gt_client *client, uint64_t seed, unsigned loops, bool regions)
 {
@@ -332,10 +340,71 @@ static void run_program(gt_client *client, uint64_t seed, unsigned loops, bool r
     gt__client_flush(client);
 }
 
+enum { BRANCHES = 6, PARTS = BRANCHES + 2 };
+
+/* A call of a function that the program may mark: a part, one of several branches, and another part. It may wait, return early, have other
+ * shapes, or call a function that is marked as well. */
+static void run_call(gt_client *client, numbers *n, const body *part, gt_tensor **t, bool marked)
+{
+    uint64_t branch = numbers_below(n, 2) ? 0 : numbers_below(n, BRANCHES), detour = numbers_below(n, 24);
+    uint64_t shapes = numbers_below(n, 3), inner = numbers_below(n, 4), number = numbers_below(n, 5);
+    const unsigned called[3] = {0, 1 + (unsigned)branch, PARTS - 1};
+    for (unsigned k = 0; k < 3; k++) {
+        const body *it = &part[called[k]];
+        unsigned steps = detour == 3 + k ? it->steps / 2 : it->steps;
+        if (marked && k && inner == k)
+            gt__hotpath_enter(client, 100 + branch);
+        for (unsigned step = 0; step < steps; step++)
+            run_step(it, step, t, (double)number, (int64_t)(shapes ? 8 : branch == 2 ? numbers_below(n, 100) : 3));
+        if (detour < 3 && detour == k)
+            upload_and_free(client);
+        if (detour == 6 + k || detour == 9)
+            gt__client_flush(client);
+        if (marked && k && inner == k)
+            gt__hotpath_leave(client);
+        if (detour == 3 + k)
+            return;
+    }
+}
+
+/* Calls of functions, each of which takes a branch that is drawn by lot. */
+static void run_calls(gt_client *client, uint64_t seed, unsigned calls, bool marked)
+{
+    enum { FUNCTIONS = 2 };
+    numbers n = {seed};
+    gt_tensor *t[TENSORS], *own;
+    body part[FUNCTIONS][PARTS];
+    for (unsigned k = 0; k < TENSORS; k++)
+        CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, k, &t[k]), GT_OK);
+    for (unsigned k = 0; k < FUNCTIONS * PARTS; k++)
+        part[k / PARTS][k % PARTS] = any_body(&n);
+    for (unsigned call = 0; call < 10 * calls; call++) {
+        uint64_t which = numbers_below(&n, FUNCTIONS);
+        if (marked)
+            gt__hotpath_enter(client, which);
+        run_call(client, &n, part[which], t, marked);
+        CHECK_EQ(gt_neg(t[0], &own), GT_OK);
+        gt_tensor_release(own);
+        if (marked)
+            gt__hotpath_leave(client);
+        if (numbers_below(&n, 8) == 0) /* something else */
+            run_step(&part[0][0], 0, t, 1, 8);
+    }
+    for (unsigned k = 0; k < TENSORS; k++)
+        gt_tensor_release(t[k]);
+    gt__client_flush(client);
+}
+
+typedef struct program {
+    void (*run)(gt_client *client, uint64_t seed, unsigned loops, bool marked);
+    bool slow;
+} program;
+
 /* The same program without hot paths, with those that the client finds, with those that the program marks, and with both. */
 static void test_programs(const void *argument)
 {
-    bool slow = *(const bool *)argument;
+    const program *it = argument;
+    bool slow = it->slow;
     unsigned programs = slow ? 2 : CHECK_SANITIZED ? 10 : 40, loops = slow ? 1500 : 60;
     uint64_t runs[4] = {0};
     for (uint64_t seed = 1; seed <= programs; seed++) {
@@ -348,7 +417,7 @@ static void test_programs(const void *argument)
             observed o = observed_new(theirs);
             o.waits_for = slow ? client : NULL;
             pthread_create(&thread, NULL, read_all, &o);
-            run_program(client, seed, loops, mode & 2);
+            it->run(client, seed, loops, mode & 2);
             while (client->draining || client->free_count) { /* the link is full */
                 gt_slot *room;
                 CHECK_EQ(gt__client_reserve(client, 512, &room), GT_OK);
@@ -611,14 +680,6 @@ static void test_lost(const void *argument)
     observed_free(&o);
 }
 
-/* A tensor of the client's data, which is freed at once. */
-static void upload_and_free(gt_client *client)
-{
-    gt_tensor *batch;
-    CHECK_EQ(gt_from_data(client, GT_FLOAT32, 1, (int64_t[]){2}, (float[]){1, 2}, &batch), GT_OK);
-    gt_tensor_release(batch);
-}
-
 /* A program frees many tensors while records are learned, which do not go on: what it remembers of these frees has a limit. */
 static void test_many_frees(const void *argument)
 {
@@ -660,8 +721,10 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("templates", test_templates, NULL);
     check_run("templates: parameters", test_parameters, NULL);
-    check_run("client: programs", test_programs, &(bool){false});
-    check_run("client: programs on a slow link", test_programs, &(bool){true});
+    check_run("client: programs", test_programs, &(program){run_program, false});
+    check_run("client: programs on a slow link", test_programs, &(program){run_program, true});
+    check_run("client: calls with branches", test_programs, &(program){run_calls, false});
+    check_run("client: calls with branches on a slow link", test_programs, &(program){run_calls, true});
     check_run("client: region", test_region, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
