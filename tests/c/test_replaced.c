@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "deferred_stage.h"
+#include "worker/peers/mailbox.h"
 
 /* Another worker takes the place of one that a sum waits for: the sum fails, and so does what needs it. */
 static void test_replaced(const void *argument)
@@ -165,7 +166,7 @@ static void test_nothing_for_the_successor(const void *argument)
     CHECK_EQ(first->worker.deferred.count, 2);
     finish(&s);
     CHECK_EQ(value_in(first, 2), 5);
-    CHECK(!*successor->worker.exchange->messages);
+    CHECK_EQ(successor->worker.exchange->mailbox->count, 0);
     write_ins(first, 1, (gt_instruction){.op = GT_OP_free, .result = 2});
     finish(&s);
     gt__peers_reclaim(&first->worker);
