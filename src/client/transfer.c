@@ -264,8 +264,7 @@ static void origin_text(const gt_client *client, const gt_instruction *failed, c
 static gt_err failure(const gt_client *client, const gt_slot *record)
 {
     size_t bytes = record->ins.imm[1].u;
-    int64_t code = record->ins.imm[0].i;
-    gt_err err = code > GT_OK && code <= GT_ERR_INTERNAL ? (gt_err)code : GT_ERR_INTERNAL;
+    gt_err err = record->ins.imm[0].i ? gt__error_kind(record->ins.imm[0].i) : GT_ERR_INTERNAL;
     char origin[640];
     origin_text(client, &record->ins, origin, sizeof origin);
     return gt__fail(err, "%.*s%s", (int)bytes, (const char *)(record + 1), origin);

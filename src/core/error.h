@@ -19,6 +19,19 @@ void gt__error_set(const char *format, ...) __attribute__((format(printf, 1, 2))
         (err);                                                                                                    \
     })
 
+/* How many kinds there are, GT_OK among them. */
+enum {
+#define GT_ERROR_ONE(name, text) +1
+    GT_ERROR_COUNT = 0 GT_ERRORS(GT_ERROR_ONE)
+#undef GT_ERROR_ONE
+};
+
+/* The kind that a peer names by its number. One that we do not know is an internal error. */
+static inline gt_err gt__error_kind(int64_t number)
+{
+    return number >= GT_OK && number < GT_ERROR_COUNT ? (gt_err)number : GT_ERR_INTERNAL;
+}
+
 #define GT_TRY(expression)                                                                                        \
     do {                                                                                                          \
         gt_err try_err_ = (expression);                                                                           \

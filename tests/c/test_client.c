@@ -131,6 +131,27 @@ static void test_out_of_memory(const void *argument)
     gt_client_close(&client);
 }
 
+/* What takes longer than it may is cancelled, and says so by a kind of its own. */
+static void test_cancelled(const void *argument)
+{
+    (void)argument;
+    setenv("GT_MAX_OP_SECONDS", "0.05", 1);
+    gt_client *client = open_client(1);
+    unsetenv("GT_MAX_OP_SECONDS");
+    gt_tensor *one, *wide, *sum;
+    double value;
+    OK(gt_full(client, GT_FLOAT32, SHAPE(1), 1, &one));
+    OK(gt_expand(one, SHAPE((int64_t)1 << 37), &wide));
+    OK(gt_sum(wide, 0, false, &sum));
+    CHECK_EQ(gt_item(sum, &value), GT_ERR_CANCELLED);
+    CHECK(strstr(gt_error_text(), "--max-op-seconds"));
+    gt_tensor_release(one);
+    gt_tensor_release(wide);
+    gt_tensor_release(sum);
+    CHECK(client_works(client));
+    gt_client_close(&client);
+}
+
 /* An operand that is broadcast has no memory to speak of, but a copy of it would. */
 static void test_scratch_limit(const void *argument)
 {
@@ -627,6 +648,7 @@ int main(int argc, char **argv)
     check_run("places", test_places, NULL);
     check_run("turns", test_turns, NULL);
     check_run("out of memory", test_out_of_memory, NULL);
+    check_run("cancelled", test_cancelled, NULL);
     check_run("scratch limit", test_scratch_limit, NULL);
     check_run("bulk data, embedded", test_bulk, NULL);
     check_run("bulk data by memory", test_bulk, "memory");

@@ -1,6 +1,6 @@
 /*
  * test_conformance.c: one suite for all ways in which workers exchange data: every collective, all dtypes, even and uneven parts, 2 to
- * 16 workers, against plain loops; then an operand that failed, and a member that dies in the middle.
+ * 16 workers, against plain loops; then operands that failed, in every way that one can, and a member that dies in the middle.
  *
  * A way is an exchange and an engine. Its parties are threads of a process, or processes that are really killed. The usual run takes a
  * eleventh of the cases and few numbers of workers; GT_TEST_LONG=1 all of them. Arguments select ways by name.
@@ -13,12 +13,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/half.h"
 #include "engines/loader.h"
 #include "worker/peers/exchange_mesh.h"
 #include "worker_fixture.h"
 
-enum { MOST = 16, OPERAND = 1, RESULT = 2, LARGE = 270000, PATIENCE_S = CHECK_SANITIZED ? 1000 : 200 };
+#include "collective_cases.h"
+
+enum { OPERAND = 1, RESULT = 2, PATIENCE_S = CHECK_SANITIZED ? 1000 : 200 };
 
 /* ---- ways ---------------------------------------------------------------------------------------------------------- */
 
@@ -50,150 +51,6 @@ static const way ways[] = {
     {.name = "tiers-ucx", .engine = "cpu", .by_links = true, .lane = "ucx", .hosts = 3},
     {.name = "tiers-nccl", .engine = "cuda", .adds = true, .holds = true, .apart = true, .hosts = 2},
 };
-
-/* ---- cases --------------------------------------------------------------------------------------------------------- */
-
-static const gt_opcode collectives[] = {GT_OP_broadcast, GT_OP_all_reduce, GT_OP_reduce_scatter, GT_OP_all_gather,
-                                        GT_OP_all_to_all};
-enum { COLLECTIVES = sizeof collectives / sizeof collectives[0] };
-
-/* How a dimension is divided. */
-typedef enum division { EVEN, UNEVEN, BACKWARDS, SOME_EMPTY, DIVISIONS } division;
-
-typedef struct form {
-    const char *name;
-    unsigned rank, axis, axis_after; /* split before, and after an all_to_all */
-    int64_t other; /* the dimensions that are not split; 0: as long as makes it LARGE; -1: empty */
-    int64_t times; /* of that size; 0: once */
-} form;
-
-static const form forms[] = {
-    {.name = "vector", .rank = 1},
-    {.name = "rows", .rank = 2, .axis = 0, .axis_after = 1, .other = 5},
-    {.name = "columns", .rank = 2, .axis = 1, .axis_after = 0, .other = 5},
-    {.name = "middle", .rank = 3, .axis = 1, .axis_after = 2, .other = 3},
-    {.name = "nothing", .rank = 3, .axis = 0, .axis_after = 1, .other = -1},
-    {.name = "large rows", .rank = 3, .axis = 0, .axis_after = 1},
-    {.name = "large columns", .rank = 3, .axis = 1, .axis_after = 0},
-};
-enum { FORMS = sizeof forms / sizeof forms[0], SMALL_FORMS = 5, PIECES_MOST = 4 };
-
-/* An all_reduce of this goes in pieces (collective_host.c); PIECES_MOST parties: for more it takes long. */
-static const form in_pieces = {.name = "pieces", .rank = 1, .times = 18};
-
-typedef struct collective_case {
-    gt_opcode op;
-    gt_dtype dtype;
-    const form *form;
-    division division;
-    unsigned count; /* of parties */
-    int64_t shape[3], numel;
-    unsigned axis, axis_after;
-    int64_t begin[MOST], end[MOST], begin_after[MOST], end_after[MOST]; /* by party */
-} collective_case;
-
-/* The parts of all parties; returns the extent of the dimension. */
-static int64_t divide(division how, unsigned count, int64_t *begin, int64_t *end)
-{
-    int64_t at = 0;
-    for (unsigned k = 0; k < count; k++) {
-        unsigned party = how == BACKWARDS ? count - 1 - k : k;
-        begin[party] = at;
-        at += how == EVEN ? 2 : how == SOME_EMPTY ? k < (count + 1) / 2 : 1 + (k + 1) % 3;
-        end[party] = at;
-    }
-    return at;
-}
-
-/* False: there is no such case. */
-static bool make_case(gt_opcode op, gt_dtype dtype, const form *f, division how, unsigned count,
-                      collective_case *c)
-{
-    bool turns = op == GT_OP_all_to_all;
-    *c = (collective_case){.op = op, .dtype = dtype, .form = f, .division = how, .count = count};
-    c->axis = f->axis;
-    c->axis_after = turns ? f->axis_after : f->axis;
-    if (turns && f->rank == 1)
-        return false;
-    int64_t before = divide(how, count, c->begin, c->end);
-    int64_t after = divide(how, count, c->begin_after, c->end_after);
-    int64_t split = turns ? before * after : before, others = f->rank - (turns ? 2 : 1);
-    int64_t other = f->other ? f->other : 1 + LARGE / split;
-    if (f->times) /* for an all_reduce, which has no parts */
-        before = f->times * LARGE;
-    if (!f->other && others == 2)
-        for (other = 1; other * other * split < LARGE;)
-            other++;
-    other = other < 0 ? 0 : other;
-    c->numel = 1;
-    for (unsigned d = 0; d < f->rank; d++) {
-        c->shape[d] = d == c->axis ? before : turns && d == c->axis_after ? after : other;
-        c->numel *= c->shape[d];
-    }
-    return true;
-}
-
-/* Small whole numbers: they and their sums are exact in all dtypes. */
-static int64_t value(gt_dtype dtype, unsigned k, int64_t element)
-{
-    int64_t number = (element * 7 + k * 3) % 11;
-    return dtype == GT_UINT8 ? number : dtype == GT_BOOL ? number == 1 : number - 5;
-}
-
-/* A stored element; complex ones have also an imaginary part. */
-static void put(uint8_t *to, gt_dtype dtype, int64_t number, int64_t imaginary)
-{
-    float reals[2] = {(float)number, (float)imaginary};
-    double doubles[2] = {(double)number, (double)imaginary};
-    uint16_t half = gt__float_to_half(reals[0]), brain = gt__float_to_bfloat16(reals[0]);
-    uint8_t truth = number != 0;
-    const void *from = (void *)&number; /* its low bytes: the machines are little-endian */
-    if (dtype == GT_BOOL)
-        from = &truth;
-    else if (dtype == GT_FLOAT16 || dtype == GT_BFLOAT16)
-        from = dtype == GT_FLOAT16 ? &half : &brain;
-    else if (dtype == GT_FLOAT32 || dtype == GT_COMPLEX64)
-        from = reals;
-    else if (dtype == GT_FLOAT64 || dtype == GT_COMPLEX128)
-        from = doubles;
-    memcpy(to, from, gt__dtype_size(dtype));
-}
-
-static int64_t index_along(const collective_case *c, int64_t element, unsigned axis)
-{
-    for (unsigned d = c->form->rank - 1; d > axis; d--)
-        element /= c->shape[d];
-    return element % c->shape[axis];
-}
-
-static bool is_sum(gt_opcode op)
-{
-    return op == GT_OP_all_reduce || op == GT_OP_reduce_scatter;
-}
-
-/* The operand, or the expected result, of a party. */
-static size_t fill(const collective_case *c, unsigned self, bool result, uint8_t *bytes)
-{
-    bool parts = result ? c->op == GT_OP_reduce_scatter || c->op == GT_OP_all_to_all
-                        : c->op == GT_OP_all_gather || c->op == GT_OP_all_to_all;
-    size_t size = gt__dtype_size(c->dtype), used = 0;
-    for (int64_t i = 0; i < c->numel; i++) {
-        int64_t at = parts ? index_along(c, i, result ? c->axis_after : c->axis) : 0;
-        if (parts &&
-            (at < (result ? c->begin_after : c->begin)[self] || at >= (result ? c->end_after : c->end)[self]))
-            continue;
-        unsigned first = is_sum(c->op) && !result ? self : 0,
-                 last = is_sum(c->op) && result ? c->count - 1 : first;
-        int64_t number = 0, imaginary = 0;
-        for (unsigned k = first; k <= last; k++) {
-            number += value(c->dtype, k, i);
-            imaginary += 2 - value(c->dtype, k + 1, i);
-        }
-        put(bytes + used, c->dtype, number, imaginary);
-        used += size;
-    }
-    return used;
-}
 
 /* ---- parties ------------------------------------------------------------------------------------------------------- */
 
@@ -511,6 +368,84 @@ static void refuse(party *p, const form *f, unsigned failing)
     }
 }
 
+/* How a failure looks: all of it comes to every worker that needs the tensor. */
+typedef struct looks {
+    gt_err err;
+    char text[900];
+} looks;
+
+enum { FAILED_OP = GT_OP_svd, FAILED_SCOPE = 7, FAILED_SITE = 11 };
+
+static void fail_operand(party *p, const looks *how)
+{
+    gt_slot failure[1 + sizeof how->text / sizeof(gt_slot) + 1] = {
+        {.ins = {.op = GT_OP_failure, .flags = GT_FLAG_POISON, .result = OPERAND, .operand = {FAILED_OP}}}};
+    failure->ins.scope = FAILED_SCOPE;
+    failure->ins.site = FAILED_SITE;
+    failure->ins.imm[0].i = how->err;
+    failure->ins.imm[1].u = strlen(how->text);
+    memcpy(failure + 1, how->text, strlen(how->text));
+    gt__worker_refuse(&p->worker, &failure->ins, failure + 1);
+}
+
+/* Our own failures say nothing of the worker. */
+static void expect_looks(const party *p, const looks *how, unsigned failing, const char *what)
+{
+    const gt_entry *entry = gt__store_find(p->worker.store, RESULT);
+    if (!CHECK_EQ(entry->state, GT_ENTRY_POISON))
+        return;
+    const gt_poison *poison = entry->poison;
+    const gt_origin *origin = &poison->origin;
+    bool same = CHECK_EQ(poison->err, how->err) && CHECK(!strcmp(poison->text, how->text)) &&
+                CHECK_EQ(origin->op, FAILED_OP) && CHECK_EQ(origin->scope, FAILED_SCOPE) &&
+                CHECK_EQ(origin->site, FAILED_SITE) &&
+                CHECK_EQ(origin->worker, p->self == failing ? 0 : failing + 1);
+    if (!same)
+        fprintf(stderr, "%s: worker %u of %u: '%.20s...' (%s) came for '%.20s...' (%s)\n", what, p->self, p->count,
+                poison->text, gt_error_name(poison->err), how->text, gt_error_name(how->err));
+}
+
+/* The failed tensor is sent to all others. */
+static void send_failed(party *p, const looks *how, unsigned failing)
+{
+    gt_slot recv[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_FLOAT32, .rank = 1, .tail = 1, .result = RESULT}}};
+    gt_instruction send = {.op = GT_OP_send, .operand = {OPERAND}};
+    recv->ins.imm[0].i = failing;
+    recv[1].i64[0] = 4;
+    for (unsigned k = 0; k < p->count; k++) {
+        send.imm[0].i = k;
+        recv->ins.imm[1].u = send.imm[1].u = p->next_tag++;
+        if (p->self == failing && k != failing)
+            CHECK(gt__peers_handle(&p->worker, &send, NULL));
+        else if (p->self == k && k != failing) {
+            CHECK(gt__peers_handle(&p->worker, &recv->ins, recv + 1));
+            expect_looks(p, how, failing, "a move");
+        }
+    }
+}
+
+/* Failures of every kind, with a long text, come as they are. */
+static void refuse_alike(party *p, unsigned failing)
+{
+    collective_case c;
+    for (int err = GT_OK + 1; err < GT_ERROR_COUNT; err++) {
+        looks how = {.err = (gt_err)err};
+        memset(how.text, 'a' + err, sizeof how.text - 1);
+        for (unsigned op = 0; op < COLLECTIVES; op++) {
+            make_case(collectives[op], GT_FLOAT32, &forms[1], UNEVEN, p->count, &c);
+            make_operand(p, &c, p->self);
+            if (p->self == failing)
+                fail_operand(p, &how);
+            hold(p, &c, p->self, -1);
+            if (c.op != GT_OP_broadcast || failing == 0)
+                expect_looks(p, &how, failing, gt__op_table[c.op].name);
+        }
+        if (p->self == failing)
+            fail_operand(p, &how);
+        send_failed(p, &how, failing);
+    }
+}
+
 /* One gives up when the others' engines have begun. */
 static void give_up(party *p)
 {
@@ -626,6 +561,8 @@ static void *take_part(void *argument)
         refuse(p, &forms[SMALL_FORMS], p->count - 1);
         if (p->count <= PIECES_MOST)
             refuse(p, &in_pieces, p->count - 1);
+        refuse_alike(p, 0);
+        refuse_alike(p, p->count - 1);
         if (p->way->holds && !p->way->hosts)
             give_up(p);
     }

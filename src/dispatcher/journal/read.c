@@ -326,7 +326,7 @@ static bool read_failure(session_story *story, gt_frame_cursor cursor)
     unsigned length;
     if (!entry || !failure || cursor.left || !may_fail(entry, head->part) || !slots ||
         failure->ins.op != GT_OP_failure || !(failure->ins.flags & GT_FLAG_POISON) ||
-        failure->ins.imm[0].i <= GT_OK || failure->ins.imm[0].i > GT_ERR_CANCELLED ||
+        failure->ins.imm[0].i <= GT_OK || failure->ins.imm[0].i >= GT_ERROR_COUNT ||
         gt__instruction_check(failure, slots, &length) != GT_OK || length != slots)
         return false;
     gt_saved_part *part = &entry->saved->part[head->part];

@@ -214,9 +214,8 @@ static const char *read_header(gt_mesh_link *end, const gt_instruction *ins)
 {
     gt_link *link = end->link;
     gt_segment *segment = NULL;
-    int64_t err = ins->imm[0].i;
     gt_message content = {.key = {.from = end->worker, .tag = ins->result, .number = (uint32_t)ins->operand[0]},
-                          .err = err >= GT_OK && err <= GT_ERR_INTERNAL ? (gt_err)err : GT_ERR_INTERNAL,
+                          .err = gt__error_kind(ins->imm[0].i),
                           .bytes = ins->operand[1]};
     if (end->arriving || content.bytes > MESSAGE_MAX_BYTES)
         return "a message inside another, or too large a one";

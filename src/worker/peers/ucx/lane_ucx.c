@@ -279,7 +279,7 @@ static ucs_status_t message_comes(void *argument, const void *head, size_t head_
         return UCS_OK;
     gt_message content = {
         .key = {.tag = h.tag, .number = h.number},
-        .err = h.err >= GT_OK && h.err <= GT_ERR_INTERNAL ? (gt_err)h.err : GT_ERR_INTERNAL,
+        .err = gt__error_kind(h.err),
         .bytes = bytes,
         .tensor = h.tensor,
     };
