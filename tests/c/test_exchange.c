@@ -159,6 +159,37 @@ static void test_brief_visit(const void *argument)
     one->ops->close(one);
 }
 
+/* Two workers that connect to each other at once have two links. When one of them is lost, so is what was in it, and nobody can tell
+ * what that was: the worker is gone. It stays gone if it connects again. */
+static void test_one_link_of_two(const void *argument)
+{
+    (void)argument;
+    gt_exchange *one = mesh_new(), *zero[3];
+    gt_message *message;
+    one->ops->join(one, 1, 2, 99);
+    for (int k = 0; k < 3; k++) { /* each has a link of the same worker */
+        zero[k] = mesh_new();
+        zero[k]->ops->join(zero[k], 0, 1, 99);
+    }
+    for (int k = 0; k < 2; k++) {
+        introduce(zero[k], 1, one);
+        CHECK_EQ(gt__exchange_post(zero[k], 1, 5, 0, "hello", 5, NULL), GT_OK);
+        expect_message(one, "hello");
+    }
+    zero[0]->ops->close(zero[0]);
+    CHECK(gt__exchange_ready(one, 0, 6, 0, PATIENCE_MS));
+    CHECK(gt__exchange_ready(zero[1], 1, 6, 0, PATIENCE_MS)); /* both know it */
+    introduce(zero[2], 1, one);
+    CHECK_EQ(gt__exchange_post(zero[2], 1, 6, 0, "again", 5, NULL), GT_OK);
+    CHECK(gt__exchange_ready(zero[2], 1, 6, 0, PATIENCE_MS)); /* it was turned away */
+    CHECK(gt__exchange_ready(one, 0, 7, 0, 0));
+    CHECK_EQ(gt__exchange_look(one, 0, 7, 0, &message), GT_ERR_CONNECTION);
+    CHECK_EQ(gt__exchange_look(one, 0, 6, 0, &message), GT_ERR_CONNECTION);
+    for (int k = 1; k < 3; k++)
+        zero[k]->ops->close(zero[k]);
+    one->ops->close(one);
+}
+
 /* It does not listen any more when we hear of it. That is known from the refusals, long before the time to connect is over. */
 static void test_unreachable(const void *argument)
 {
@@ -528,6 +559,7 @@ int main(int argc, char **argv)
     check_run("a worker of another server", test_wrong_key, NULL);
     check_run("a worker that takes another's number", test_successor, NULL);
     check_run("a worker that is gone when we hear of it", test_brief_visit, NULL);
+    check_run("a worker that loses one of two links", test_one_link_of_two, NULL);
     check_run("a worker that cannot be reached", test_unreachable, NULL);
     check_run("a worker that cannot be reached, by tcp", test_unreachable, "127.0.0.1");
     check_run("a worker that can reach us only", test_unreachable_for_us, NULL);

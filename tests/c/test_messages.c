@@ -265,8 +265,8 @@ static bool frail_progress(gt_lane *lane)
 {
     gt_mesh_link *end = frail.mesh->links;
     if (end && atomic_exchange(&frail.fails, false)) {
-        end->lane_failed = gt__deadline_ns(0);
-        snprintf(end->lane_why, sizeof end->lane_why, "a test");
+        end->ends_by = gt__deadline_ns(0);
+        snprintf(end->why, sizeof end->why, "a test");
     }
     return frail.ops->progress(lane);
 }

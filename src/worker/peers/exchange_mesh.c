@@ -40,7 +40,9 @@ enum {
     IDLE_MS = GT_LIVENESS_MS, /* longest sleep of the thread: it polls whether peers live */
     ATTEMPT_MS = 2000,        /* timeout of one attempt to connect */
     AGAIN_MS = 200,           /* between attempts */
-    REFUSALS = 3,             /* attempts: a worker that refuses all of them does not listen any more */
+    GRACE_MS =
+        1000, /* a way to a worker ended: its links end, too, unless they do so by themselves within this time */
+    REFUSALS = 3, /* attempts: a worker that refuses all of them does not listen any more */
     MAX_MESH_WORKERS = 4096,
 };
 
@@ -340,19 +342,32 @@ static void say_hello(const gt_mesh *mesh, gt_link *link)
     gt__link_commit(link, 1 + GT_HELLO_TAIL);
 }
 
+/* With the mutex: an attempt has made a link. */
+static void adopt_fresh(gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker)
+{
+    gt_link *link = peer->fresh;
+    peer->fresh = NULL;
+    if (gt__mesh_lost(peer, peer->life)) { /* that of its own attempt, meanwhile */
+        gt__link_kill(link, "a link with it was lost before");
+        add_link(mesh, link, -1, 0);
+        return;
+    }
+    if (peer->gone_life == peer->life)
+        *peer->gone = 0; /* it was reached after all */
+    say_hello(mesh, link);
+    gt_mesh_link *end = add_link(mesh, link, worker, peer->life);
+    if (end)
+        gt__mesh_lane_offer(mesh, end);
+}
+
 /* Connect to peers with queued messages and no link; adopt links that attempts have made. */
 static void look_after_peers(gt_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
     for (int32_t worker = 0; worker < mesh->peer_count && mesh->joined; worker++) {
         gt_mesh_peer *peer = mesh->peers[worker];
-        if (peer->fresh) {
-            say_hello(mesh, peer->fresh);
-            gt_mesh_link *end = add_link(mesh, peer->fresh, worker, peer->life);
-            peer->fresh = NULL;
-            if (end)
-                gt__mesh_lane_offer(mesh, end);
-        }
+        if (peer->fresh)
+            adopt_fresh(mesh, peer, worker);
         bool linked = false;
         gt__mesh_lane_note(mesh, peer, worker);
         for (const gt_mesh_link *end = mesh->links; end; end = end->next)
@@ -377,12 +392,34 @@ static void accept_links(gt_mesh *mesh)
     }
 }
 
-/* A worker whose last link died is gone, until the dispatcher introduces it again or it connects to us. */
+void gt__mesh_link_doom(gt_mesh_link *end, const char *why)
+{
+    if (end->ends_by)
+        return;
+    end->ends_by = gt__deadline_ns(GRACE_MS);
+    snprintf(end->why, sizeof end->why, "%s", why);
+}
+
+/* All links to that worker, if two connected at the same time. True: progress. */
+static bool end_doomed(gt_mesh *mesh, const gt_mesh_link *end)
+{
+    if (!end->ends_by || end->link->gone || gt__remaining_ms(end->ends_by))
+        return false;
+    for (gt_mesh_link *link = mesh->links; link; link = link->next)
+        if (link->worker == end->worker && link->life == end->life)
+            gt__link_kill(link->link, "%s", end->why);
+    return true;
+}
+
+/* A worker whose last link died is gone, until another has its place. */
 static void link_died(gt_mesh *mesh, gt_mesh_link *end)
 {
     bool another = false;
-    for (const gt_mesh_link *other = mesh->links; other; other = other->next)
-        another |= other != end && other->worker == end->worker && other->life == end->life && !other->link->dead;
+    for (gt_mesh_link *other = end->worker >= 0 ? mesh->links : NULL; other; other = other->next)
+        if (other->worker == end->worker && other->life == end->life && !other->link->dead) {
+            gt__mesh_link_doom(other, end->link->reason);
+            another = true;
+        }
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = end->worker >= 0 ? gt__mesh_peer(mesh, end->worker) : NULL;
     if (peer && !another && end->life >= peer->newest) {
@@ -402,7 +439,7 @@ static bool serve_links(gt_mesh *mesh)
     progress |= gt__mesh_lane_fetch_all(mesh);
     for (gt_mesh_link **where = &mesh->links; *where;) {
         gt_mesh_link *end = *where;
-        progress |= gt__mesh_lane_serve(mesh, end);
+        progress |= end_doomed(mesh, end);
         progress |= gt__mesh_read(mesh, end);
         progress |= gt__mesh_write(mesh, end);
         gt__link_flush(end->link);
@@ -434,7 +471,7 @@ static void sleep_until_rung(gt_mesh *mesh)
         fds[count++] = (struct pollfd){.fd = mesh->lane_ops->fd(mesh->lane), .events = POLLIN};
     }
     for (gt_mesh_link *end = mesh->links; end; end = end->next) {
-        attempts |= end->lane_failed != 0;
+        attempts |= end->ends_by != 0;
         if (end->link->watched)
             end->link->ops->look(end->link);
         quiet &= end->link->ops->arm(end->link);

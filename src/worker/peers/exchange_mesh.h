@@ -30,10 +30,10 @@ typedef struct gt_mesh_link {
     size_t arrived, expected; /* bytes of it in the stream */
     bool dropping;            /* discard them: out of memory */
     gt_mesh_segment *segments;
-    gt_lane_end *lane;    /* which we have offered; NULL: not */
-    bool lane_open;       /* the other has too: messages go there */
-    uint64_t lane_failed; /* a deadline: the link ends then; 0: it has not failed */
-    char lane_why[GT_LANE_WHY];
+    gt_lane_end *lane; /* which we have offered; NULL: not */
+    bool lane_open;    /* the other has too: messages go there */
+    uint64_t ends_by;  /* a deadline: gt__mesh_link_doom; 0: all is well */
+    char why[GT_LANE_WHY];
 } gt_mesh_link;
 
 /* Another worker, with the mutex. */
@@ -103,6 +103,13 @@ static inline void gt__mesh_news(gt_mesh *mesh)
     pthread_cond_broadcast(&mesh->changed);
 }
 
+/* With the mutex: whether this generation was linked with us, and its link was lost: so was what was in it, and nobody can tell what that
+ * was. Another link would not bring it back, and it would be waited for. */
+static inline bool gt__mesh_lost(const gt_mesh_peer *peer, gt_life life)
+{
+    return *peer->gone && !peer->unreached && peer->gone_life == life;
+}
+
 /* Tell the thread that there is something to do. */
 void gt__mesh_wake(gt_mesh *mesh);
 
@@ -117,6 +124,10 @@ static inline void gt__mesh_return(gt_mesh *mesh, gt_message *message)
 /* exchange_mesh.c. The peer with this index, added if new. With the mutex. NULL: out of memory, or the index is out of
  * range. */
 gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker);
+
+/* A way to the worker at the other end is lost, and what was in it: another link or a lane. While this link is left the worker is not gone,
+ * and what was lost would be waited for. So it ends as well; not at once: the other may just be leaving, and what it sent comes first. */
+void gt__mesh_link_doom(gt_mesh_link *end, const char *why);
 
 /* mesh_link.c. True: it made progress. A malformed record kills the link. */
 bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end);
@@ -146,8 +157,6 @@ void gt__mesh_lane_note(const gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker)
 void gt__mesh_lane_return_places(gt_mesh *mesh);
 /* Nothing has come for a while: free the memory that waits for it. */
 void gt__mesh_lane_idle(gt_mesh *mesh);
-/* End all links to the worker if this one's lane has failed. True: progress. */
-bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end);
 /* Before a link that is lost is freed: take what arrived. */
 void gt__mesh_lane_drain(gt_mesh *mesh, const gt_mesh_link *end);
 

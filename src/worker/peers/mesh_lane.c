@@ -23,7 +23,6 @@ enum {
     SEGMENT_FROM = 64 << 10, /* bytes; smaller messages have their bytes behind them */
     MOST_ROOMS = 64,
     ROOMS_MS = 5000, /* rooms are kept so long after the last was used, as a worker keeps memory */
-    GRACE_MS = 1000, /* a lane ended: the link ends too, unless it does so by itself within this time */
 };
 
 /* ---- events ------------------------------------------------------------------------------------------------ */
@@ -175,15 +174,12 @@ static void sent(void *context, gt_message *message)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* The other may just be leaving: then its link says so, and why, when all that it sent has been read. */
 static void failed(void *context, void *link, const char *why)
 {
-    (void)context;
-    gt_mesh_link *end = link;
-    if (end->lane_failed)
-        return;
-    end->lane_failed = gt__deadline_ns(GRACE_MS);
-    snprintf(end->lane_why, sizeof end->lane_why, "%s", why);
+    const gt_mesh *mesh = context;
+    char text[GT_LANE_WHY];
+    snprintf(text, sizeof text, "%s: %.140s", mesh->lane_ops->name, why);
+    gt__mesh_link_doom(link, text);
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------- */
@@ -220,24 +216,12 @@ const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slo
 
 static bool has_lane(const gt_mesh_link *end)
 {
-    return end->lane_open && !end->lane_failed;
+    return end->lane_open && !end->ends_by;
 }
 
 bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message)
 {
     return has_lane(end) && (message->exposed || !end->link->ops->share || message->bytes >= mesh->lane_from);
-}
-
-/* What was in the lane is lost. So the other links to that worker end as well, if both connected at the same time: while one is
- * left, the worker is not gone, and lost messages would be waited for. */
-bool gt__mesh_lane_serve(gt_mesh *mesh, gt_mesh_link *end)
-{
-    if (!end->lane_failed || end->link->gone || gt__remaining_ms(end->lane_failed))
-        return false;
-    for (gt_mesh_link *link = mesh->links; link; link = link->next)
-        if (link->worker == end->worker && link->life == end->life)
-            gt__link_kill(link->link, "%s: %s", mesh->lane_ops->name, end->lane_why);
-    return true;
 }
 
 /* What the other sent before it left is in the lane. */

@@ -167,7 +167,8 @@ static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruc
     pthread_mutex_lock(&mesh->mutex);
     bool knows = ins->op == GT_OP_hello && ins->imm[1].u == mesh->key && ins->result <= INT32_MAX;
     gt_mesh_peer *peer = knows ? gt__mesh_peer(mesh, (int32_t)ins->result) : NULL;
-    if (peer) {
+    bool lost = peer && gt__mesh_lost(peer, ins->operand[0]);
+    if (peer && !lost) {
         end->worker = (int32_t)ins->result;
         end->life = ins->operand[0];
         if (end->life >= peer->newest) {
@@ -177,7 +178,9 @@ static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruc
         }
     }
     pthread_mutex_unlock(&mesh->mutex);
-    return peer ? NULL : "it is not a worker of this server";
+    return !peer  ? "it is not a worker of this server"
+           : lost ? "a link with it was lost before, and what was in it"
+                  : NULL;
 }
 
 static bool has_joined(gt_mesh *mesh)
