@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "core/path.h"
 #include "deferred_stage.h"
@@ -675,6 +676,34 @@ static void test_random(const void *argument)
     }
 }
 
+/* A worker lends as many tensors as a drained one sends at once. Those that the other has read are found without a look at all of them
+ * for each record. */
+static void test_many_loans(const void *argument)
+{
+    enum { MANY = 30000, MOST_S = 10 };
+    static stage s;
+    if (!stage_open(&s, argument))
+        return;
+    player *lender = &s.players[0], *reader = &s.players[1];
+    gt_worker *worker = &lender->worker;
+    clock_t before = clock();
+    write_full(lender, 1, 1, SMALL, 5);
+    for (int k = 0; k < MANY; k++)
+        write_move(&s, 1, 0, 1, 1, 1, SMALL);
+    while (lender->at < lender->count && clock() - before < MOST_S * CLOCKS_PER_SEC)
+        take_one(&s, lender);
+    CHECK(worker->loans.first);
+    while (reader->at < reader->count && clock() - before < MOST_S * CLOCKS_PER_SEC) {
+        take_one(&s, reader);
+        gt__peers_reclaim(worker);
+    }
+    if (CHECK(clock() - before < MOST_S * CLOCKS_PER_SEC)) {
+        CHECK(!worker->loans.first);
+        CHECK_EQ(value_in(reader, 1), 5);
+    }
+    stage_close(&s);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -695,5 +724,6 @@ int main(int argc, char **argv)
     check_run("random programs", test_random, "cpu");
     check_run("random programs on an asynchronous engine", test_random, "late");
     check_run("random programs in memory that the host cannot touch", test_random, "far");
+    check_run("many loans", test_many_loans, "far");
     return check_end();
 }

@@ -8,9 +8,10 @@
 #include "worker/worker.h"
 
 enum {
-    LOAN = 0,          /* message numbers; collective_host.c and collective_engine.c have 0 to 3 */
-    RECEIPT = 4,       /* the other way */
-    PATIENCE_MS = 2000 /* of a worker that leaves, for those that still read its memory */
+    LOAN = 0,           /* message numbers; collective_host.c and collective_engine.c have 0 to 3 */
+    RECEIPT = 4,        /* the other way */
+    PATIENCE_MS = 2000, /* of a worker that leaves, for those that still read its memory */
+    MOST_LOOKS = 64,    /* at loans that are not read yet, each time */
 };
 
 typedef struct gt_loan_out {
@@ -38,6 +39,20 @@ bool gt__loans_with(const gt_worker *worker, int64_t other)
 
 /* ---- lending ------------------------------------------------------------------------------------------------ */
 
+static void append(gt_loans *loans, loan_out *out)
+{
+    out->next = NULL;
+    *(loans->first ? &loans->last->next : &loans->first) = out;
+    loans->last = out;
+}
+
+static loan_out *take_first(gt_loans *loans)
+{
+    loan_out *out = loans->first;
+    loans->first = out->next;
+    return out;
+}
+
 gt_err gt__loan_post(gt_worker *worker, int32_t to, uint64_t tag, const void *memory, size_t bytes,
                      gt_buffer *buffer)
 {
@@ -54,9 +69,8 @@ gt_err gt__loan_post(gt_worker *worker, int32_t to, uint64_t tag, const void *me
         return err;
     }
     buffer->references++;
-    *out = (loan_out){
-        .next = worker->loans.first, .to = to, .tag = tag, .record = worker->exchange->record, .buffer = buffer};
-    worker->loans.first = out;
+    *out = (loan_out){.to = to, .tag = tag, .record = worker->exchange->record, .buffer = buffer};
+    append(&worker->loans, out);
     return GT_OK;
 }
 
@@ -74,21 +88,28 @@ static bool is_settled(gt_worker *worker, const loan_out *out, int timeout_ms)
     return settled;
 }
 
-static void release(gt_worker *worker, loan_out **where)
+static void release(gt_worker *worker, loan_out *out)
 {
-    loan_out *out = *where;
-    *where = out->next;
     gt__buffer_release(worker->store, out->buffer);
     free(out);
 }
 
+/* The oldest come first: most often they are read in their order. Of those that are not read yet, some are looked at each time: there may
+ * be as many as a worker has tensors. */
 void gt__loans_reclaim(gt_worker *worker)
 {
-    for (loan_out **where = &worker->loans.first; *where;)
-        if (is_settled(worker, *where, 0))
-            release(worker, where);
-        else
-            where = &(*where)->next;
+    gt_loans *loans = &worker->loans;
+    const loan_out *waits = NULL; /* the first that does */
+    for (unsigned looks = 0; loans->first && loans->first != waits && looks < MOST_LOOKS;) {
+        loan_out *out = take_first(loans);
+        if (is_settled(worker, out, 0)) {
+            release(worker, out);
+            continue;
+        }
+        append(loans, out);
+        waits = waits ? waits : out;
+        looks++;
+    }
 }
 
 void gt__loans_end(gt_worker *worker)
@@ -98,8 +119,9 @@ void gt__loans_end(gt_worker *worker)
     worker->exchange->stop = NULL; /* that it leaves does not end this wait */
     while (worker->loans.first) {
         int left = gt__remaining_ms(deadline);
-        is_settled(worker, worker->loans.first, left > 0 ? left : 0);
-        release(worker, &worker->loans.first);
+        loan_out *out = take_first(&worker->loans);
+        is_settled(worker, out, left > 0 ? left : 0);
+        release(worker, out);
     }
     worker->exchange->stop = stop;
 }

@@ -15,9 +15,9 @@
 typedef struct gt_worker gt_worker;
 typedef struct gt_buffer gt_buffer;
 
-/* What this worker has lent, until the receipts come. */
+/* What this worker has lent, until the receipts come: a queue. */
 typedef struct gt_loans {
-    struct gt_loan_out *first;
+    struct gt_loan_out *first, *last;
 } gt_loans;
 
 /* A loan that was taken from another worker. */
