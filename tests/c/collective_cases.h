@@ -39,7 +39,8 @@ static const form forms[] = {
 enum { FORMS = sizeof forms / sizeof forms[0], SMALL_FORMS = 5, PIECES_MOST = 4 };
 
 /* An all_reduce of this goes in pieces (collective_host.c); PIECES_MOST parties: for more it takes long. */
-static const form in_pieces = {.name = "pieces", .rank = 1, .times = 18};
+static const form in_pieces = {.name = "pieces", .rank = 1, .times = 18},
+                  in_more_pieces = {.name = "more pieces", .rank = 1, .times = 36};
 
 typedef struct collective_case {
     gt_opcode op;

@@ -29,8 +29,9 @@ typedef struct way {
     bool tcp;      /* of tcp: each is at an address of its own */
     const char *lane;
     bool lends, adds,
-        holds;  /* the engines read each other's memory; hold sums among themselves; hold everything */
-    bool apart; /* the last one has no such thing in common with the others */
+        holds;     /* the engines read each other's memory; hold sums among themselves; hold everything */
+    bool declines; /* the engines want to hold sums among themselves, and find that they cannot */
+    bool apart;    /* the last one has no such thing in common with the others */
     unsigned
         hosts; /* collectives in tiers. 2: the last one is on another host. 3: they take turns, and have nothing else in common */
 } way;
@@ -41,6 +42,7 @@ static const way ways[] = {
     {.name = "lent-apart", .engine = "far", .lends = true, .apart = true},
     {.name = "engines", .engine = "late", .adds = true},
     {.name = "engines-apart", .engine = "late", .adds = true, .apart = true},
+    {.name = "declined", .engine = "cpu", .by_links = true, .lane = "mesh", .declines = true},
     {.name = "memory", .engine = "cpu", .by_links = true, .lane = "mesh"},
     {.name = "tcp", .engine = "cpu", .by_links = true, .tcp = true, .lane = "mesh"},
     {.name = "ucx", .engine = "cpu", .by_links = true, .lane = "ucx"},
@@ -93,6 +95,25 @@ static gt_err counted_lend(gt_engine *engine, const void *memory, size_t bytes, 
 {
     current->taken++;
     return engine_lend(engine, memory, bytes, outside, loan);
+}
+
+/* As NCCL where one worker finds no way to the others. */
+static gt_err declined(gt_engine *engine, const gt_group_call *call, gt_token *token)
+{
+    gt_err err = call->self ? GT_OK : gt__fail(GT_ERR_INTERNAL, "the engines did not find each other");
+    (void)engine;
+    *token = 0;
+    for (unsigned k = 0; err && k < call->count; k++)
+        if (k != call->self)
+            call->give_up(call->context, call->tag, call->party[k].worker, err);
+    CHECK_EQ(call->agree(call, err), GT_ERR_INTERNAL);
+    return GT_ERR_UNSUPPORTED;
+}
+
+static uint64_t league_of_all(gt_engine *engine)
+{
+    (void)engine;
+    return (uint64_t)1 << 32;
 }
 
 /* Tags of tiers have bits that the dispatcher's have not. */
@@ -172,6 +193,10 @@ static void open_party(party *p)
         engine_collective = p->ops.collective;
         p->ops.collective = counted;
     }
+    if (p->way->declines) {
+        p->ops.collective = declined;
+        p->ops.league = league_of_all;
+    }
     if (p->way->lends) {
         engine_lend = p->ops.lend;
         p->ops.lend = counted_lend;
@@ -181,10 +206,10 @@ static void open_party(party *p)
     CHECK_EQ(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective), GT_OK);
     if (p->way->lends)
         CHECK_EQ(gt__collective_lent(worker, &worker->collective), GT_OK);
-    if (p->way->adds)
+    if (p->ops.collective)
         CHECK_EQ(gt__collective_engine(worker, &worker->collective), GT_OK);
     CHECK_EQ(gt__collective_tiers(worker, &worker->collective), GT_OK);
-    worker->league = p->way->adds ? p->ops.league(worker->engine) : 0;
+    worker->league = p->ops.league && (p->way->adds || p->way->declines) ? p->ops.league(worker->engine) : 0;
     worker->group = p->way->lends ? p->ops.group(worker->engine) : 0;
     CHECK(!p->way->adds || worker->league);
     meet(p);
@@ -326,7 +351,9 @@ static void hold_all(party *p)
             if (make_case(collectives[op], GT_FLOAT32, &forms[f], UNEVEN, p->count, &c))
                 hold_case(p, &c, p->self, -1);
     }
-    if (p->count <= PIECES_MOST && make_case(GT_OP_all_reduce, GT_FLOAT32, &in_pieces, UNEVEN, p->count, &c))
+    if (p->count <= PIECES_MOST &&
+        make_case(GT_OP_all_reduce, GT_FLOAT32, p->way->declines ? &in_more_pieces : &in_pieces, UNEVEN, p->count,
+                  &c))
         hold_case(p, &c, p->self, -1);
     if (p->way->lends)
         CHECK_EQ(p->taken > 0, !p->way->apart);
@@ -462,7 +489,6 @@ static void give_up(party *p)
 /* As collective_engine.c does it: tell the others that we take part. */
 static void promise(party *p, const collective_case *c)
 {
-    enum { STATUS = 2 };
     gt_exchange *exchange = p->worker.exchange;
     gt_partner partners[MOST];
     uint64_t lives[MOST];
@@ -474,8 +500,9 @@ static void promise(party *p, const collective_case *c)
     uint64_t circle = p->ops.circle(p->worker.engine, &call);
     for (unsigned k = 0; k < p->count; k++)
         if (k != p->self)
-            CHECK_EQ(gt__exchange_post(exchange, (int32_t)k, p->next_tag, STATUS, &circle, sizeof circle, NULL),
-                     GT_OK);
+            CHECK_EQ(
+                gt__exchange_post(exchange, (int32_t)k, p->next_tag, GT_NOTE_STATUS, &circle, sizeof circle, NULL),
+                GT_OK);
 }
 
 /* In the middle of a collective, when what it gives first is on its way. A process is killed, a thread leaves as one whose server is gone. */

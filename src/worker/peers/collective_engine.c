@@ -12,9 +12,6 @@
 
 #include "worker/worker.h"
 
-/* Message numbers; collective_host.c has 0 and 1, loans.c 4. */
-enum { STATUS = 2, SHARED = 3, AGREED = 5, LOST = 6 };
-
 typedef struct own {
     gt_collective base;
     gt_worker *worker;
@@ -112,10 +109,11 @@ static gt_err share(const gt_group_call *call, void *bytes, size_t size)
     gt_exchange *exchange = ((const own *)call->context)->worker->exchange;
     gt_message *message = NULL;
     for (unsigned k = 1; k < call->count && call->self == 0; k++)
-        GT_TRY(gt__exchange_post(exchange, (int32_t)call->party[k].worker, call->tag, SHARED, bytes, size, NULL));
+        GT_TRY(gt__exchange_post(exchange, (int32_t)call->party[k].worker, call->tag, GT_NOTE_SHARED, bytes, size,
+                                 NULL));
     if (call->self == 0)
         return GT_OK;
-    GT_TRY(gt__exchange_take(exchange, (int32_t)call->party[0].worker, call->tag, SHARED, &message));
+    GT_TRY(gt__exchange_take(exchange, (int32_t)call->party[0].worker, call->tag, GT_NOTE_SHARED, &message));
     gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != size)
         err = gt__fail(GT_ERR_PROTOCOL, "party 0 shared %zu bytes instead of %zu", message->bytes, size);
@@ -130,8 +128,8 @@ static gt_err agree(const gt_group_call *call, gt_err err)
     const own *o = call->context;
     gt_poison *failed = err ? gt__poison_new(err, gt_error_text()) : NULL;
     bool same, declined;
-    tell(o, call, AGREED, err, failed ? failed->text : "", 0);
-    err = hear(o, call, AGREED, failed, 0, &same, &declined);
+    tell(o, call, GT_NOTE_AGREED, err, failed ? failed->text : "", 0);
+    err = hear(o, call, GT_NOTE_AGREED, failed, 0, &same, &declined);
     if (failed)
         gt__poison_release(failed);
     return err;
@@ -147,9 +145,9 @@ static gt_err lost(void *context, uint64_t tag, int64_t party, uint64_t life)
     uint64_t nothing;
     if (worker->introduced[party].life != life)
         return gt__fail(GT_ERR_CONNECTION, "worker %lld is gone: another has taken its place", (long long)party);
-    if (!gt__exchange_ready(exchange, (int32_t)party, tag, LOST, 0))
+    if (!gt__exchange_ready(exchange, (int32_t)party, tag, GT_NOTE_GIVEN_UP, 0))
         return GT_OK;
-    gt_err err = hear_one(exchange, (int32_t)party, tag, LOST, &nothing);
+    gt_err err = hear_one(exchange, (int32_t)party, tag, GT_NOTE_GIVEN_UP, &nothing);
     exchange->failed = current;
     return err;
 }
@@ -160,7 +158,7 @@ static void give_up(void *context, uint64_t tag, int64_t party, gt_err err)
     uint64_t at_hand = exchange->record;
     exchange->record =
         UINT64_MAX; /* at any time: the record at hand may be one that was put aside before this party came */
-    gt__exchange_post_failure(exchange, (int32_t)party, tag, LOST, err, gt_error_text());
+    gt__exchange_post_failure(exchange, (int32_t)party, tag, GT_NOTE_GIVEN_UP, err, gt_error_text());
     exchange->record = at_hand;
 }
 
@@ -173,8 +171,9 @@ static gt_err call_engine(const own *o, const gt_collective_call *call, gt_group
     const gt_poison *poison = call->poison;
     bool same, declined, keeps = engine->ops->circle && !poison;
     uint64_t circle = keeps ? engine->ops->circle(engine, group) : 0;
-    gt_err unsent = tell(o, group, STATUS, poison ? poison->err : GT_OK, poison ? poison->text : "", circle);
-    GT_TRY(hear(o, group, STATUS, poison, circle, &same, &declined));
+    gt_err unsent =
+        tell(o, group, GT_NOTE_STATUS, poison ? poison->err : GT_OK, poison ? poison->text : "", circle);
+    GT_TRY(hear(o, group, GT_NOTE_STATUS, poison, circle, &same, &declined));
     if (declined && !unsent)
         return GT_ERR_UNSUPPORTED;
     group->anew = !same || circle == 0;
@@ -182,7 +181,7 @@ static gt_err call_engine(const own *o, const gt_collective_call *call, gt_group
     gt__late_given(&o->worker->late, *token);
     if (err != GT_OK && err != GT_ERR_UNSUPPORTED) {
         gt_poison *failed = gt__poison_new(err, gt_error_text());
-        tell(o, group, LOST, err, failed->text, 0);
+        tell(o, group, GT_NOTE_GIVEN_UP, err, failed->text, 0);
         gt__fail(err, "%s", failed->text);
         gt__poison_release(failed);
     }

@@ -31,6 +31,7 @@ enum {
     PIECE = 8 << 20,           /* bytes: an all_reduce of twice as many goes in pieces of at least so many */
     MOST_PIECES = 16
 };
+_Static_assert(2 * MOST_PIECES <= GT_FIRST_NOTE, "each piece has two steps");
 
 typedef struct host {
     gt_collective base;

@@ -34,6 +34,17 @@ typedef struct gt_message_key {
     uint64_t tag;
 } gt_message_key;
 
+/* The numbers of messages within a transfer. Tensors have those from 0 on: a move one, a collective one for each step of each of its
+ * pieces (collective_host.c). Notes have these. No number means two things: one that was not taken would be taken for the other. */
+enum {
+    GT_FIRST_NOTE = 64,
+    GT_NOTE_RECEIPT = GT_FIRST_NOTE, /* the other way: loans.c */
+    GT_NOTE_STATUS,                  /* the rest: collective_engine.c */
+    GT_NOTE_SHARED,
+    GT_NOTE_AGREED,
+    GT_NOTE_GIVEN_UP
+};
+
 /* What a receiver has of a message. */
 typedef enum gt_message_state {
     GT_MESSAGE_HERE,      /* its bytes, or its failure */

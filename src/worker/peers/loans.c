@@ -8,8 +8,7 @@
 #include "worker/worker.h"
 
 enum {
-    LOAN = 0,           /* message numbers; collective_host.c and collective_engine.c have 0 to 3 */
-    RECEIPT = 4,        /* the other way */
+    LOAN = 0,           /* the number of its message */
     PATIENCE_MS = 2000, /* of a worker that leaves, for those that still read its memory */
     MOST_LOOKS = 64,    /* at loans that are not read yet, each time */
 };
@@ -81,8 +80,8 @@ static bool is_settled(gt_worker *worker, const loan_out *out, int timeout_ms)
     gt_message *receipt = NULL;
     uint64_t at_hand = exchange->record;
     exchange->record = out->record;
-    bool settled = gt__exchange_ready(exchange, out->to, out->tag, RECEIPT, timeout_ms);
-    if (settled && gt__exchange_take(exchange, out->to, out->tag, RECEIPT, &receipt) == GT_OK)
+    bool settled = gt__exchange_ready(exchange, out->to, out->tag, GT_NOTE_RECEIPT, timeout_ms);
+    if (settled && gt__exchange_take(exchange, out->to, out->tag, GT_NOTE_RECEIPT, &receipt) == GT_OK)
         exchange->ops->done(exchange, receipt);
     exchange->record = at_hand;
     return settled;
@@ -133,8 +132,8 @@ static void send_receipt(gt_worker *worker, const gt_borrowed *borrowed)
     gt_exchange *exchange = worker->exchange;
     uint64_t at_hand = exchange->record;
     exchange->record = borrowed->record;
-    if (gt__exchange_post(exchange, borrowed->from, borrowed->tag, RECEIPT, NULL, 0, NULL) != GT_OK)
-        gt__exchange_post_failure(exchange, borrowed->from, borrowed->tag, RECEIPT, GT_ERR_MEMORY, "");
+    if (gt__exchange_post(exchange, borrowed->from, borrowed->tag, GT_NOTE_RECEIPT, NULL, 0, NULL) != GT_OK)
+        gt__exchange_post_failure(exchange, borrowed->from, borrowed->tag, GT_NOTE_RECEIPT, GT_ERR_MEMORY, "");
     exchange->record = at_hand;
 }
 
