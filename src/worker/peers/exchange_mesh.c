@@ -360,19 +360,32 @@ static void adopt_fresh(gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker)
         gt__mesh_lane_offer(mesh, end);
 }
 
+/* With the mutex: which peers have a link, and which of these a lane. */
+static void note_links(gt_mesh *mesh)
+{
+    for (int32_t worker = 0; worker < mesh->peer_count; worker++)
+        mesh->peers[worker]->linked = mesh->peers[worker]->lane_open = false;
+    for (const gt_mesh_link *end = mesh->links; end; end = end->next) {
+        bool known = end->worker >= 0 && end->worker < mesh->peer_count;
+        gt_mesh_peer *peer = known ? mesh->peers[end->worker] : NULL;
+        if (!peer || end->link->gone || !gt__mesh_leads_to(end, peer))
+            continue;
+        peer->linked = true;
+        peer->lane_open |= gt__mesh_has_lane(end);
+    }
+}
+
 /* Connect to peers with queued messages and no link; adopt links that attempts have made. */
 static void look_after_peers(gt_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
+    for (int32_t worker = 0; worker < mesh->peer_count && mesh->joined; worker++)
+        if (mesh->peers[worker]->fresh)
+            adopt_fresh(mesh, mesh->peers[worker], worker);
+    note_links(mesh);
     for (int32_t worker = 0; worker < mesh->peer_count && mesh->joined; worker++) {
         gt_mesh_peer *peer = mesh->peers[worker];
-        if (peer->fresh)
-            adopt_fresh(mesh, peer, worker);
-        bool linked = false;
-        gt__mesh_lane_note(mesh, peer, worker);
-        for (const gt_mesh_link *end = mesh->links; end; end = end->next)
-            linked |= end->worker == worker && !end->link->gone && gt__mesh_leads_to(end, peer);
-        if (linked)
+        if (peer->linked)
             peer->deadline = peer->refusals = 0;
         else if (may_still_come(peer) && !gt__remaining_ms(peer->deadline)) {
             return_queue(mesh, peer);

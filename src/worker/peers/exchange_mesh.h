@@ -49,7 +49,8 @@ typedef struct gt_mesh_peer {
     gt_message *queue, **last;
     bool wanted; /* our worker waits for a message of it */
     bool connecting;
-    bool lane_open; /* a link to it has a lane that works */
+    bool linked;    /* there is a link to it, */
+    bool lane_open; /* and one of them has a lane that works */
     gt_link *fresh; /* a new link to `life`, from an attempt */
     uint64_t deadline, again_ns;
 } gt_mesh_peer;
@@ -110,6 +111,12 @@ static inline bool gt__mesh_lost(const gt_mesh_peer *peer, gt_life life)
     return *peer->gone && !peer->unreached && peer->gone_life == life;
 }
 
+/* Whether messages can go by this link's lane. */
+static inline bool gt__mesh_has_lane(const gt_mesh_link *end)
+{
+    return end->lane_open && !end->ends_by;
+}
+
 /* Tell the thread that there is something to do. */
 void gt__mesh_wake(gt_mesh *mesh);
 
@@ -151,8 +158,6 @@ void gt__mesh_lane_fetch(gt_exchange *exchange, gt_message *message, void *to, v
 bool gt__mesh_lane_enter(gt_mesh *mesh);
 /* Start what is to be fetched. True: progress. */
 bool gt__mesh_lane_fetch_all(gt_mesh *mesh);
-/* With the mutex: note whether links to this worker have a lane. */
-void gt__mesh_lane_note(const gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker);
 /* With the mutex, when the lane is closed: hand back the places of messages that were not taken. */
 void gt__mesh_lane_return_places(gt_mesh *mesh);
 /* Nothing has come for a while: free the memory that waits for it. */

@@ -214,14 +214,10 @@ const char *gt__mesh_lane_offered(gt_mesh *mesh, gt_mesh_link *end, const gt_slo
     return NULL;
 }
 
-static bool has_lane(const gt_mesh_link *end)
-{
-    return end->lane_open && !end->ends_by;
-}
-
 bool gt__mesh_lane_takes(const gt_mesh *mesh, const gt_mesh_link *end, const gt_message *message)
 {
-    return has_lane(end) && (message->exposed || !end->link->ops->share || message->bytes >= mesh->lane_from);
+    return gt__mesh_has_lane(end) &&
+           (message->exposed || !end->link->ops->share || message->bytes >= mesh->lane_from);
 }
 
 /* What the other sent before it left is in the lane. */
@@ -260,14 +256,6 @@ bool gt__mesh_lane_takes_exposed(gt_exchange *exchange, int32_t to, size_t bytes
     bool open = to >= 0 && to < mesh->peer_count && mesh->peers[to]->lane_open;
     pthread_mutex_unlock(&mesh->mutex);
     return open;
-}
-
-void gt__mesh_lane_note(const gt_mesh *mesh, gt_mesh_peer *peer, int32_t worker)
-{
-    peer->lane_open = false;
-    for (const gt_mesh_link *end = mesh->links; end && mesh->lane; end = end->next)
-        peer->lane_open |=
-            end->worker == worker && has_lane(end) && !end->link->gone && gt__mesh_leads_to(end, peer);
 }
 
 void gt__mesh_lane_fetch(gt_exchange *exchange, gt_message *message, void *to, void *lent)
