@@ -626,6 +626,35 @@ static void test_an_upload_and_its_snapshot(const void *unused)
     end(&f);
 }
 
+/* A tensor without elements takes no room, so it is saved where others find none; and it has no first element to be asked for. */
+static void test_nothing_and_no_room(const void *unused)
+{
+    (void)unused;
+    fixture f;
+    begin(&f, 1 << 20, GT_JOURNAL_NEVER);
+    connect_client(&f, &f.client[0]);
+    client *c = &f.client[0];
+    gt_dispatcher *dispatcher = f.s.dispatcher;
+    send_full(c->link, 1, 0, 1);
+    take_turns(&f, c);
+    want_snapshot(c);
+    send_full(c->link, 2, 0, 1);
+    gt__link_flush(c->link);
+    while (!c->session->recovery->saving)
+        gt__dispatcher_turn(dispatcher);
+    dispatcher->recovery.used += dispatcher->recovery.most; /* other programs' snapshots have come meanwhile */
+    while (c->session->recovery->saving && c->session->recovery->saving->asking)
+        gt__dispatcher_turn(dispatcher);
+    dispatcher->recovery.used -= dispatcher->recovery.most;
+    take_turns(&f, c);
+    const gt_snapshot *saved = c->session->recovery->saved;
+    if (CHECK(saved && saved->count))
+        for (uint32_t k = 0; k < saved->count; k++)
+            CHECK(!saved->tensor[k]->part[0].failure);
+    compare(&f);
+    end(&f);
+}
+
 /* Work of so long since the last snapshot, of a program with 5,000 tensors: is the next one due? */
 static bool is_due_after(fixture *f, client *c, double seconds)
 {
@@ -781,6 +810,7 @@ int main(int argc, char **argv)
     check_run("uploads without work", test_uploads_without_work, NULL);
     check_run("a session that is too large", test_a_session_that_is_too_large, NULL);
     check_run("an upload and its snapshot", test_an_upload_and_its_snapshot, NULL);
+    check_run("tensors without elements, and no room", test_nothing_and_no_room, NULL);
     check_run("when snapshots are due", test_when_snapshots_are_due, NULL);
     check_run("a session with a drained worker", test_a_session_with_a_drained_worker, NULL);
     check_run("a full disk", test_a_full_disk, NULL);

@@ -216,12 +216,12 @@ static gt_err ask_all(gt_session *session, gt_snapshot *snapshot, const gt_saved
 }
 
 /* Ask the worker for a part. The data of an upload is held; whether the worker has taken it is not known. What does not fit may have
- * failed, and others before it: then it needs no room. */
+ * failed, and others before it: then it needs no room. One without bytes needs none, and has no first element. */
 static gt_err ask(gt_session *session, gt_snapshot *snapshot, const gt_saved *saved, gt_saved_part *part,
                   uint32_t slot)
 {
     size_t bytes = gt__meta_bytes(&part->meta);
-    if (!part->hold && has_room(session, snapshot, bytes))
+    if (!part->hold && (!bytes || has_room(session, snapshot, bytes)))
         return ask_all(session, snapshot, saved, part, slot);
     part->postponed = !part->hold;
     snapshot->postponed += part->postponed;
