@@ -402,6 +402,8 @@ static gt_err clear(gt_session *session)
     gt__session_give_home(session, session->home     ? session->home
                                    : recovery->alone ? gt__worker_choose(session->dispatcher)
                                                      : session->dispatcher->workers[recovery->home]);
+    if (recovery->alone && gt__snapshot_gathered(recovery->saved, session->home->index) && session->journaled)
+        gt__journaled_again(session);
     gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
     recovery->state_at = recovery->tensor_at = recovery->hold_at = 0;
@@ -450,7 +452,7 @@ static gt_err restore(gt_session *session, size_t *left)
             *left -= *left < GT_MAX_TAIL ? *left : GT_MAX_TAIL;
             continue;
         }
-        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at++], recovery->alone));
+        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at++]));
         --*left;
     }
     session->output.retry = false;
