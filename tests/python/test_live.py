@@ -239,6 +239,44 @@ say(y.sum().item(), x.numpy().tobytes().hex()[:200], (x.T @ y).numpy().tobytes()
     both(programs, source)
 
 
+ROWS = """
+def spread(seed):
+    with gt.signal.context("rows"):
+        return gt.tanh(gt.from_numpy(np.random.default_rng(seed).standard_normal((40, 30))))
+def at(*wanted):
+    while ask.exists() and x.placement != f"split(axis=0, workers=[{','.join(map(str, wanted))}])":
+        time.sleep(0.002)
+x = spread(2)
+"""
+
+
+def test_a_successor_that_leaves_leaves_nothing_behind(programs):
+    """Worker 2 took the place of worker 0, and left; worker 0 is back. Then a worker 2 joins, which is a new one for the program: it gets
+    nothing until worker 1 leaves."""
+    source = "workers(2)\n" + ROWS + """
+at(0, 1)
+please("join 2")
+for order, *wanted in ("drain 0", 2, 1), ("drain 2", 3, 1), ("join 0", 0, 1), ("join 2", 0, 1), ("drain 1", 0, 2):
+    please(order)
+    at(*wanted)
+    y = spread(3)
+    say((x + y).sum().item(), y.numpy().tobytes().hex()[:200])
+"""
+    both(programs, source, config="rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+
+
+def test_a_worker_that_a_signal_also_names_takes_no_place_in_it(programs):
+    """Worker 2 is free, but has to have its own part of another signal."""
+    source = "workers(3)\n" + ROWS + """
+please("drain 1")
+at(0, 3)
+with gt.signal.context("three"):
+    y = gt.tanh(gt.from_numpy(np.random.default_rng(3).standard_normal((42, 30))))
+say((spread(4) + x).sum().item(), y.sum().item(), y.placement.replace("3", "1"))
+"""
+    both(programs, source, workers=3, config="rows: {shard: {workers: [0, 1]}}\nthree: {shard: {workers: [0, 1, 2]}}\n")
+
+
 def test_stages_of_a_pipeline_move(programs):
     source = """
 workers(2)

@@ -12,6 +12,7 @@
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 
 enum { TEXT = 320 };
@@ -53,7 +54,8 @@ static gt_dispatch_worker *choose(gt_session *session, const gt_dispatch_worker 
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
         if (worker == from || !worker->peer || worker->link->gone || worker->stand_in.present ||
-            worker->draining || worker->leaving.wanted || gt__session_uses(session, worker))
+            worker->draining || worker->leaving.wanted || gt__session_uses(session, worker) ||
+            (session->spreading && gt__signals_part(session, from->index, index)))
             continue;
         if (!can_share(session, from, worker))
             far = worker;
@@ -234,7 +236,8 @@ static void drain(gt_dispatch_worker *worker)
         if (!to && !later)
             give_up(worker);
         else
-            used |= !to || !move(peer->session, worker, to, !worker->relief);
+            used |= !to || !move(peer->session, worker, to,
+                                 !worker->relief && gt__signals_mean(peer->session, worker->index));
     }
     if (worker->leaving.wanted && !used && !worker->leaving.unconfirmed && !gt__stand_ins_of(worker))
         worker->leaving.dismissed = gt__worker_dismiss(worker);
@@ -284,13 +287,17 @@ static bool give_back(gt_session *session)
             continue;
         if (gt__recover_active(session))
             return false;
-        if (holder->peer)
+        bool meant = gt__signals_mean(session, entry.number);
+        if (meant && holder->peer) {
             move(session, holder, session->dispatcher->workers[entry.number], false);
-        else { /* its tensors are lost */
-            gt__successors_pass(&session->successors, entry.worker, entry.number, false);
-            if (session->journaled)
-                gt__journaled_again(session);
+            return false;
         }
+        if (meant) /* its tensors are lost */
+            gt__successors_pass(&session->successors, entry.worker, entry.number, false);
+        else /* by a config of before: what the holder has, it has by its own number or another one's */
+            gt__successors_forget(&session->successors, entry.number);
+        if (session->journaled)
+            gt__journaled_again(session);
         return false;
     }
     return true;
