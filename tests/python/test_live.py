@@ -79,6 +79,8 @@ class Cluster:
             self.texts.append(self.drain(int(what)))
         elif verb == "join":
             self.workers[int(what)] = self.start(int(what))
+        elif verb == "kill":
+            self.workers[int(what)].kill()
         elif verb == "reload":
             self.config.write_text(what)
             self.texts.append(self.gt("reload"))
@@ -425,6 +427,24 @@ for config in CONFIGS:
         f"replicated(workers=[1,2]) replicated(workers=[1,2]) {split(0, '[0,1,2]')} {split(1, '[0,1,2]')} True",
         f"replicated(workers=[1,2]) replicated(workers=[1,2]) {split(0, '[0,1,2]')} {split(1, '[0,1,2]')} True",
     ]
+
+
+@pytest.mark.parametrize("taken", ["before", "after"])
+def test_spread_tensors_of_a_signal_that_is_gone_are_recovered(programs, taken):
+    """The config spreads nothing any more, but a snapshot, taken before or after it changed, has tensors that are spread."""
+    snapshot = """
+before, value = gt.debug.dispatcher_stats()["snapshots"], gt.ones(3)
+while gt.debug.dispatcher_stats()["snapshots"] == before and ask.exists():
+    value = value * 0.5 + 1
+    assert value.sum().item()
+"""
+    reload = 'please("reload ")\n'
+    source = "workers(2)\n" + ROWS + "at(0, 1)\n" + (snapshot + reload if taken == "before" else reload + snapshot) + """
+for order in "kill 0", "kill 1", "join 0", "join 1":
+    please(order)
+say(x.placement, (x * 2).sum().item(), x.numpy().tobytes().hex()[:200])
+"""
+    both(programs, source, options=("--recover", "--recover-every", 0.005), config="rows: {shard: {axis: 0, workers: [0, 1]}}\n")
 
 
 def test_a_worker_that_joins_is_used_at_once(programs):

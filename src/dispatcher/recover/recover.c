@@ -440,8 +440,10 @@ static gt_err restore(gt_session *session, size_t *left)
          recovery->state_at += 1u + recovery->state.slots[recovery->state_at].ins.tail)
         if (!is_defined(session, recovery->state.slots + recovery->state_at))
             GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
-    if (saved && saved->sums_when >= 0 && session->spreading)
+    if (saved && saved->sums_when >= 0) { /* its tensors may be spread although the config of now spreads none */
+        GT_TRY(gt__spreading_new(session));
         session->spreading->sums.when = (gt_sums_when)saved->sums_when;
+    }
     while (saved && (recovery->fills.count || recovery->tensor_at < saved->count)) {
         if (!*left || !has_room(session) || !gt__saved_fill_is_ready(session)) {
             session->output.retry = session->dispatcher->retry = true;
