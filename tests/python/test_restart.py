@@ -285,6 +285,36 @@ def test_the_journal_names_the_worker_to_which_a_program_went(programs, replaced
     assert program.wait() == 0 and restarted.server.alive, program.text() + restarted.server.text()
 
 
+def test_a_config_is_not_read_again_before_programs_are_recovered(programs):
+    """Until then the server does not know which signals they use: this config names a worker for one of them that is not there."""
+    config, go = programs.directory / "signals.yaml", programs.directory / "go"
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+    restarted = Restarted(programs, "--config", config, workers=2)
+    program = programs.python("""
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+x = gt.signal.tensor(gt.arange(8), name="rows")
+print(x.placement, x.sum().item(), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+print(x.placement, gt.signal.tensor(x * 1, name="rows").sum().item())
+""", restarted.address("ipc"), go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    for worker in restarted.workers:
+        worker.kill()
+    restarted.restart()
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 7]}}\n")
+    reload = programs.start([GT_BINARY, "reload", "-p", restarted.port], "reload")
+    until(lambda: "reads its files again when all programs are recovered" in restarted.server.text() or not reload.alive, "the order")
+    for index in range(2):
+        programs.worker(restarted.port, "--threads", 1, "--index", index)
+    assert reload.wait() == 1 and "signal rows: worker 7 is not there" in reload.text(), reload.text()
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text().splitlines() == ["split(axis=0, workers=[0,1]) 28"] * 2
+
+
 def test_a_restart_is_followed_by_a_snapshot(programs):
     restarted = Restarted(programs, "--recover-every", 1000000)
     program = programs.python(QUIET, restarted.address("ipc"), programs.directory / "go", **SETTINGS)

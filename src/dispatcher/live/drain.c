@@ -12,6 +12,7 @@
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/reload.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 
@@ -333,7 +334,9 @@ static bool change_session(gt_session *session)
 
 void gt__live_turn(gt_dispatcher *dispatcher)
 {
-    bool more = false;
+    if (dispatcher->reload_waits)
+        gt__reload(dispatcher);
+    bool more = dispatcher->reload_waits;
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->session)
