@@ -79,6 +79,8 @@ class Cluster:
             self.texts.append(self.drain(int(what)))
         elif verb == "join":
             self.workers[int(what)] = self.start(int(what))
+        elif verb == "keep":
+            self.texts.append(self.gt("drain", int(what), status=1))
         elif verb == "kill":
             self.workers[int(what)].kill()
         elif verb == "reload":
@@ -593,6 +595,19 @@ def test_a_worker_that_dies_while_it_is_drained(programs, options):
 
 
 # ---- what cannot be done --------------------------------------------------------------------------------------------
+
+def test_the_worker_that_has_to_stand_in_for_a_dead_one_stays(programs):
+    source = "workers(2)\n" + ROWS + """
+say(x.sum().item())
+please("kill 0")
+please("keep 1")
+y = spread(3)
+say((x + y).sum().item(), x.numpy().tobytes().hex()[:200], x.placement)
+"""
+    cluster = both(programs, source, options=("--recover", "--recover-stand-in", 3), config="rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+    assert "worker_1 stays: no other worker can" in cluster.texts[0]
+    assert cluster.workers[1].alive
+
 
 def test_a_worker_that_is_not_there(programs):
     cluster = Cluster(programs, 1)

@@ -179,6 +179,22 @@ static void give_up(gt_dispatch_worker *worker)
     }
 }
 
+bool gt__drain_revoke(const gt_session *session, const gt_dispatch_worker *dead)
+{
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer || worker->link->gone || worker->stand_in.present || !worker->leaving.wanted ||
+            worker->leaving.dismissed)
+            continue;
+        gt__error_set("no other worker can stand in for worker %s, which is dead, and client %llu needs that",
+                      dead->name, (unsigned long long)session->number);
+        give_up(worker);
+        return true;
+    }
+    return false;
+}
+
 static void tell_moved(const gt_session *session, gt_dispatch_worker *from, const gt_dispatch_worker *to,
                        const gt_moved *moved)
 {

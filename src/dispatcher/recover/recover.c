@@ -18,6 +18,7 @@
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
 #include "dispatcher/journal/journaled.h"
+#include "dispatcher/live/drain.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/recover/suspect.h"
@@ -353,6 +354,14 @@ bool gt__recover_ready(const gt_session *session)
     return has_workers(session) && gt__suspect_may_begin(session);
 }
 
+/* A worker that leaves waits for this session, so it is asked if there is no other one: it stays. */
+static bool ask_for_stand_in(const gt_session *session, int32_t index)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    return gt__stand_in_ask(dispatcher, index) ||
+           (gt__drain_revoke(session, dispatcher->workers[index]) && gt__stand_in_ask(dispatcher, index));
+}
+
 /* Have other workers stand in for those that the session waits for. False: one of them will not come. */
 static bool ask_for_stand_ins(const gt_session *session)
 {
@@ -360,7 +369,7 @@ static bool ask_for_stand_ins(const gt_session *session)
     bool all = !recovery->alone;
     for (int32_t index = 0; index < recovery->needed_count && !recovery->alone; index++)
         if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
-            all &= gt__stand_in_ask(session->dispatcher, index);
+            all &= ask_for_stand_in(session, index);
     return all;
 }
 
