@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "dispatcher/live/drain.h"
 #include "dispatcher/observe/monitor.h"
+#include "dispatcher/recover/recover.h"
 #include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
@@ -69,9 +70,26 @@ static void report(const char *what, char *failure, size_t size)
         snprintf(failure, size, "%s", line);
 }
 
+/* What its signals are is known again when its journal is placed. */
+static bool one_recovers(const gt_dispatcher *dispatcher)
+{
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && gt__recover_active(peer->session))
+            return true;
+    return false;
+}
+
 void gt__reload(gt_dispatcher *dispatcher)
 {
     char failure[512] = "";
+    bool waited = dispatcher->reload_waits;
+    dispatcher->reload_waits = one_recovers(dispatcher);
+    if (dispatcher->reload_waits) {
+        dispatcher->changing = true;
+        if (!waited)
+            gt__log(GT_LOG_STATUS, "the server reads its files again when all programs are recovered");
+        return;
+    }
     gt_err config = reload_config(dispatcher);
     if (config != GT_OK)
         report("config", failure, sizeof failure);

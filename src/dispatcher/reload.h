@@ -5,7 +5,8 @@
 typedef struct gt_dispatcher gt_dispatcher;
 
 /* A file that cannot be read, or is wrong, is reported on standard error, and what was read from it before stays. So does a config by
- * which a signal in use names a worker that is not there. Tensors are placed as the signals say now (live/reshard.h). */
+ * which a signal in use names a worker that is not there. Tensors are placed as the signals say now (live/reshard.h). While programs
+ * are being recovered it waits for them: gt__live_turn comes back to it. */
 void gt__reload(gt_dispatcher *dispatcher);
 
 #endif

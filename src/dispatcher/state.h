@@ -47,6 +47,7 @@ struct gt_dispatcher {
     bool reliefs;            /* there may be stand-ins for workers that left */
     gt_moved resharded;      /* since the config was read */
     bool changing;           /* tensors are being moved: live/drain.h */
+    bool reload_waits;       /* until no program is being recovered */
     double max_op_seconds;   /* workers cancel an operation that runs longer; 0: no limit */
     unsigned worker_batch;   /* slots to collect for a worker before flushing within a turn; 0: the link's own */
 

@@ -26,6 +26,13 @@ bool gt__successors_pass(gt_successors *successors, int32_t from, int32_t to, bo
     return true;
 }
 
+void gt__successors_forget(gt_successors *successors, int32_t number)
+{
+    for (unsigned k = 0; k < successors->count; k++)
+        if (successors->list[k].number == number)
+            successors->list[k--] = successors->list[--successors->count];
+}
+
 void gt__successors_free(gt_successors *successors)
 {
     free(successors->list);

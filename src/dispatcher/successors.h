@@ -29,6 +29,8 @@ static inline int32_t gt__successors_find(const gt_successors *successors, int32
 }
 /* Wherever `from` was meant, it is `to` from now on. `named`: configs may have the number of `from`. False: out of memory. */
 bool gt__successors_pass(gt_successors *successors, int32_t from, int32_t to, bool named);
+/* This number means the worker of that number again. */
+void gt__successors_forget(gt_successors *successors, int32_t number);
 void gt__successors_free(gt_successors *successors);
 
 #endif

@@ -79,6 +79,10 @@ class Cluster:
             self.texts.append(self.drain(int(what)))
         elif verb == "join":
             self.workers[int(what)] = self.start(int(what))
+        elif verb == "keep":
+            self.texts.append(self.gt("drain", int(what), status=1))
+        elif verb == "kill":
+            self.workers[int(what)].kill()
         elif verb == "reload":
             self.config.write_text(what)
             self.texts.append(self.gt("reload"))
@@ -239,6 +243,44 @@ say(y.sum().item(), x.numpy().tobytes().hex()[:200], (x.T @ y).numpy().tobytes()
     both(programs, source)
 
 
+ROWS = """
+def spread(seed):
+    with gt.signal.context("rows"):
+        return gt.tanh(gt.from_numpy(np.random.default_rng(seed).standard_normal((40, 30))))
+def at(*wanted):
+    while ask.exists() and x.placement != f"split(axis=0, workers=[{','.join(map(str, wanted))}])":
+        time.sleep(0.002)
+x = spread(2)
+"""
+
+
+def test_a_successor_that_leaves_leaves_nothing_behind(programs):
+    """Worker 2 took the place of worker 0, and left; worker 0 is back. Then a worker 2 joins, which is a new one for the program: it gets
+    nothing until worker 1 leaves."""
+    source = "workers(2)\n" + ROWS + """
+at(0, 1)
+please("join 2")
+for order, *wanted in ("drain 0", 2, 1), ("drain 2", 3, 1), ("join 0", 0, 1), ("join 2", 0, 1), ("drain 1", 0, 2):
+    please(order)
+    at(*wanted)
+    y = spread(3)
+    say((x + y).sum().item(), y.numpy().tobytes().hex()[:200])
+"""
+    both(programs, source, config="rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+
+
+def test_a_worker_that_a_signal_also_names_takes_no_place_in_it(programs):
+    """Worker 2 is free, but has to have its own part of another signal."""
+    source = "workers(3)\n" + ROWS + """
+please("drain 1")
+at(0, 3)
+with gt.signal.context("three"):
+    y = gt.tanh(gt.from_numpy(np.random.default_rng(3).standard_normal((42, 30))))
+say((spread(4) + x).sum().item(), y.sum().item(), y.placement.replace("3", "1"))
+"""
+    both(programs, source, workers=3, config="rows: {shard: {workers: [0, 1]}}\nthree: {shard: {workers: [0, 1, 2]}}\n")
+
+
 def test_stages_of_a_pipeline_move(programs):
     source = """
 workers(2)
@@ -389,6 +431,24 @@ for config in CONFIGS:
     ]
 
 
+@pytest.mark.parametrize("taken", ["before", "after"])
+def test_spread_tensors_of_a_signal_that_is_gone_are_recovered(programs, taken):
+    """The config spreads nothing any more, but a snapshot, taken before or after it changed, has tensors that are spread."""
+    snapshot = """
+before, value = gt.debug.dispatcher_stats()["snapshots"], gt.ones(3)
+while gt.debug.dispatcher_stats()["snapshots"] == before and ask.exists():
+    value = value * 0.5 + 1
+    assert value.sum().item()
+"""
+    reload = 'please("reload ")\n'
+    source = "workers(2)\n" + ROWS + "at(0, 1)\n" + (snapshot + reload if taken == "before" else reload + snapshot) + """
+for order in "kill 0", "kill 1", "join 0", "join 1":
+    please(order)
+say(x.placement, (x * 2).sum().item(), x.numpy().tobytes().hex()[:200])
+"""
+    both(programs, source, options=("--recover", "--recover-every", 0.005), config="rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+
+
 def test_a_worker_that_joins_is_used_at_once(programs):
     """By new tensors of signals that name no workers; by those that live after gt reload."""
     config = "rows: {shard: {axis: 0}}\n"
@@ -535,6 +595,19 @@ def test_a_worker_that_dies_while_it_is_drained(programs, options):
 
 
 # ---- what cannot be done --------------------------------------------------------------------------------------------
+
+def test_the_worker_that_has_to_stand_in_for_a_dead_one_stays(programs):
+    source = "workers(2)\n" + ROWS + """
+say(x.sum().item())
+please("kill 0")
+please("keep 1")
+y = spread(3)
+say((x + y).sum().item(), x.numpy().tobytes().hex()[:200], x.placement)
+"""
+    cluster = both(programs, source, options=("--recover", "--recover-stand-in", 3), config="rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+    assert "worker_1 stays: no other worker can" in cluster.texts[0]
+    assert cluster.workers[1].alive
+
 
 def test_a_worker_that_is_not_there(programs):
     cluster = Cluster(programs, 1)

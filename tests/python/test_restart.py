@@ -241,6 +241,80 @@ def test_a_failed_tensor_outlives_the_server(programs):
     assert len(lines) == 6 and len(set(lines)) == 1 and "positive-definite" in lines[0], lines
 
 
+# Tensors of a program that names no signal, read whenever a file says so.
+KEPT = """
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+kept = [gt.full((100,), float(k)) for k in range(5)]
+before, value = gt.debug.dispatcher_stats()["snapshots"], gt.ones(3)
+while gt.debug.dispatcher_stats()["snapshots"] == before:
+    value = value * 0.5 + 1
+    assert value.sum().item()
+for number in range(3):
+    print(kept[0].placement, *((tensor * 2).sum().item() for tensor in kept), flush=True)
+    while number < 2 and not os.path.exists(f"{sys.argv[2]}-{number}"):
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["alone", "replaced"])
+def test_the_journal_names_the_worker_to_which_a_program_went(programs, replaced):
+    """Its first worker died, and it went on with another one. The snapshot of before is brought back there, also if the server's config
+    shards tensors, so that it has to name workers."""
+    config = programs.directory / "signals.yaml"
+    config.write_text("rows: {shard: {axis: 0}}\n")
+    restarted, go = Restarted(programs, "--recover-every", 0.005, "--config", config, workers=2), programs.directory / "go"
+    program = programs.python(KEPT, restarted.address("ipc"), go, **SETTINGS)
+
+    def line(number):
+        until(lambda: program.output.read_text().count("\n") > number or not program.alive or not restarted.server.alive, "the program")
+        assert program.output.read_text().count("\n") > number, program.text() + restarted.server.text()
+        return program.output.read_text().splitlines()[number]
+
+    home = int(line(0)[len("single(worker=")])
+    restarted.workers[home].kill()
+    (programs.directory / "go-0").touch()
+    assert line(1) == line(0).replace(str(home), str(1 - home), 1)
+    restarted.restart()
+    if replaced:
+        worker = programs.worker(restarted.port, "--threads", 1, "--index", home, GT_VERBOSE=1)
+        until(lambda: " joined " in worker.text() or not restarted.server.alive, "a worker")
+    (programs.directory / "go-1").touch()
+    assert line(2) == line(1)
+    assert program.wait() == 0 and restarted.server.alive, program.text() + restarted.server.text()
+
+
+def test_a_config_is_not_read_again_before_programs_are_recovered(programs):
+    """Until then the server does not know which signals they use: this config names a worker for one of them that is not there."""
+    config, go = programs.directory / "signals.yaml", programs.directory / "go"
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 1]}}\n")
+    restarted = Restarted(programs, "--config", config, workers=2)
+    program = programs.python("""
+import os, sys, time
+import gt
+gt.connect(sys.argv[1])
+x = gt.signal.tensor(gt.arange(8), name="rows")
+print(x.placement, x.sum().item(), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+print(x.placement, gt.signal.tensor(x * 1, name="rows").sum().item())
+""", restarted.address("ipc"), go, **SETTINGS)
+    until(lambda: program.output.read_text() or not program.alive, "the program")
+    for worker in restarted.workers:
+        worker.kill()
+    restarted.restart()
+    config.write_text("rows: {shard: {axis: 0, workers: [0, 7]}}\n")
+    reload = programs.start([GT_BINARY, "reload", "-p", restarted.port], "reload")
+    until(lambda: "reads its files again when all programs are recovered" in restarted.server.text() or not reload.alive, "the order")
+    for index in range(2):
+        programs.worker(restarted.port, "--threads", 1, "--index", index)
+    assert reload.wait() == 1 and "signal rows: worker 7 is not there" in reload.text(), reload.text()
+    go.touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    assert program.output.read_text().splitlines() == ["split(axis=0, workers=[0,1]) 28"] * 2
+
+
 def test_a_restart_is_followed_by_a_snapshot(programs):
     restarted = Restarted(programs, "--recover-every", 1000000)
     program = programs.python(QUIET, restarted.address("ipc"), programs.directory / "go", **SETTINGS)

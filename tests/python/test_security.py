@@ -105,7 +105,7 @@ def test_another_user_is_not_served(programs):
     elsewhere.mkdir(mode=0o700)
     address = f"tcp://localhost:{server.port}"
     kind, _, text = programs.run(REFUSED, address, XDG_RUNTIME_DIR=elsewhere).partition(" ")
-    assert kind == "GtConnectionError" and "refused" in text and "key" in text, text
+    assert kind == "GtConnectionError" and "refused" in text and "key" in text and "XDG_RUNTIME_DIR" in text, text
     worker = programs.worker(server.port, "--timeout", 2, host="tcp://localhost", XDG_RUNTIME_DIR=elsewhere)
     assert worker.wait() == 1 and "refused" in worker.text(), worker.text()
     assert programs.run(WORK, address) == "right\n"

@@ -12,6 +12,8 @@
 #include "dispatcher/observe/monitor.h"
 #include "dispatcher/recover/recover.h"
 #include "dispatcher/recover/stand_in.h"
+#include "dispatcher/reload.h"
+#include "dispatcher/spread/spread.h"
 #include "dispatcher/state.h"
 
 enum { TEXT = 320 };
@@ -53,7 +55,8 @@ static gt_dispatch_worker *choose(gt_session *session, const gt_dispatch_worker 
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
         if (worker == from || !worker->peer || worker->link->gone || worker->stand_in.present ||
-            worker->draining || worker->leaving.wanted || gt__session_uses(session, worker))
+            worker->draining || worker->leaving.wanted || gt__session_uses(session, worker) ||
+            (session->spreading && gt__signals_part(session, from->index, index)))
             continue;
         if (!can_share(session, from, worker))
             far = worker;
@@ -176,6 +179,22 @@ static void give_up(gt_dispatch_worker *worker)
     }
 }
 
+bool gt__drain_revoke(const gt_session *session, const gt_dispatch_worker *dead)
+{
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (!worker->peer || worker->link->gone || worker->stand_in.present || !worker->leaving.wanted ||
+            worker->leaving.dismissed)
+            continue;
+        gt__error_set("no other worker can stand in for worker %s, which is dead, and client %llu needs that",
+                      dead->name, (unsigned long long)session->number);
+        give_up(worker);
+        return true;
+    }
+    return false;
+}
+
 static void tell_moved(const gt_session *session, gt_dispatch_worker *from, const gt_dispatch_worker *to,
                        const gt_moved *moved)
 {
@@ -234,7 +253,8 @@ static void drain(gt_dispatch_worker *worker)
         if (!to && !later)
             give_up(worker);
         else
-            used |= !to || !move(peer->session, worker, to, !worker->relief);
+            used |= !to || !move(peer->session, worker, to,
+                                 !worker->relief && gt__signals_mean(peer->session, worker->index));
     }
     if (worker->leaving.wanted && !used && !worker->leaving.unconfirmed && !gt__stand_ins_of(worker))
         worker->leaving.dismissed = gt__worker_dismiss(worker);
@@ -284,13 +304,17 @@ static bool give_back(gt_session *session)
             continue;
         if (gt__recover_active(session))
             return false;
-        if (holder->peer)
+        bool meant = gt__signals_mean(session, entry.number);
+        if (meant && holder->peer) {
             move(session, holder, session->dispatcher->workers[entry.number], false);
-        else { /* its tensors are lost */
-            gt__successors_pass(&session->successors, entry.worker, entry.number, false);
-            if (session->journaled)
-                gt__journaled_again(session);
+            return false;
         }
+        if (meant) /* its tensors are lost */
+            gt__successors_pass(&session->successors, entry.worker, entry.number, false);
+        else /* by a config of before: what the holder has, it has by its own number or another one's */
+            gt__successors_forget(&session->successors, entry.number);
+        if (session->journaled)
+            gt__journaled_again(session);
         return false;
     }
     return true;
@@ -326,7 +350,9 @@ static bool change_session(gt_session *session)
 
 void gt__live_turn(gt_dispatcher *dispatcher)
 {
-    bool more = false;
+    if (dispatcher->reload_waits)
+        gt__reload(dispatcher);
+    bool more = dispatcher->reload_waits;
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->session)

@@ -17,6 +17,9 @@
 gt_err gt__drain_order(gt_dispatcher *dispatcher, const char *which, uint64_t *life);
 /* The same, of the dispatcher itself. */
 void gt__drain_worker(gt_dispatch_worker *worker);
+/* Have one that is to leave stay, because the session, which is being recovered, has no other one to stand in for the dead worker. False:
+ * none is to leave. */
+bool gt__drain_revoke(const gt_session *session, const gt_dispatch_worker *dead);
 /* The worker is gone: tell those who wait for that, if it was to leave. */
 void gt__drain_ended(gt_dispatch_worker *worker, const char *reason);
 /* A worker has joined. */

@@ -18,6 +18,7 @@
 #include "dispatcher/answers.h"
 #include "dispatcher/download.h"
 #include "dispatcher/journal/journaled.h"
+#include "dispatcher/live/drain.h"
 #include "dispatcher/live/evacuate.h"
 #include "dispatcher/recover/stand_in.h"
 #include "dispatcher/recover/suspect.h"
@@ -353,6 +354,14 @@ bool gt__recover_ready(const gt_session *session)
     return has_workers(session) && gt__suspect_may_begin(session);
 }
 
+/* A worker that leaves waits for this session, so it is asked if there is no other one: it stays. */
+static bool ask_for_stand_in(const gt_session *session, int32_t index)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    return gt__stand_in_ask(dispatcher, index) ||
+           (gt__drain_revoke(session, dispatcher->workers[index]) && gt__stand_in_ask(dispatcher, index));
+}
+
 /* Have other workers stand in for those that the session waits for. False: one of them will not come. */
 static bool ask_for_stand_ins(const gt_session *session)
 {
@@ -360,7 +369,7 @@ static bool ask_for_stand_ins(const gt_session *session)
     bool all = !recovery->alone;
     for (int32_t index = 0; index < recovery->needed_count && !recovery->alone; index++)
         if (recovery->needed[index] && !is_there(session->dispatcher->workers[index]))
-            all &= gt__stand_in_ask(session->dispatcher, index);
+            all &= ask_for_stand_in(session, index);
     return all;
 }
 
@@ -402,6 +411,8 @@ static gt_err clear(gt_session *session)
     gt__session_give_home(session, session->home     ? session->home
                                    : recovery->alone ? gt__worker_choose(session->dispatcher)
                                                      : session->dispatcher->workers[recovery->home]);
+    if (recovery->alone && gt__snapshot_gathered(recovery->saved, session->home->index) && session->journaled)
+        gt__journaled_again(session);
     gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
     recovery->state_at = recovery->tensor_at = recovery->hold_at = 0;
@@ -438,8 +449,10 @@ static gt_err restore(gt_session *session, size_t *left)
          recovery->state_at += 1u + recovery->state.slots[recovery->state_at].ins.tail)
         if (!is_defined(session, recovery->state.slots + recovery->state_at))
             GT_TRY(place_state(session, recovery->state.slots + recovery->state_at));
-    if (saved && saved->sums_when >= 0 && session->spreading)
+    if (saved && saved->sums_when >= 0) { /* its tensors may be spread although the config of now spreads none */
+        GT_TRY(gt__spreading_new(session));
         session->spreading->sums.when = (gt_sums_when)saved->sums_when;
+    }
     while (saved && (recovery->fills.count || recovery->tensor_at < saved->count)) {
         if (!*left || !has_room(session) || !gt__saved_fill_is_ready(session)) {
             session->output.retry = session->dispatcher->retry = true;
@@ -450,7 +463,7 @@ static gt_err restore(gt_session *session, size_t *left)
             *left -= *left < GT_MAX_TAIL ? *left : GT_MAX_TAIL;
             continue;
         }
-        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at++], recovery->alone));
+        GT_TRY(gt__saved_restore(session, saved->tensor[recovery->tensor_at++]));
         --*left;
     }
     session->output.retry = false;

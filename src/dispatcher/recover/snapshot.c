@@ -452,6 +452,19 @@ bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to)
     return true;
 }
 
+bool gt__snapshot_gathered(const gt_snapshot *snapshot, int32_t worker)
+{
+    bool moved = false;
+    for (uint32_t k = 0; snapshot && k < snapshot->count; k++) {
+        gt_saved *saved = snapshot->tensor[k];
+        if (saved->part_count && saved->part[0].worker != worker) {
+            saved->part[0].worker = worker;
+            moved = true;
+        }
+    }
+    return moved;
+}
+
 /* ---- bringing it back --------------------------------------------------------------------------------------- */
 
 static gt_err reserve(gt_session *session, gt_dispatch_worker *worker, unsigned slots, gt_slot **out)
@@ -594,7 +607,7 @@ static gt_err restore_spread(gt_session *session, const gt_saved *saved, gt_hand
     return GT_OK;
 }
 
-gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
+gt_err gt__saved_restore(gt_session *session, const gt_saved *saved)
 {
     gt_handle *handle;
     GT_TRY(gt__handles_insert(&session->handles, saved->id, &handle));
@@ -608,12 +621,12 @@ gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home)
         return GT_OK;
     if (session->quota && !saved->part[0].failure) /* what was refused was not counted */
         GT_TRY(gt__quota_hold(session, handle));
-    if (saved->layout && !home)
+    if (saved->layout)
         return restore_spread(session, saved, handle);
-    int32_t index = home ? session->home->index : saved->part[0].worker;
+    int32_t index = saved->part[0].worker;
     uint32_t slot;
     GT_TRY(restore_part(session, &saved->part[0], index, &slot));
-    handle->worker = saved->part[0].worker = index;
+    handle->worker = index;
     handle->slot = slot;
     return GT_OK;
 }

@@ -97,15 +97,17 @@ static inline bool gt__snapshot_waits(const gt_snapshot *snapshot)
 bool gt__snapshot_has(const gt_session *session, const gt_snapshot *snapshot, const gt_handle *handle);
 /* A piece of a part, or a failure. */
 void gt__snapshot_piece(gt_session *session, gt_saved_part *part, const gt_slot *record);
-/* Give the tensor to the session again: a handle, and uploads to the workers. `home`: on the home worker, wherever it was. Those of
- * its parts that take more than one record are in the session's fills. */
-gt_err gt__saved_restore(gt_session *session, gt_saved *saved, bool home);
+/* Give the tensor to the session again: a handle, and uploads to the workers. Those of its parts that take more than one record are in
+ * the session's fills. */
+gt_err gt__saved_restore(gt_session *session, const gt_saved *saved);
 /* Whether the next piece of the fills, if there are any, can be sent without waiting for the disk. */
 bool gt__saved_fill_is_ready(const gt_session *session);
 /* Send the next piece of one of the fills; there is one. */
 gt_err gt__saved_fill(gt_session *session);
 /* Its tensors are restored on the worker `to` where they were on `from`, which no longer has any. False: out of memory. */
 bool gt__snapshot_moved(gt_snapshot *snapshot, int32_t from, int32_t to);
+/* None of its tensors is spread, and all are restored on this worker. Returns whether one was elsewhere. */
+bool gt__snapshot_gathered(const gt_snapshot *snapshot, int32_t worker);
 /* One reference less. May be NULL. */
 void gt__saved_release(gt_saved *saved);
 /* No worker may owe it a part any more. NULL is fine. */

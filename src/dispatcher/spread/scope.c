@@ -181,6 +181,51 @@ void gt__signals_look_up(const gt_session *session, uint32_t number)
     }
 }
 
+/* ---- which workers they name --------------------------------------------------------------------------------- */
+
+/* Whether the signal lists a number that means this worker. */
+static bool lists(const gt_successors *successors, const gt_signal_config *signal, int32_t worker)
+{
+    for (unsigned k = 0; signal->flags & GT_CONFIG_SHARD && k < signal->worker_count; k++)
+        if (gt__successors_find(successors, signal->workers[k]) == worker)
+            return true;
+    return false;
+}
+
+static bool config_means(const gt_config *config, int32_t number)
+{
+    static const gt_successors none;
+    for (size_t k = 0; k < config->count; k++)
+        if ((config->signals[k]->flags & GT_CONFIG_SHARD && !config->signals[k]->worker_count) ||
+            lists(&none, config->signals[k], number))
+            return true;
+    return false;
+}
+
+bool gt__signals_mean(const gt_session *session, int32_t number)
+{
+    return (session->spreading && session->spreading->automatic) ||
+           (session->signals && config_means(&session->signals->config, number)) ||
+           config_means(&session->dispatcher->config, number);
+}
+
+static bool config_parts(const gt_session *session, const gt_config *config, int32_t one, int32_t other)
+{
+    const gt_successors *successors = &session->successors;
+    for (size_t k = 0; k < config->count; k++)
+        if (lists(successors, config->signals[k], one) && lists(successors, config->signals[k], other))
+            return true;
+    return false;
+}
+
+bool gt__signals_part(const gt_session *session, int32_t one, int32_t other)
+{
+    return (session->signals && config_parts(session, &session->signals->config, one, other)) ||
+           config_parts(session, &session->dispatcher->config, one, other);
+}
+
+/* ---- targets -------------------------------------------------------------------------------------------------- */
+
 static bool has(const gt_target *target, int32_t worker)
 {
     for (unsigned k = 0; k < target->count; k++)

@@ -198,6 +198,10 @@ void gt__signals_free(gt_session *session);
 gt_err gt__signals_reconsider(gt_session *session);
 /* GT_ERR_VALUE: by the config as it is now, a scope that was used before names a worker that is not there. */
 gt_err gt__signals_check(const gt_session *session);
+/* Whether the configs of the session, its own or the server's, may mean the worker of this number. */
+bool gt__signals_mean(const gt_session *session, int32_t number);
+/* Whether a signal has parts on both workers, so that neither can take what the other has. */
+bool gt__signals_part(const gt_session *session, int32_t one, int32_t other);
 /* A record of this scope is placed: warn if there is a config that does not have its signal. */
 void gt__signals_look_up(const gt_session *session, uint32_t scope);
 /* The name of one of the session's scopes; NULL: there is no such scope. */
