@@ -314,16 +314,13 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
 
-/* The result (taken), with gradients of 0 for both operands: where(False, self + other, result). */
-static PyObject *with_zero_gradient(PyObject *result, PyObject *self, PyObject *other)
+/* self // other as div() rounds it: with gradients of 0, where floor_divide() has none. */
+static PyObject *quotient_rounded_down(PyObject *self, PyObject *other)
 {
-    if (!result || (!gt__py_is_recorded(self) && !gt__py_is_recorded(other)))
-        return result;
-    PyObject *sum = binary(GT_OP_add, self, other);
-    PyObject *linked = sum ? gt__py_where((PyObject *[]){Py_False, sum, result}) : NULL;
-    Py_XDECREF(sum);
-    Py_DECREF(result);
-    return linked;
+    PyObject *result = binary(GT_OP_floor_divide, self, other);
+    if (result && gt__py_is_tensor(result) && gt__py_requires_grad(result))
+        gt__autograd_rounds(gt__py_node(result));
+    return result;
 }
 
 /* A tensor of the same dtype, of one element; promotion asks whether it has dimensions. */
@@ -454,9 +451,9 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if (!rounding || rounding == Py_None)
         return op == GT_OP_pow ? power(self, other) : method_result(op, self, other, in_place);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
-        return with_zero_gradient(binary(GT_OP_floor_divide, self, other), self, other);
+        return quotient_rounded_down(self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
-        return with_zero_gradient(binary(GT_OP_trunc_divide, self, other), self, other);
+        return binary(GT_OP_trunc_divide, self, other);
     return PyErr_Format(PyExc_RuntimeError,
                         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R",
                         rounding);

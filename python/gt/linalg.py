@@ -410,7 +410,7 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
 def _ldl(A, hermitian, name):
     """(LD, pivots) of ldl_factor, and the position of the first zero in D, or 0."""
     _square(A, name)
-    packed = _gt._ldl(A.detach(), hermitian)
+    packed = _gt._ldl(A, hermitian)
     LD, pivots = packed[..., :-1, :], packed[..., -1, :].real.to(_gt.int32)
     return LD, pivots, _first((LD.diagonal(0, -2, -1) == 0) & (pivots > 0))
 
@@ -452,8 +452,8 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
                           f'{list(pivots.shape)} instead')
     if pivots.dtype.is_floating_point or pivots.dtype.is_complex or pivots.dtype == _gt.bool:
         raise _gt.GtError(f'linalg.ldl_solve: Expected pivots to be integers. Got {pivots.dtype}')
-    packed = _gt.cat([LD.detach(), pivots.to(LD.dtype).unsqueeze(-2)], -2)
-    return _gt._ldl_solve(packed, B.detach(), hermitian)
+    packed = _gt.cat([LD, pivots.to(LD.dtype).unsqueeze(-2)], -2)
+    return _gt._ldl_solve(packed, B, hermitian)
 
 
 @_no_view

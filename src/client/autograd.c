@@ -336,6 +336,12 @@ void gt__autograd_save_nothing(gt_node *node, gt_opcode op)
     node->keeps_values = false;
 }
 
+void gt__autograd_rounds(gt_node *node)
+{
+    if (node && node->op == GT_OP_floor_divide)
+        node->op = GT_OP_trunc_divide;
+}
+
 void gt__autograd_watch(gt_node *node, gt_tensor *value)
 {
     unsigned checks = gt__gradient_checks(node);

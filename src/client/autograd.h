@@ -150,6 +150,9 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
  * need no value. */
 void gt__autograd_save_nothing(gt_node *node, gt_opcode op);
 
+/* The node is that of a quotient which was rounded down as PyTorch's div() does it: its gradients are 0, not refused. */
+void gt__autograd_rounds(gt_node *node);
+
 /* PyTorch's node saves this value, too: a pass that goes through this one refuses a value that was overwritten. For nodes whose
  * rule does not read the places that are free. */
 void gt__autograd_watch(gt_node *node, gt_tensor *value);

@@ -463,10 +463,22 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 /* The name of a node that is not that of its row; NULL: it is. */
 static const char *special_name(const gt_node *node)
 {
-    if (node->op == GT_NODE_CUSTOM)
+    switch (node->op) {
+    case GT_NODE_CUSTOM:
         return node->custom.name;
-    if (node->op != GT_OP_amax && node->op != GT_OP_amin)
+    case GT_OP_trunc_divide:
+        return "DivBackward2";
+    case GT_OP_floor_divide:
+    case GT_OP_heaviside:
+    case GT_OP_ldl:
+    case GT_OP_ldl_solve:
+        return "NotImplemented";
+    case GT_OP_amax:
+    case GT_OP_amin:
+        break;
+    default:
         return NULL;
+    }
     switch ((int)node->ins.imm[1].f) {
     case GT_EXTREME_OF_ALL:
         return node->op == GT_OP_amax ? "MaxBackward1" : "MinBackward1";

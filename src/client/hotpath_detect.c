@@ -9,6 +9,7 @@ enum {
     MOST_PAST = 1 << 15,
     MOST_INDEX_BITS = 13,
     MANY_RUNS = 6,          /* between two separators, of a period that becomes one path instead */
+    MOST_TRIES = 20,        /* that are counted */
     COMPARED = 8,           /* periods, to see which records are never quite the same */
     UNROLLED = 64,          /* records of a path that is made of a short period, at most */
     UNROLLED_WORK = 1 << 15 /* and elements that it touches: more would keep the worker waiting */
@@ -111,7 +112,7 @@ static void grow(gt_detector *d)
     if (d->capacity == MOST_PAST || resize(d, 2 * d->capacity))
         return;
     d->window = d->window < d->capacity / 2 - 1 ? d->window : (unsigned)(d->capacity / 2 - 1);
-    d->period = 0;
+    d->period = d->lapsed.period = 0;
 }
 
 void gt__detector_free(gt_detector *d)
@@ -130,11 +131,16 @@ bool gt__detector_expects_all(const gt_detector *d, const gt_canonical *canonica
     return true;
 }
 
+/* Records of one repetition. */
+static uint64_t length_of(const gt_detector *d, uint32_t period)
+{
+    return period < d->shortest ? d->shortest : period;
+}
+
 /* Records that must match before a sequence counts as hot: the repetitions after the first. */
 static uint64_t enough(const gt_detector *d)
 {
-    uint64_t length = d->period < d->shortest ? d->shortest : d->period;
-    return length * (d->threshold - 1);
+    return length_of(d, d->period) * (d->threshold - 1);
 }
 
 /* The path of which most runs are in the last period, if they are most of it; else 0. A short one does not count: it is a loop that
@@ -142,7 +148,7 @@ static uint64_t enough(const gt_detector *d)
 static uint32_t find_kept(const gt_detector *d)
 {
     uint32_t serial = 0, votes = 0, records = 0, runs = 0;
-    for (uint32_t k = d->period; k > 0; k--) {
+    for (uint32_t k = d->hot.period; k > 0; k--) {
         uint32_t run = gt__detector_past(d, d->position - k)->run;
         if (!run || run == GT_WITHIN_RUN)
             continue;
@@ -150,13 +156,13 @@ static uint32_t find_kept(const gt_detector *d)
         votes = serial == run ? votes + 1 : votes - 1;
     }
     bool inside = false;
-    for (uint32_t k = d->period; serial && k > 0; k--) {
+    for (uint32_t k = d->hot.period; serial && k > 0; k--) {
         uint32_t run = gt__detector_past(d, d->position - k)->run;
         inside = run == serial || (inside && run == GT_WITHIN_RUN);
         records += inside;
         runs += run == serial;
     }
-    return runs > 1 && records / runs > UNROLLED && records > d->period - d->period / 4 ? serial : 0;
+    return runs > 1 && records / runs > UNROLLED && records > d->hot.period - d->hot.period / 4 ? serial : 0;
 }
 
 /* Nearly all of the last period was sent as a few paths already: making one of them all would only keep the worker waiting. Many, as
@@ -164,15 +170,15 @@ static uint32_t find_kept(const gt_detector *d)
 static bool runs_in_paths(const gt_detector *d)
 {
     uint32_t inside = 0, runs = 0, separators = 0;
-    for (uint32_t k = 1; k <= d->period; k++) {
+    for (uint32_t k = 1; k <= d->hot.period; k++) {
         const struct gt_past *record = gt__detector_past(d, d->position - k);
         inside += record->run != 0;
         runs += record->run && record->run != GT_WITHIN_RUN;
         separators += record->separated;
     }
     if (d->kept)
-        return d->period - inside < d->shortest;
-    return inside > d->period - d->period / 16 && runs < MANY_RUNS * (separators + 1);
+        return d->hot.period - inside < d->shortest;
+    return inside > d->hot.period - d->hot.period / 16 && runs < MANY_RUNS * (separators + 1);
 }
 
 /* How far back the present record, which is in the ring, was seen, if it was at `where` (a position plus one), and the `count` - 1
@@ -189,6 +195,47 @@ static uint32_t distance_to(const gt_detector *d, uint32_t where, unsigned count
     return (uint32_t)distance;
 }
 
+/* The period ends. It is remembered if it has come twice in a row, and more often than the one that is; but not if it runs in paths, or is
+ * so short that the context tells more. */
+static __attribute__((noinline)) void lapse(gt_detector *d)
+{
+    gt_lapsed *lapsed = &d->lapsed;
+    if (d->matched < length_of(d, d->period) || d->period < GT_CONTEXT)
+        return;
+    if (d->told && runs_in_paths(d))
+        lapsed->period = lapsed->period == d->period ? 0 : lapsed->period;
+    else if (d->period != lapsed->period &&
+             (!lapsed->period || d->matched / d->period > lapsed->credit / lapsed->period))
+        *lapsed = (gt_lapsed){.period = d->period, .credit = d->matched, .needed = enough(d)};
+}
+
+bool gt__detector_resume(gt_detector *d)
+{
+    gt_lapsed *lapsed = &d->lapsed;
+    if (d->told || lapsed->told || lapsed->run < length_of(d, lapsed->period))
+        return false;
+    lapsed->told = true;
+    /* If a detour comes before it is learned, it is tried again soon; if it can be no path, that becomes rare. */
+    lapsed->needed = lapsed->credit + (length_of(d, lapsed->period) << lapsed->tries);
+    lapsed->tries += lapsed->tries < MOST_TRIES;
+    d->told = d->period == lapsed->period;
+    d->hot = (gt_hot_period){.period = lapsed->period, .resumed = true, .since = d->position - lapsed->run};
+    d->kept = find_kept(d);
+    return !runs_in_paths(d);
+}
+
+/* The same as quiet_until, for the lapsed period. */
+static uint64_t resumes_until(const gt_detector *d)
+{
+    const gt_lapsed *lapsed = &d->lapsed;
+    if (!lapsed->period || d->told || lapsed->told)
+        return UINT64_MAX;
+    uint64_t length = length_of(d, lapsed->period), wait = lapsed->run < length ? length - lapsed->run : 0;
+    if (lapsed->credit + wait < lapsed->needed)
+        wait = lapsed->needed - lapsed->credit;
+    return wait > lapsed->period ? d->position + wait - lapsed->period : 0;
+}
+
 /* The position up to which records of this period are only noted. Its first records are not: the contexts of those a period before may
  * be others, and index_noted could not skip them. Nor is the last turn before it is hot: it will be cut, so its reach is needed. */
 static uint64_t quiet_until(const gt_detector *d)
@@ -198,6 +245,8 @@ static uint64_t quiet_until(const gt_detector *d)
         return 0;
     if (!d->told)
         until = needed > known ? d->position + needed - known : 0;
+    uint64_t resumes = resumes_until(d);
+    until = until < resumes ? until : resumes;
     bool grows = d->position <= d->capacity;
     return grows && until > d->capacity ? d->capacity : until;
 }
@@ -211,6 +260,7 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     d->context = add_context(d->context, canonical.shape);
     uint32_t *last = &d->last[canonical.shape >> (32 - d->index_bits)], *context = behind(d);
     bool same = gt__detector_expects(d, canonical);
+    gt__detector_compare_lapsed(d, canonical.shape);
     struct gt_past *past = gt__detector_past(d, position);
     *past = gt__past(canonical, live, work);
     past->separated = d->separator;
@@ -218,10 +268,14 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     if (same)
         d->matched++;
     else {
+        if (d->matched >= GT_CONTEXT)
+            lapse(d);
         d->period = distance_to(d, *context, GT_CONTEXT);
         d->period = d->period ? d->period : distance_to(d, *last, 1);
         d->matched = d->period != 0;
         d->told = false;
+        if (__builtin_expect(d->lapsed.told, 0))
+            d->told = d->period == d->lapsed.period;
     }
     if (d->separator) {
         d->stretch = position - d->separated_at;
@@ -232,9 +286,11 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     d->indexed = ++d->position;
     bool hot = d->period && !d->told && d->matched >= enough(d);
     d->told |= hot;
-    d->quiet_until = quiet_until(d);
-    if (hot)
+    if (hot) {
+        d->hot = (gt_hot_period){.period = d->period, .since = d->position - d->matched};
         d->kept = find_kept(d);
+    }
+    d->quiet_until = quiet_until(d);
     return hot && !runs_in_paths(d);
 }
 
@@ -322,39 +378,46 @@ bool gt__detector_follow_run(gt_detector *d, uint32_t run, uint32_t count)
 
 /* ---- cutting ------------------------------------------------------------------------------------------------- */
 
+/* Records that equal the one a period before. */
+static uint64_t matched(const gt_detector *d)
+{
+    return d->position - d->hot.since;
+}
+
 /* The record `offset` into the last period is another most of the time, and not just in the last batch of an epoch. */
 static bool varies(const gt_detector *d, uint32_t offset)
 {
-    uint64_t position = d->position - d->period + offset, known = d->matched + d->period;
+    uint64_t position = d->position - d->hot.period + offset, known = matched(d) + d->hot.period;
     known = known < d->capacity ? known : d->capacity;
     known = known < d->position ? known : d->position;
-    uint32_t changes = 0, periods = (uint32_t)(known / d->period) - 1;
+    uint32_t changes = 0, periods = (uint32_t)(known / d->hot.period) - 1;
     periods = periods < COMPARED ? periods : COMPARED;
-    for (uint32_t k = 0; k < periods; k++, position -= d->period)
+    for (uint32_t k = 0; k < periods; k++, position -= d->hot.period)
         changes += gt__detector_past(d, position)->canonical.exact !=
-                   gt__detector_past(d, position - d->period)->canonical.exact;
+                   gt__detector_past(d, position - d->hot.period)->canonical.exact;
     return 2 * changes > periods;
 }
 
 static bool cuts(const gt_detector *d, uint32_t offset)
 {
-    uint64_t position = d->position - d->period + offset;
-    return (gt__detector_past(d, position)->separated && gt__detector_past(d, position - d->period)->separated) ||
-           varies(d, offset) || varies(d, (offset + d->period - 1) % d->period);
+    uint64_t position = d->position - d->hot.period + offset;
+    return (gt__detector_past(d, position)->separated &&
+            gt__detector_past(d, position - d->hot.period)->separated) ||
+           varies(d, offset) || varies(d, (offset + d->hot.period - 1) % d->hot.period);
 }
 
 static const struct gt_past *of_period(const gt_detector *d, uint32_t offset)
 {
-    return gt__detector_past(d, d->position - d->period + offset % d->period);
+    return gt__detector_past(d, d->position - d->hot.period + offset % d->hot.period);
 }
 
 /* Records of a period from this offset on that use what was made less than a period ago, before it. */
 static uint32_t crossings(const gt_detector *d, uint32_t offset)
 {
     uint32_t count = 0;
-    for (uint32_t k = 0; k < d->period; k++) {
+    for (uint32_t k = 0; k < d->hot.period; k++) {
         uint32_t reach = of_period(d, offset + k)->reach;
-        count += reach > k && reach <= d->period;
+        count += reach > k && reach <= d->hot.period;
     }
     return count;
 }
@@ -364,37 +427,37 @@ static uint32_t crossings(const gt_detector *d, uint32_t offset)
 static uint32_t least_alive(const gt_detector *d)
 {
     uint32_t best = 0;
-    for (uint32_t k = 1; k < d->period; k++) {
+    for (uint32_t k = 1; k < d->hot.period; k++) {
         uint32_t live = of_period(d, k)->live, least = of_period(d, best)->live;
-        if (live < least || (live == least && d->period <= TIES && crossings(d, k) < crossings(d, best)))
+        if (live < least || (live == least && d->hot.period <= TIES && crossings(d, k) < crossings(d, best)))
             best = k;
     }
     return best;
 }
 
-/* Where to begin a period that nothing cuts: where something came between last, as it may again, or else where the fewest
+/* Where to begin a period that nothing cuts: where something came between last, as it may again, be it records or not, or else where the fewest
  * tensors are alive. */
 static uint64_t natural_begin(const gt_detector *d)
 {
-    uint64_t behind = d->position - d->separated_at;
-    if (d->separated_at && behind <= d->matched)
-        return d->position + (d->period - behind % d->period) % d->period;
+    uint64_t behind = d->position - (d->hot.resumed ? d->hot.since : d->separated_at);
+    if (d->hot.resumed || (d->separated_at && behind <= matched(d)))
+        return d->position + (d->hot.period - behind % d->hot.period) % d->hot.period;
     return d->position + least_alive(d);
 }
 
 /* How often a period that nothing cuts is repeated in one path: not beyond where something has come between lately. */
 static uint32_t unrolled(const gt_detector *d)
 {
-    uint64_t work = 1, least = (d->shortest + d->period - 1) / d->period, most = UNROLLED / d->period;
-    for (uint32_t k = 0; k < d->period; k++)
-        work += gt__detector_past(d, d->position - d->period + k)->work;
+    uint64_t work = 1, least = (d->shortest + d->hot.period - 1) / d->hot.period, most = UNROLLED / d->hot.period;
+    for (uint32_t k = 0; k < d->hot.period; k++)
+        work += gt__detector_past(d, d->position - d->hot.period + k)->work;
     most = most < UNROLLED_WORK / work ? most : UNROLLED_WORK / work;
-    uint64_t begun = d->position - d->matched, undisturbed = d->matched;
-    if (d->separated_at > begun) {
+    uint64_t undisturbed = matched(d);
+    if (d->separated_at > d->hot.since) {
         uint64_t since = d->position - d->separated_at;
         undisturbed = since > d->stretch ? since : d->stretch;
     }
-    most = most < undisturbed / d->period ? most : undisturbed / d->period;
+    most = most < undisturbed / d->hot.period ? most : undisturbed / d->hot.period;
     return (uint32_t)(most > least ? most : least);
 }
 
@@ -407,7 +470,7 @@ static bool changes_side(const gt_detector *d, uint32_t offset, bool kept)
 
 unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_SEGMENTS])
 {
-    uint32_t first = 0, period = d->period, count = 0;
+    uint32_t first = 0, period = d->hot.period, count = 0;
     while (first < period && !changes_side(d, first, false) && (d->kept || !cuts(d, first)))
         first++;
     if (first == period) {

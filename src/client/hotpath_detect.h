@@ -8,13 +8,20 @@
  * sequence is hot after GT_HOTPATH_THRESHOLD periods. Amortised constant time for each record: while a period is kept its records are
  * only noted (gt__detector_note). When it ends, the records of its last turn are added to the index.
  *
+ * A detour ends a period: an evaluation every ten steps, or the report of a loss. The stream then repeats itself with the longer
+ * period of steps and detours, which would take many times as long to become hot. So the period with the most turns so far is compared
+ * beside the present one (gt_lapsed). Records that equal the one such a period before count for it, others twice against it: equal layers and
+ * updates of parameters, which are a part of a step, are not to be taken for it. It is hot again when it is hot in sum and has come twice in a
+ * row.
+ *
  * While a loop runs in paths, turn by turn, the detector rests: it only follows where in its last turn the stream is
  * (gt__detector_follow). At the first difference it sees the part of that turn again, as if the turns between had not been.
  *
  * A period is cut into segments where the client waited or sent data in each of the last two periods, and around records
  * that are not exactly the same each time. A period that is many turns of a path and something else, as the steps of an epoch
  * and its evaluation, is cut around these turns. If nothing cuts it, it is cut where the client waited last, if it did, or where the
- * fewest tensors are alive; of several such places, where the fewest records use what was made just before.
+ * fewest tensors are alive; of several such places, where the fewest records use what was made just before. A period that is hot again after a
+ * detour is cut where that ended.
  */
 #ifndef GT_CLIENT_HOTPATH_DETECT_H
 #define GT_CLIENT_HOTPATH_DETECT_H
@@ -60,6 +67,23 @@ typedef struct gt_segment_plan {
 
 enum { GT_HOT_SEGMENTS = 32 };
 
+/* A period that ended, and may go on after a detour. */
+typedef struct gt_lapsed {
+    uint32_t period; /* 0: there is none */
+    uint64_t run;    /* records in a row that equal the one such a period before */
+    uint64_t credit,
+        needed;     /* all that did, less twice those that did not until they were enough; and how many are */
+    unsigned tries; /* how often that was told, */
+    bool told;      /* and whether it was in this run */
+} gt_lapsed;
+
+/* The period that became hot last. */
+typedef struct gt_hot_period {
+    uint32_t period;
+    bool resumed;   /* after a detour: it was the lapsed one */
+    uint64_t since; /* the position of the first record that equals the one such a period before */
+} gt_hot_period;
+
 typedef struct gt_detector {
     struct gt_past {
         gt_canonical canonical;
@@ -75,7 +99,9 @@ typedef struct gt_detector {
     uint32_t period;      /* 0: none */
     bool told;            /* that this period is hot */
     bool separator;       /* one came since the last record */
-    bool idle;            /* it rests because nothing of the period can be a path */
+    gt_lapsed lapsed;
+    gt_hot_period hot;
+    bool idle;        /* it rests because nothing of the period can be a path */
     uint32_t kept;    /* a path whose runs are most of the hot period, and stay as they are; 0: there is none */
     uint32_t *last;   /* by shape, 1 << index_bits: the position where it was seen last, plus one */
     uint32_t *behind; /* the same by `context` */
@@ -101,6 +127,14 @@ bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshol
 void gt__detector_free(gt_detector *detector);
 /* See one record. run: see gt_past. True: a sequence has become hot with it, most of which was not in paths so far. */
 bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run);
+/* Whether the lapsed period is hot with the record that was seen, if that did not make the present one hot. True: as above. */
+bool gt__detector_resume(gt_detector *detector);
+static inline bool gt__detector_resumes(gt_detector *d)
+{
+    const gt_lapsed *lapsed = &d->lapsed;
+    return __builtin_expect(lapsed->period, 0) && lapsed->credit >= lapsed->needed &&
+           lapsed->run >= lapsed->period && gt__detector_resume(d);
+}
 /* A single record with no separator before it. */
 static inline struct gt_past gt__past(gt_canonical canonical, uint64_t live, int64_t work)
 {
@@ -116,9 +150,26 @@ static inline bool gt__detector_goes_on(const gt_detector *d, uint32_t shape)
     return d->position < d->quiet_until && !d->separator &&
            gt__detector_past(d, d->position - d->period)->canonical.shape == shape;
 }
+/* Count the record at the present position for the lapsed period, or against it. */
+static inline void gt__detector_compare_lapsed(gt_detector *d, uint32_t shape)
+{
+    gt_lapsed *lapsed = &d->lapsed;
+    if (__builtin_expect(!lapsed->period, 1))
+        return;
+    if (gt__detector_past(d, d->position - lapsed->period)->canonical.shape == shape) {
+        lapsed->run++;
+        lapsed->credit++;
+    } else {
+        lapsed->run = 0;
+        lapsed->told = false;
+        if (lapsed->credit < lapsed->needed)
+            lapsed->credit -= lapsed->credit < 2 ? lapsed->credit : 2;
+    }
+}
 /* The same as see, for a record that goes on. */
 static inline void gt__detector_note(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work)
 {
+    gt__detector_compare_lapsed(d, canonical.shape);
     *gt__detector_past(d, d->position++) = gt__past(canonical, live, work);
     d->matched++;
 }
@@ -150,6 +201,13 @@ bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count
 static inline bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
 {
     return d->period && gt__detector_past(d, d->position - d->period)->canonical.shape == canonical.shape;
+}
+/* The same, or of the lapsed period. */
+static inline bool gt__detector_foresees(const gt_detector *d, gt_canonical canonical)
+{
+    uint32_t lapsed = d->lapsed.period;
+    return gt__detector_expects(d, canonical) ||
+           (lapsed && gt__detector_past(d, d->position - lapsed)->canonical.shape == canonical.shape);
 }
 /* Whether the last period began with these shapes, so that they are expected to come now. */
 bool gt__detector_expects_all(const gt_detector *detector, const gt_canonical *canonical, uint32_t count);

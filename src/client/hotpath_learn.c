@@ -371,20 +371,20 @@ void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots,
     gt__hotpath_see_single(hot);
     if (!hot->automatic)
         return;
-    if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
+    if (hot->state == GT_HOT_LEARNING && !gt__detector_foresees(&hot->detector, canonical))
         gt__hotpath_stop_learning(hot);
     uint32_t body = gt__bodies_see(&hot->bodies, &hot->detector, canonical);
     bool found = gt__detector_see(&hot->detector, canonical, client->live, work, 0);
     gt__detector_reach(&hot->detector, &record->ins, gt__op_operands((gt_opcode)record->ins.op));
     if (hot->state == GT_HOT_LEARNING)
         learn(client, record, slots, work);
-    else if (found) {
+    else if (found || gt__detector_resumes(&hot->detector)) {
         hot->stats.sequences++;
         hot->segments = gt__detector_cut(&hot->detector, hot->segment);
         hot->segment_next = 0;
         if (hot->segments)
             hot->state = GT_HOT_LEARNING;
-        else
+        else if (hot->detector.hot.period == hot->detector.period)
             gt__detector_idle(&hot->detector);
     } else if (body) {
         uint64_t begin = hot->detector.position - 1;

@@ -26,7 +26,8 @@ static gt_canonical letter(unsigned kind, unsigned exact)
 
 static bool see(stream *s, unsigned kind, unsigned exact)
 {
-    bool hot = gt__detector_see(&s->detector, letter(kind, exact), 10, 100, false);
+    bool hot =
+        gt__detector_see(&s->detector, letter(kind, exact), 10, 100, false) || gt__detector_resumes(&s->detector);
     s->found += hot;
     return hot;
 }
@@ -132,6 +133,44 @@ static void test_detours(const void *argument)
         see_word(&s, k % 2 ? "abcdefgh" : "ijklmn");
     CHECK_EQ(s.detector.period, 14);
     gt__detector_free(&s.detector);
+}
+
+/* Steps of a loop until one is learned as hotpath_learn.c does it: from where the cut says, unless something unforeseen comes. A detour
+ * follows every so many steps. */
+static unsigned steps_until_learned(unsigned step, unsigned every, unsigned detour)
+{
+    stream s = stream_new(10, 5);
+    gt_segment_plan segments[GT_HOT_SEGMENTS] = {{.end = 0}};
+    unsigned steps = 0;
+    for (bool learned = false; !learned && steps < 1000; steps++)
+        for (unsigned k = 0; !learned && k < step + (steps % every == every - 1 ? detour : 0); k++) {
+            if (segments->end && !gt__detector_foresees(&s.detector, letter(k, 0)))
+                segments->end = 0;
+            if (see(&s, k, 0) && !segments->end)
+                CHECK_EQ(gt__detector_cut(&s.detector, segments), 1);
+            learned = segments->end && s.detector.position == segments->end;
+        }
+    gt__detector_free(&s.detector);
+    return steps;
+}
+
+/* A loop with a detour every seven steps or more is found in about 20 steps, or less: not with the period from detour to detour, which takes
+ * twelve times as many as it has. That is the one that is found if the detours are more frequent than that. */
+static void test_frequent_detours(const void *argument)
+{
+    (void)argument;
+    const struct {
+        unsigned every, most;
+    } rows[] = {{3, 36}, {4, 48}, {5, 60}, {7, 21}, {9, 16}, {10, 13}, {11, 11}, {100, 11}};
+    const unsigned detours[] = {1, 8, 39, 79};
+    for (unsigned row = 0; row < sizeof rows / sizeof *rows; row++)
+        for (unsigned k = 0; k < sizeof detours / sizeof *detours; k++) {
+            unsigned steps = steps_until_learned(79, rows[row].every, detours[k]);
+            printf("     a detour of %u records every %u steps: %u steps\n", detours[k], rows[row].every, steps);
+            CHECK(steps <= rows[row].most);
+        }
+    /* an evaluation that is longer than what came before it */
+    CHECK(steps_until_learned(79, 10, 2000) <= 20);
 }
 
 static void test_cuts(const void *argument)
@@ -321,14 +360,17 @@ static bool see_both(stream *full, stream *quick, gt_canonical canonical, uint32
 {
     gt_detector *d = &quick->detector;
     bool noted = gt__detector_goes_on(d, canonical.shape), behind = d->indexed < d->position;
-    bool hot = gt__detector_see(&full->detector, canonical, live, 100, 0);
+    bool hot = gt__detector_see(&full->detector, canonical, live, 100, 0) || gt__detector_resumes(&full->detector);
     full->found += hot;
     if (noted)
         gt__detector_note(d, canonical, live, 100);
     else
-        quick->found += gt__detector_see(d, canonical, live, 100, 0);
+        quick->found += gt__detector_see(d, canonical, live, 100, 0) || gt__detector_resumes(d);
     CHECK(full->found == quick->found && full->detector.told == d->told);
     CHECK(full->detector.period == d->period && full->detector.matched == d->matched);
+    const gt_lapsed *lapsed = &d->lapsed, *expected_lapsed = &full->detector.lapsed;
+    CHECK(expected_lapsed->period == lapsed->period && expected_lapsed->run == lapsed->run &&
+          expected_lapsed->credit == lapsed->credit && expected_lapsed->needed == lapsed->needed);
     if (behind && !noted) /* the index is up to date again */
         CHECK(!memcmp(full->detector.last, d->last, (2 * sizeof *d->last) << d->index_bits));
     if (hot) {
@@ -378,6 +420,7 @@ int main(int argc, char **argv)
     check_run("turns of few kinds of records", test_ambiguous, NULL);
     check_run("alternating loops", test_alternating, NULL);
     check_run("detours", test_detours, NULL);
+    check_run("frequent detours", test_frequent_detours, NULL);
     check_run("cuts", test_cuts, NULL);
     check_run("begin", test_begin, NULL);
     check_run("canonical form", test_canonical, NULL);

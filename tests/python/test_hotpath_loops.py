@@ -177,6 +177,47 @@ def test_an_evaluation_now_and_then_is_a_path_beside_that_of_the_step():
     check(EVALUATION, exact=False, **DEFAULT)
 
 
+DETOURS = COUNT + """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 3)
+    def forward(self, x):
+        return self.b(self.a(x).relu())
+model = Model()
+optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+x, y, test_x, test_y = gt.randn(16, 6), gt.arange(16) % 3, gt.randn(16, 6), gt.arange(16) % 3
+def read(loss):
+    results.append(loss.item())
+def mean(loss):
+    results.append((loss.detach() * 100 / 3).item())
+def evaluate(loss):
+    with gt.no_grad():
+        results.append((model(test_x).argmax(1) == test_y).float().mean().item())
+for k in range(60):
+    if k == 30:
+        before = counts()
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if k % EVERY == EVERY - 1:
+        DETOUR(loss)
+last = since(before)
+if last["total_instructions"]:
+    assert last["hot_instructions"] > 0.8 * last["total_instructions"], last
+keep(*model.parameters())
+"""
+
+
+@pytest.mark.parametrize("detour", ["read", "mean", "evaluate"])
+@pytest.mark.parametrize("every", [7, 10])
+def test_a_detour_every_few_steps_does_not_hide_the_step(detour, every):
+    """The loop from detour to detour comes again too, but is found ten times later."""
+    program = DETOURS.replace("EVERY", str(every)).replace("DETOUR", detour)
+    check(program, exact=False, **DEFAULT)
+
+
 AT_RANDOM = COUNT + """
 import random
 order = random.Random(7)

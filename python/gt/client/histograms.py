@@ -4,6 +4,7 @@ from builtins import range as builtin_range
 
 from gt import _gt, return_types
 from gt._gt import Tensor, full, stack, where, zeros
+from gt.autograd.function import Function
 from gt.client.creation import linspace
 from gt.client.registry import function, method, no_view
 
@@ -95,6 +96,11 @@ def _counted(name, points, bins, range, weight, density):
         raise RuntimeError(f'{name}: if weight tensor is provided it should have the same shape and dtype as the points')
     points = points.detach()
     edges = _edges_of(name, points, bins, range)
+    counts = _counts([e.detach() for e in edges], points, weight, density)
+    return counts, edges
+
+
+def _counts(edges, points, weight, density):
     sizes = [e.numel() - 1 for e in edges]
     place, inside = zeros(points.shape[0], dtype=_gt.int64), full((points.shape[0],), True, dtype=_gt.bool)
     for d, (line, size) in enumerate(zip(edges, sizes)):
@@ -111,7 +117,25 @@ def _counted(name, points, bins, range, weight, density):
         counts = counts / counts.sum()
         for d, line in enumerate(edges):
             counts = counts / line.diff().reshape([-1 if k == d else 1 for k in builtin_range(len(sizes))])
-    return counts, edges
+    return counts
+
+
+class _Refused(Function):
+    """A result of which PyTorch knows no gradient: its node says so when one is wanted."""
+
+    @staticmethod
+    def forward(ctx, name, result, *inputs):
+        ctx.name = name
+        return result.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise NotImplementedError(f'derivative for aten::{ctx.name} is not implemented')
+
+
+def _refused(name, results, *inputs):
+    inputs = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
+    return [_Refused.apply(name, result, *inputs) for result in results] if inputs else results
 
 
 @method
@@ -126,7 +150,7 @@ def histogram(self, bins, *, range=None, weight=None, density=False):
     if weight is not None and weight.shape != self.shape:
         raise RuntimeError('histogram(): if weight tensor is provided it should have the same shape as the input tensor')
     counts, edges = _counted('histogram', self.reshape(-1, 1), [bins], range, weight, density)
-    return return_types.histogram(counts, edges[0])
+    return return_types.histogram(*_refused('histogram', [counts, edges[0]], self, weight, bins))
 
 
 @function
@@ -139,4 +163,6 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False):
     count = input.shape[-1]
     bins = [bins] * count if hasattr(bins, '__index__') and not isinstance(bins, Tensor) else list(bins)
     counts, edges = _counted('histogramdd', input.reshape(-1, count), bins, range, weight, density)
-    return return_types.histogramdd(counts, tuple(edges))
+    given = isinstance(bins[0], Tensor)
+    counts, = _refused('_histogramdd_from_bin_tensors' if given else '_histogramdd_from_bin_cts', [counts], input, weight, *bins)
+    return return_types.histogramdd(counts, tuple(edges if given else _refused('_histogramdd_bin_edges', edges, input, weight)))

@@ -150,7 +150,7 @@ def matrix_exp(self):
 def geqrf(self):
     """geqrf(): (a, tau): QR as LAPACK has it: R, and below its diagonal the vectors of Householder matrices, whose factors are
     tau. householder_product gives Q. Without a gradient."""
-    packed = _gt._geqrf(self.detach(), False)
+    packed = _gt._geqrf(self, False)
     return _Geqrf(packed[..., :-1, :], packed[..., -1, :min(self.shape[-2:])])
 
 

@@ -453,16 +453,36 @@ RULE(minimum, X | Y)
     pick_rule(f, GT_OP_gt, GT_OP_lt);
 }
 
+/* The rounded quotient: its own gradients, for a second derivative, are 0. */
+static gt_tensor *whole_quotient(gt_frame *f, gt_opcode op)
+{
+    gt_tensor *quotient = gt__step_binary(f, op, OPERAND(0, f->x, f->y), f->y);
+    if (quotient)
+        gt__autograd_rounds(quotient->node);
+    return quotient;
+}
+
 RULE(remainder, X | Y)
 {
     GX(f->g);
-    GY(NEG(MUL(f->g, EMIT2(floor_divide, OPERAND(0, f->x, f->y), f->y))));
+    GY(NEG(MUL(f->g, whole_quotient(f, GT_OP_floor_divide))));
 }
 
 RULE(fmod, X | Y)
 {
     GX(f->g);
-    GY(NEG(MUL(f->g, EMIT2(trunc_divide, OPERAND(0, f->x, f->y), f->y))));
+    GY(NEG(MUL(f->g, whole_quotient(f, GT_OP_trunc_divide))));
+}
+
+RULE(floor_divide, 0)
+{
+    gt__step_refuse_all(f, "floor_divide");
+}
+/* Also of div(..., rounding_mode='floor'): gt__autograd_rounds. */
+RULE(trunc_divide, 0)
+{
+    GX(ZEROS(&f->node->operands[0].meta));
+    GY(ZEROS(&f->node->operands[1].meta));
 }
 
 /* y / (x^2 + y^2) and -x / (x^2 + y^2); 0 at the origin */

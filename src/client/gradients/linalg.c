@@ -221,6 +221,10 @@ static void qr_wide(gt_frame *f, int64_t m, gt_tensor *q, gt_tensor *r, gt_tenso
     GX(MATMUL(q, T(below(f, square, block(f, gRt, m, n - m, m)))));
 }
 
+RULE(geqrf, 0)
+{
+    gt__step_refuse(f, 0, "geqrf");
+}
 RULE(qr, OUT)
 {
     const gt_meta *in = &f->node->operands[0].meta;
@@ -288,4 +292,15 @@ RULE(svd, X | OUT)
     }
     gt_tensor *packed = decomposed(f, GT_OP_svd, f->x, 0);
     GX(MATMUL(MUL(block(f, packed, 0, m, k), real_part(f, f->g)), T(block(f, packed, m + 1, n, k))));
+}
+
+/* ---- factors of symmetric matrices ------------------------------------------------------------------------- */
+
+RULE(ldl, 0)
+{
+    gt__step_refuse_all(f, "linalg_ldl_factor_ex");
+}
+RULE(ldl_solve, 0)
+{
+    gt__step_refuse_all(f, "linalg_ldl_solve");
 }

@@ -10,13 +10,6 @@ static gt_tensor *numbers(gt_frame *f, gt_opcode op, gt_tensor *a, double p)
     STEP(gt__emit_numbers(op, a, p, 0, &result_));
 }
 
-/* PyTorch has no gradient for operand k either, and says so in a backward pass that wants it. */
-static void refuse(gt_frame *f, unsigned k, const char *name)
-{
-    if (f->wanted[k] && f->err == GT_OK)
-        f->err = gt__fail(GT_ERR_UNSUPPORTED, "the derivative for '%s' is not implemented.", name);
-}
-
 /* ---- the error function and the normal distribution -------------------------------------------------------- */
 
 RULE(erfc, X)
@@ -69,17 +62,17 @@ static gt_tensor *gamma_density(gt_frame *f)
 
 RULE(igamma, X | Y)
 {
-    refuse(f, 0, "igamma: input");
+    gt__step_refuse(f, 0, "igamma: input");
     GY(gamma_density(f));
 }
 RULE(igammac, X | Y)
 {
-    refuse(f, 0, "igammac: input");
+    gt__step_refuse(f, 0, "igammac: input");
     GY(NEG(gamma_density(f)));
 }
 RULE(zeta, X | Y)
 {
-    refuse(f, 0, "zeta");
+    gt__step_refuse(f, 0, "zeta");
     if (f->wanted[1]) {
         gt_tensor *x = OPERAND(0, f->x, f->y);
         GY(NEG(MUL(f->g, MUL(x, EMIT2(zeta, PLUS(x, 1), f->y)))));
@@ -87,13 +80,13 @@ RULE(zeta, X | Y)
 }
 RULE(standard_gamma_grad, 0)
 {
-    refuse(f, 0, "_standard_gamma_grad");
-    refuse(f, 1, "_standard_gamma_grad");
+    gt__step_refuse(f, 0, "_standard_gamma_grad");
+    gt__step_refuse(f, 1, "_standard_gamma_grad");
 }
 RULE(dirichlet_grad, 0)
 {
     for (unsigned k = 0; k < 3; k++)
-        refuse(f, k, "_dirichlet_grad");
+        gt__step_refuse(f, k, "_dirichlet_grad");
 }
 
 /* ---- samples -------------------------------------------------------------------------------------------------- */
@@ -109,7 +102,7 @@ RULE(poisson, 0)
 }
 RULE(binomial, 0)
 {
-    refuse(f, 0, "binomial");
+    gt__step_refuse(f, 0, "binomial");
 }
 RULE(standard_gamma, X | OUT)
 {
@@ -212,11 +205,10 @@ RULE(frexp_mantissa, X)
 }
 RULE(nextafter, 0)
 {
-    refuse(f, 0, "nextafter");
-    refuse(f, 1, "nextafter");
+    gt__step_refuse(f, 0, "nextafter");
+    gt__step_refuse(f, 1, "nextafter");
 }
 RULE(heaviside, 0)
 {
-    refuse(f, 0, "heaviside");
-    refuse(f, 1, "heaviside");
+    gt__step_refuse_all(f, "heaviside");
 }

@@ -15,6 +15,18 @@ gt_tensor *gt__step_keep(gt_frame *f, gt_err err, gt_tensor *tensor)
     return f->temporary[f->count++] = tensor;
 }
 
+void gt__step_refuse(gt_frame *f, unsigned k, const char *name)
+{
+    if (f->wanted[k] && f->err == GT_OK)
+        f->err = gt__fail(GT_ERR_UNSUPPORTED, "the derivative for '%s' is not implemented.", name);
+}
+
+void gt__step_refuse_all(gt_frame *f, const char *name)
+{
+    if (f->err == GT_OK)
+        f->err = gt__fail(GT_ERR_UNSUPPORTED, "derivative for aten::%s is not implemented", name);
+}
+
 gt_tensor *gt__step_unary(gt_frame *f, gt_opcode op, gt_tensor *a)
 {
     STEP(gt__emit_unary(op, a, &result_));

@@ -71,6 +71,11 @@ typedef struct gt_gradient {
 #define GY(value) GRADIENT(1, value)
 #define GZ(value) GRADIENT(2, value)
 
+/* PyTorch has no gradient for operand k either, and says so in a backward pass that wants it. */
+void gt__step_refuse(gt_frame *f, unsigned k, const char *name);
+/* The same where PyTorch has no rule at all: its node is called NotImplemented (backward.c). */
+void gt__step_refuse_all(gt_frame *f, const char *name);
+
 /* ---- steps -------------------------------------------------------------------------------------------------- */
 
 /* In capitals: the frame is f, and an op goes by its name in the table. */
