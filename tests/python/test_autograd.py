@@ -101,6 +101,13 @@ SPECIAL = {
     'dirichlet_grad': lambda: refused(gt._dirichlet_grad, *(numbers((2,), k, 0.1 + k, 0.8 + k) for k in range(3))),
     'heaviside': lambda: refused(gt.heaviside, numbers((2,), 1), numbers((2,), 2)),
     'nextafter': lambda: refused(gt.nextafter, numbers((2,), 1), numbers((2,), 2)),
+    'floor_divide': lambda: refused(lambda x, y: x // y, numbers((2, 3), 1), numbers((3,), 2)),
+    'trunc_divide': lambda: [check(lambda x, y: x.div(y, rounding_mode=rounding), numbers((2, 3), 1), numbers((3,), 2))
+                             for rounding in ('trunc', 'floor')],
+    'ldl': lambda: refused(lambda x: gt.linalg.ldl_factor(positive(x)).LD, numbers((2, 3, 3), 1)),
+    'ldl_solve': lambda: refused(lambda x, b: gt.linalg.ldl_solve(*gt.linalg.ldl_factor(positive(x.detach())), b),
+                                 numbers((3, 3), 1), numbers((3, 2), 2)),
+    'geqrf': lambda: refused(lambda x: gt.geqrf(x).a, numbers((2, 3, 3), 1)),
     'igamma': lambda: by_second(gt.igamma),
     'igammac': lambda: by_second(gt.igammac),
     'zeta': lambda: by_second(gt.zeta),
@@ -267,6 +274,26 @@ def test_every_differentiable_row_against_finite_differences(name):
             check(lambda x: getattr(x, name)(**arguments), numbers((2, 3, 2), 1))
     else:
         pytest.fail(f'{name}: a differentiable row of form {form} without a gradient test')
+
+
+@pytest.mark.parametrize('of', [
+    lambda g, x: x // 0.5,
+    lambda g, x: x.floor_divide(x + 2),
+    lambda g, x: g.geqrf(x).a,
+    lambda g, x: g.linalg.ldl_factor(x @ x.mT).LD,
+    lambda g, x: g.histogram(x, 3).hist,
+    lambda g, x: g.histogram(x, x.detach()[0].sort().values, weight=x).hist,
+], ids=['//', 'floor_divide', 'geqrf', 'ldl_factor', 'histogram', 'histogram of weights'])
+def test_results_without_a_gradient_refuse_it_as_torch(of):
+    """They require a gradient, so that a loss that needs it fails where it would lose that part in silence."""
+    said = []
+    for g in (gt, torch):
+        y = of(g, g.tensor(numbers((3, 3), 1).tolist(), requires_grad=True))
+        assert y.requires_grad
+        with pytest.raises((NotImplementedError, RuntimeError)) as caught:
+            y.sum().backward()
+        said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize('literal', [2, 3, 0.5, -1, 0, 1])
