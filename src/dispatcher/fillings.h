@@ -18,7 +18,7 @@ typedef struct gt_fillings {
     bool lost_count; /* there were too many, or no memory for one: it is not known which are complete */
 } gt_fillings;
 
-/* The client sent an upload or a piece of one. */
+/* An upload or a piece of one was placed. Not when it is received: it may wait for room, and the tensor be moved meanwhile. */
 void gt__fillings_note(gt_fillings *fillings, const gt_handles *handles, const gt_instruction *ins);
 /* Whether pieces are still to come. Those of tensors that were freed before are not. */
 bool gt__fillings_any(gt_fillings *fillings, const gt_handles *handles);

@@ -292,14 +292,27 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
     return GT_OK;
 }
 
+static gt_err place_tensor(gt_session *session, const gt_slot *record)
+{
+    if (!session->spreading)
+        return place_compute(session, record);
+    return !session->holding && place_alike(session, record) ? GT_OK : gt__spread_compute(session, record);
+}
+
 gt_err gt__place(gt_session *session, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
     switch ((gt_opcode)ins->op) {
+    case GT_OP_upload:
+        GT_TRY(place_tensor(session, record));
+        gt__fillings_note(&session->fillings, &session->handles, ins);
+        return GT_OK;
     case GT_OP_free:
         return session->spreading ? gt__spread_free(session, record) : place_free(session, record);
     case GT_OP_data:
-        return place_data(session, record);
+        GT_TRY(place_data(session, record));
+        gt__fillings_note(&session->fillings, &session->handles, ins);
+        return GT_OK;
     case GT_OP_fetch:
         return place_fetch(session, record);
     case GT_OP_sync:
@@ -320,9 +333,7 @@ gt_err gt__place(gt_session *session, const gt_slot *record)
         gt__relay_forget(session, ins->imm[0].u);
         return GT_OK;
     default:
-        if (!session->spreading)
-            return place_compute(session, record);
-        return !session->holding && place_alike(session, record) ? GT_OK : gt__spread_compute(session, record);
+        return place_tensor(session, record);
     }
 }
 

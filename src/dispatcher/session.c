@@ -120,8 +120,6 @@ static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t ava
     record = journal ? journal : record;
     record[0] = head;
     memcpy(record + 1, slots + 1, (*length - 1) * sizeof *record);
-    if (record->ins.op == GT_OP_upload || record->ins.op == GT_OP_data)
-        gt__fillings_note(&session->fillings, &session->handles, &record->ins);
     if (session->recovery) /* before the worker has it: it may be done with a segment at any time after that */
         gt__recover_note(session, record);
     if (session->dispatcher->observing)
@@ -462,6 +460,7 @@ gt_err gt__session_drop_tensors(gt_session *session)
     free_tensors(session);
     gt__quota_free(session);
     gt__handles_free(&session->handles);
+    gt__fillings_free(&session->fillings);
     GT_TRY(init_handles(session));
     return gt__quota_apply(session);
 }

@@ -143,15 +143,27 @@ print(rounds)
 
 # A session that goes from process to process. One that is just detaching when the server ends may be lost, and says so.
 HANDED_ON = """
-lost = 0
 if len(sys.argv) == 4:
-    gt.connect(address)
+    while True:
+        try:
+            gt.connect(address)
+            break
+        except gt.GtConnectionError as error:
+            assert "no server at" in str(error) or "refused the connection" in str(error), error
+            time.sleep(0.05)
     state = {"sum": gt.zeros(64, 32), "spread": gt.zeros(8, 4), "turn": 0}
     with gt.signal.context("data"):
         state["spread"] = gt.zeros(8, 4)
-    calm()
+    if not (directory / "begun").exists():
+        calm()
 else:
-    state = gt.attach(sys.argv[4])
+    state = None
+    while state is None:
+        try:
+            state = gt.attach(sys.argv[4])
+        except gt.GtConnectionError as error:  # a program that begins while the server is down
+            assert "no server at" in str(error) or "refused the connection" in str(error), error
+            time.sleep(0.05)
 turns = state["turn"]
 assert (state["sum"].numpy() == turns).all() and (state["spread"].numpy() == 2 * turns).all(), turns
 if stopped():
@@ -310,6 +322,8 @@ class Chaos:
         (self.directory / "begun").touch()
         kinds = [self.kill_worker] * 3 + [self.drain_worker] * 2 + [self.restart_server] * 3 + [self.stop_a_while] * 3
         kinds += [self.reload] * 3 + [self.kill_program, self.look]
+        if self.arguments.only:
+            kinds = [kind for kind in kinds if kind.__name__ in self.arguments.only]
         end = time.monotonic() + 60 * self.arguments.minutes
         count = 0
         while time.monotonic() < end:
@@ -345,6 +359,7 @@ def main():
     parser.add_argument("--every", type=float, default=0.5, help="seconds between snapshots")
     parser.add_argument("--stand-in", type=float, default=1, help="seconds until another worker stands in")
     parser.add_argument("--between", type=float, default=2, help="seconds between two deaths, at least")
+    parser.add_argument("--only", nargs="*", help="events, by the names of their functions")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     directory = tempfile.mkdtemp(prefix="gt-chaos-")

@@ -477,7 +477,9 @@ def test_a_config_that_is_wrong_changes_nothing(programs):
     program = programs.python(BEGIN + """
 workers(2)
 x = gt.signal.tensor(gt.ones(8, 4), name="rows")
-for _ in range(4):
+with gt.signal.context("nothing yet"):
+    x = x + gt.zeros(4)
+for _ in range(5):
     please("look")
     with gt.signal.context("rows"):
         y = gt.ones(8, 4)
@@ -486,6 +488,7 @@ for _ in range(4):
     cluster.ask.mkdir()
     for number, (text, error) in enumerate([("rows: {shard: {axes: 0}}\n", "axes"), ("rows: [\n", "signals.yaml"),
                                             ("rows: {shard: {axis: 0, workers: [0, 7]}}\n", "signal rows: worker 7 is not there"),
+                                            (good + "nothing yet: {shard: {axis: 0, workers: [7]}}\n", "signal nothing yet: worker 7 is not there"),
                                             (good, "")]):
         until((cluster.ask / str(number + 1)).exists, "the program")
         cluster.config.write_text(text)
@@ -495,7 +498,7 @@ for _ in range(4):
         (cluster.ask / f"{number + 1}.done").touch()
     assert program.wait() == 0, program.text()
     placed = "split(axis=0, workers=[0,1])"
-    assert program.output.read_text().splitlines() == [f"{placed} {placed} {(64.0).hex()}"] * 4
+    assert program.output.read_text().splitlines() == [f"{placed} {placed} {(64.0).hex()}"] * 5
 
 
 # ---- in the middle of work -----------------------------------------------------------------------------------------
@@ -592,6 +595,45 @@ def test_a_worker_that_dies_while_it_is_drained(programs, options):
         assert "GtConnectionError: worker worker_0 " in program.text(), program.text()
     assert cluster.server.alive
     assert programs.run(BEGIN + "print(gt.ones(3).sum().item())", cluster.address, cluster.ask).strip() == "3.0"
+
+
+# Sixteen clients whose uploads of two pieces fill the queues of workers that do not go on: for some of them the second piece waits.
+PIECES = """
+import threading
+workers(2)
+def upload(number):
+    gt.connect(sys.argv[1])
+    rng, tensors = np.random.default_rng(number), []
+    square = gt.ones(4, 4)
+    held = square @ square
+    for _ in range(40):
+        a = rng.integers(0, 99, (64, 250)).astype(np.float32)
+        with gt.signal.context("rows"):
+            tensors.append((gt.from_numpy(a.copy()), a))
+    assert held.sum().item() == 64 and all((t.numpy() == a).all() for t, a in tensors)
+    say("right")
+threads = [threading.Thread(target=upload, args=(number,)) for number in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_an_upload_of_which_a_piece_waits_stays_where_it_is(programs):
+    """Its first piece is with a worker when the config wants it elsewhere."""
+    cluster = Held(programs)
+    cluster.workers[1] = cluster.start(1)
+    program = programs.python(BEGIN + PIECES, f"tcp://localhost:{cluster.port}", cluster.ask)
+
+    def tensors():
+        return [client["tensors"] for client in cluster.stats()["clients"]]
+
+    until((cluster.folder / "began").exists, "a product")
+    until(lambda: len(tensors()) == 17 and tensors() == tensors(), "full queues")
+    cluster.config.write_text("rows: {shard: {axis: 0}}\n")
+    cluster.gt("reload")
+    cluster.release()
+    assert program.wait() == 0, program.text()
+    assert program.output.read_text() == 16 * "right\n", program.text()
 
 
 # ---- what cannot be done --------------------------------------------------------------------------------------------

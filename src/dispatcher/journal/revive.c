@@ -54,8 +54,6 @@ static gt_err revive_records(gt_session *session, const gt_restored_session *kno
             return gt__fail(GT_ERR_MEMORY, "out of memory");
         memcpy(to, record, length * sizeof *to);
         gt__journal_commit(&recovery->journal, length);
-        if (record->ins.op == GT_OP_upload || record->ins.op == GT_OP_data)
-            gt__fillings_note(&session->fillings, &session->handles, &record->ins);
         if (record->ins.op == GT_OP_path)
             recovery->defining = record->ins.imm[0].u + record->ins.tail < record->ins.imm[1].u;
         session->instructions++;

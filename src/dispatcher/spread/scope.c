@@ -300,7 +300,7 @@ gt_err gt__signals_check(const gt_session *session)
         for (unsigned backward = 0; backward < 2; backward++) {
             const gt_signal_config *signal = find_shard(session, number, backward);
             gt_target unused;
-            if (signal && s->scopes[number - 1].target[backward])
+            if (signal)
                 GT_TRY(fill_target(session, signal, &unused));
         }
     return GT_OK;

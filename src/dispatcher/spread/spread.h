@@ -196,7 +196,7 @@ static inline gt_err gt__spread_no_memory(void)
 void gt__signals_free(gt_session *session);
 /* The server's config has changed. */
 gt_err gt__signals_reconsider(gt_session *session);
-/* GT_ERR_VALUE: by the config as it is now, a scope that was used before names a worker that is not there. */
+/* GT_ERR_VALUE: by the config as it is now, a scope that was used before, with or without effect, names a worker that is not there. */
 gt_err gt__signals_check(const gt_session *session);
 /* Whether the configs of the session, its own or the server's, may mean the worker of this number. */
 bool gt__signals_mean(const gt_session *session, int32_t number);
