@@ -8,7 +8,8 @@
 #   make test-cuda      the same on this machine's NVIDIA GPU, and more; skipped where there is none
 #   make test-cluster   sharding, faults and recovery on hosts that are network namespaces (needs root), over each exchange
 #   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database;
-#                       a training run in which workers die 100 times; every CUDA kernel that the op table's tests need
+#                       a training run in which workers die 100 times; programs while workers and server end, move and change at
+#                       random for ten minutes; every CUDA kernel that the op table's tests need
 #   make docs           build the site of docs/ and the API reference in build/site
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
@@ -94,6 +95,7 @@ test-long: setup-test build
 	$(python) tests/python/alias_programs.py --count 100000 --processes $$(nproc) || status=1; \
 	GT_TEST_LONG=1 $(python) -m pytest $(parallel) $(cut_suites) || status=1; \
 	GT_TEST_KILLS=100 GT_TEST_PATIENCE=200 $(python) -m pytest tests/python/test_recovery.py || status=1; \
+	PYTHONPATH=build/python $(python) tests/python/chaos.py --minutes 10 || status=1; \
 	$(python) tests/cuda/kernels.py build --limit 0 --cards 0 --architectures sm_90,sm_80,sm_100 || status=1; \
 	exit $$status
 
