@@ -180,8 +180,8 @@ static void check_slopes(gt_client *client, const function *f, values numbers, i
 /* Rows whose rule refuses the gradient of some operand, as in PyTorch. */
 static bool refuses(const function *f)
 {
-    static const char *const names[] = {"nextafter", "zeta", "igamma", "standard_gamma_grad", "heaviside",
-                                        "floor_divide"};
+    static const char *const names[] = {"nextafter",           "zeta",      "igamma",
+                                        "standard_gamma_grad", "heaviside", "floor_divide"};
     for (int k = 0; k < COUNT(names); k++)
         if (strncmp(f->name, names[k], strlen(names[k])) == 0)
             return true;

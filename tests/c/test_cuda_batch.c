@@ -233,8 +233,7 @@ static int queue_refused(fixture *f, void *const *memory, void *other, bool *fai
     for (int k = 0; k < MEMBERS; k++) {
         unsigned step;
         void *buffers[] = {memory[3 * k + 1], memory[3 * k + 2], NULL, memory[3 * k]};
-        failed[k] =
-            f->engine->ops->run_program(f->engine, f->program, buffers, false, &step, &token[k]) != GT_OK;
+        failed[k] = f->engine->ops->run_program(f->engine, f->program, buffers, false, &step, &token[k]) != GT_OK;
         if (k == MEMBERS / 2)
             f->engine->ops->run(f->engine, &c.call, &unused);
     }
