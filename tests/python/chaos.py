@@ -8,7 +8,6 @@ stop. It fails if a program ends early, or the server or a worker ends by itself
 """
 
 import argparse
-import pathlib
 import random
 import shutil
 import signal
@@ -192,11 +191,11 @@ WRONG_CONFIG = "data: {shard: {axis: 0, workers: [0, 17]}}\n"
 
 
 class Chaos:
-    def __init__(self, arguments, directory):
+    def __init__(self, arguments, programs):
         self.arguments = arguments
         self.chance = random.Random(arguments.seed)
-        self.programs = Programs(directory)
-        self.directory = pathlib.Path(directory)
+        self.programs = programs
+        self.directory = programs.directory
         self.config = self.directory / "signals.yaml"
         self.config.write_text(CONFIGS[0])
         while True:
@@ -363,14 +362,17 @@ def main():
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     directory = tempfile.mkdtemp(prefix="gt-chaos-")
-    chaos = Chaos(arguments, directory)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("terminated"))  # what was started is ended, too
+    programs = Programs(directory)
     try:
-        chaos.run()
+        Chaos(arguments, programs).run()
     except BaseException as error:
         print(f"failed: {error}\nthe output of all processes is in {directory}", file=sys.stderr)
         return 1
     finally:
-        chaos.programs.end()
+        for process in programs.processes:
+            process.signal(signal.SIGCONT)
+        programs.end()
     shutil.rmtree(directory)
     return 0
 
