@@ -47,6 +47,7 @@ run: build
 # the end are cuts, as long as TEST_MINUTES (24) since the beginning permit (TEST_BEGAN, where set-up came before make). The packages of
 # the tests, gigabytes on some machines, are installed during the build.
 test: setup
+	@tools/setup libraries
 	@tools/setup test & packages=$$!; $(MAKE) build; built=$$?; wait $$packages && exit $$built
 	@status=0; \
 	meson test -C build --no-rebuild --no-suite long --print-errorlogs || status=1; \
