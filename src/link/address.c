@@ -79,13 +79,23 @@ static int probe(const char *path, int socket_type)
     return error;
 }
 
-bool gt__address_has_ipc(int port)
+static bool has_listener(int port, const char *suffix, int socket_type)
 {
     char path[GT_ADDRESS_MAX];
-    if (gt__address_path(port, "ipc", path) != GT_OK)
+    if (gt__address_path(port, suffix, path) != GT_OK)
         return false;
-    int error = probe(path, SOCK_STREAM);
+    int error = probe(path, socket_type);
     return error == 0 || error == EAGAIN; /* its queue is full */
+}
+
+bool gt__address_has_ipc(int port)
+{
+    return has_listener(port, "ipc", SOCK_STREAM);
+}
+
+bool gt__address_is_held(int port)
+{
+    return has_listener(port, "ipc", SOCK_STREAM) || has_listener(port, "memory", SOCK_SEQPACKET);
 }
 
 gt_err gt__address_clear(const char *path, int socket_type, int port)

@@ -22,6 +22,8 @@ gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX])
 
 /* Whether a server of this user listens at this port by ipc. */
 bool gt__address_has_ipc(int port);
+/* Whether a server or worker of this user has a socket file of this number. */
+bool gt__address_is_held(int port);
 
 /* Lock the directory against servers that start at the same moment. Close *lock to unlock. */
 gt_err gt__address_lock(int *lock);

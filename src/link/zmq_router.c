@@ -8,7 +8,7 @@
  * A ROUTER reports that a peer is gone only when something is sent to it. So a peer gets empty frames when ZeroMQ's monitor says that
  * its connection has ended, and every peer gets one now and then, in case that was missed.
  *
- * The flow of slots is in link/zmq.c, the other end in link/zmq_dealer.c.
+ * The flow of slots is in link/zmq.c, the other end in link/zmq_dealer.c, the addresses in link/zmq_listen.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -518,7 +518,7 @@ static void suspect(gt_zmq_router *r, int connection)
 }
 
 /* What ZeroMQ's monitor reports: sockets that listen, and connections that ended. */
-static void take_events(gt_zmq_router *r)
+void gt__zmq_router_take_events(gt_zmq_router *r)
 {
     unsigned event;
     int fd;
@@ -533,7 +533,7 @@ static void take_events(gt_zmq_router *r)
 /* Notice who is gone. */
 static void look_after_peers(gt_zmq_router *r)
 {
-    take_events(r);
+    gt__zmq_router_take_events(r);
     if (!r->alive_next_ns)
         return;
     uint64_t now = gt__now_ns();
@@ -641,10 +641,9 @@ static void router_close(gt_acceptor *acceptor)
 
 static const gt_acceptor_ops router_ops = {.poll = router_poll, .arm = acceptor_arm, .close = router_close};
 
-/* ---- listening ---------------------------------------------------------------------------------------------- */
+/* ---- beginning ---------------------------------------------------------------------------------------------- */
 
-/* Have the acceptor's descriptor become readable with this socket. */
-static bool watch(gt_zmq_router *r, void *socket)
+bool gt__zmq_router_watch(gt_zmq_router *r, void *socket)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int fd = -1;
@@ -659,10 +658,10 @@ static bool open_monitor(gt_zmq_router *r)
     r->monitor = zmq_socket(r->context, ZMQ_PAIR);
     return r->monitor && !zmq_setsockopt(r->monitor, ZMQ_RCVHWM, &unbounded, sizeof unbounded) &&
            !zmq_socket_monitor(r->socket, address, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_LISTENING) &&
-           !zmq_connect(r->monitor, address) && watch(r, r->monitor);
+           !zmq_connect(r->monitor, address) && gt__zmq_router_watch(r, r->monitor);
 }
 
-static gt_err router_new(gt_zmq_router **out)
+gt_err gt__zmq_router_new(gt_zmq_router **out)
 {
     gt_zmq_router *r = calloc(1, sizeof *r);
     if (!r)
@@ -677,7 +676,7 @@ static gt_err router_new(gt_zmq_router **out)
     r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
     int mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD, backlog = BACKLOG;
     struct epoll_event event = {.events = EPOLLIN};
-    if (!r->socket || r->timer < 0 || r->base.fd < 0 || !watch(r, r->socket) || !open_monitor(r) ||
+    if (!r->socket || r->timer < 0 || r->base.fd < 0 || !gt__zmq_router_watch(r, r->socket) || !open_monitor(r) ||
         epoll_ctl(r->base.fd, EPOLL_CTL_ADD, r->timer, &event)) {
         gt_err err = gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", zmq_strerror(zmq_errno()));
         router_close(&r->base);
@@ -691,98 +690,3 @@ static gt_err router_new(gt_zmq_router **out)
     *out = r;
     return GT_OK;
 }
-
-static gt_err watch_door(gt_zmq_router *r)
-{
-    if (!r->door.socket || watch(r, r->door.socket))
-        return GT_OK;
-    return gt__fail(GT_ERR_CONNECTION, "cannot set up authentication: %s", strerror(errno));
-}
-
-static gt_err bind_tcp(gt_zmq_router *r, const char *host, int port, const gt_guard *guard, int *bound)
-{
-    char endpoint[GT_ADDRESS_MAX + 16], actual[256] = "";
-    size_t size = sizeof actual;
-    GT_TRY(gt__zmq_endpoint("tcp", host, port, endpoint, sizeof endpoint));
-    GT_TRY(gt__door_open(&r->door, r->context, r->socket, guard));
-    GT_TRY(watch_door(r));
-    int error = zmq_bind(r->socket, endpoint) ? zmq_errno() : 0;
-    gt__door_pass(r->socket, guard);
-    if (error == EADDRINUSE)
-        return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
-    if (error)
-        return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(error));
-    take_events(r); /* it listens: connections are watched from now on */
-    zmq_getsockopt(r->socket, ZMQ_LAST_ENDPOINT, actual, &size);
-    const char *colon = strrchr(actual, ':');
-    *bound = colon ? atoi(colon + 1) : port;
-    return GT_OK;
-}
-
-static gt_err bind_ipc(gt_zmq_router *r, int port)
-{
-    char endpoint[GT_ADDRESS_MAX + 16];
-    int lock;
-    GT_TRY(gt__zmq_endpoint("ipc", NULL, port, endpoint, sizeof endpoint));
-    GT_TRY(gt__address_lock(&lock));
-    /* ZeroMQ would remove the socket file of a running server. */
-    gt_err err = gt__address_clear(endpoint + strlen("ipc://"), SOCK_STREAM, port);
-    if (err == GT_OK && zmq_bind(r->socket, endpoint))
-        err = gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
-    if (err == GT_OK) {
-        take_events(r); /* as above */
-        gt__address_own(&r->file, endpoint + strlen("ipc://"));
-    }
-    close(lock);
-    return err;
-}
-
-static gt_err finish(gt_zmq_router *r, gt_err err, gt_acceptor **acceptor)
-{
-    if (err == GT_OK)
-        *acceptor = &r->base;
-    else
-        router_close(&r->base);
-    return err;
-}
-
-gt_err gt__tcp_listen(const char *host, int port, const gt_guard *guard, gt_acceptor **acceptor, int *bound)
-{
-    gt_zmq_router *r = NULL;
-    GT_TRY(router_new(&r));
-    return finish(r, bind_tcp(r, host, port, guard, bound), acceptor);
-}
-
-gt_err gt__tcp_serve_ipc(gt_acceptor *acceptor, const char *host, int port)
-{
-    return gt__address_is_local(host) ? bind_ipc((gt_zmq_router *)acceptor, port) : GT_OK;
-}
-
-static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int *bound)
-{
-    GT_TRY(gt__tcp_listen(host, port, NULL, acceptor, bound));
-    gt_err err = gt__tcp_serve_ipc(*acceptor, host, *bound);
-    if (err != GT_OK)
-        router_close(*acceptor);
-    return err;
-}
-
-static gt_err listen_ipc(const char *host, int port, gt_acceptor **acceptor, int *bound)
-{
-    gt_zmq_router *r = NULL;
-    (void)host; /* only this host can reach the socket */
-    GT_TRY(router_new(&r));
-    *bound = port;
-    gt_err err = port ? bind_ipc(r, port) : GT_ERR_CONNECTION;
-    for (int k = 0; !port && err != GT_OK && k < GT_ADDRESS_ATTEMPTS; k++) {
-        *bound = gt__address_candidate(k);
-        err = bind_ipc(r, *bound);
-    }
-    return finish(r, err, acceptor);
-}
-
-const gt_transport gt__transport_tcp = {
-    .name = "tcp", .same_host_only = false, .listen = listen_tcp, .connect = gt__zmq_connect_tcp};
-
-const gt_transport gt__transport_ipc = {
-    .name = "ipc", .same_host_only = true, .listen = listen_ipc, .connect = gt__zmq_connect_ipc};

@@ -1,6 +1,6 @@
 /*
- * link/zmq_router.h: the listening end of ZeroMQ links, shared by zmq_router.c (peers, the socket, listening) and
- * zmq_router_page.c (the pages of peers).
+ * link/zmq_router.h: the listening end of ZeroMQ links, shared by zmq_router.c (peers, the socket), zmq_listen.c
+ * (where it is found) and zmq_router_page.c (the pages of peers).
  */
 #ifndef GT_LINK_ZMQ_ROUTER_H
 #define GT_LINK_ZMQ_ROUTER_H
@@ -71,6 +71,15 @@ static inline unsigned gt__zmq_bucket(const uint8_t *identity)
 {
     return ((unsigned)identity[3] << 8 | identity[4]) % GT_ZMQ_BUCKETS;
 }
+
+/* ---- zmq_router.c ------------------------------------------------------------------------------------------- */
+
+/* One that is not bound to an address yet. base.ops->close frees it. */
+gt_err gt__zmq_router_new(gt_zmq_router **out);
+/* Have the acceptor's descriptor become readable with this socket. */
+bool gt__zmq_router_watch(gt_zmq_router *r, void *socket);
+/* Take what the monitor says: it watches the connections of an address from then on. */
+void gt__zmq_router_take_events(gt_zmq_router *r);
 
 /* ---- zmq_router_page.c -------------------------------------------------------------------------------------- */
 

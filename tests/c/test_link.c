@@ -6,10 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -603,6 +607,75 @@ static void test_far_deadlines(const void *argument)
     CHECK(left > 0 && left <= 86400 * 1000);
 }
 
+/* ---- any free port ------------------------------------------------------------------------------------------ */
+
+enum { ANY_FIRST = 30000, ANY_PORTS = 4 };
+
+static bool write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return written;
+}
+
+/* In a process of its own: a network with ANY_PORTS ports to choose from, and `files` for the sockets of servers. */
+static bool enter_small_network(char *files)
+{
+    char range[32];
+    struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    snprintf(range, sizeof range, "%d %d", ANY_FIRST, ANY_FIRST + ANY_PORTS - 1);
+    int fd = -1;
+    bool made = mkdtemp(files) && !setenv("XDG_RUNTIME_DIR", files, 1) && !unshare(CLONE_NEWNET) &&
+                write_file("/proc/sys/net/ipv4/ip_local_port_range", range) &&
+                (fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) >= 0 && !ioctl(fd, SIOCSIFFLAGS, &loopback);
+    if (fd >= 0)
+        close(fd);
+    return made;
+}
+
+/* Workers that listen at other loopback addresses have the socket files of all ports but one. */
+static void listen_at_the_one_left(int left)
+{
+    gt_acceptor *held[ANY_PORTS] = {0}, *acceptor, *second;
+    int port = 0;
+    for (int k = 0; k < ANY_PORTS; k++)
+        if (k != left)
+            CHECK_EQ(gt__transport_memory.listen("localhost", ANY_FIRST + k, &held[k], &port), GT_OK);
+    if (CHECK_EQ(gt__transport_tcp.listen("localhost", 0, &acceptor, &port), GT_OK)) {
+        CHECK_EQ(port, ANY_FIRST + left);
+        CHECK(gt__transport_tcp.listen("localhost", 0, &second, &port) != GT_OK); /* and not forever */
+        acceptor->ops->close(acceptor);
+    }
+    for (int k = 0; k < ANY_PORTS; k++)
+        if (held[k])
+            held[k]->ops->close(held[k]);
+}
+
+static void test_any_port(const void *argument)
+{
+    enum { FAILED = 1, FORBIDDEN };
+    (void)argument;
+    pid_t child = fork();
+    if (child == 0) {
+        char files[] = "/tmp/gt_test_link.XXXXXX", sockets[sizeof files + 3];
+        if (!enter_small_network(files))
+            _exit(FORBIDDEN);
+        for (int left = 0; left < ANY_PORTS; left++)
+            listen_at_the_one_left(left);
+        snprintf(sockets, sizeof sockets, "%s/gt", files);
+        CHECK(!rmdir(sockets) && !rmdir(files));
+        _exit(atomic_load(&check_state.failures) ? FAILED : 0);
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FORBIDDEN)
+        puts("skipped: this user may not make a network namespace");
+    else
+        CHECK_EQ(status, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
@@ -627,6 +700,7 @@ int main(int argc, char **argv)
     };
     check_begin(argc, argv);
     run_link_tests(tests, sizeof tests / sizeof *tests);
+    check_run("any port of which the files are free, too", test_any_port, NULL);
     check_run("deadlines that are far away", test_far_deadlines, NULL);
     return check_end();
 }
