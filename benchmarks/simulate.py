@@ -1,14 +1,16 @@
 """Is `gt simulate` right? Runs programs on one, two and four workers of one thread, and compares their steps with what is predicted.
 
-    python benchmarks/simulate.py [--runs 3] [NAME...]
+    python benchmarks/simulate.py [--rounds 5] [NAME...]
 
 Four workers share two cores where the machine has no more: the prediction is told how many there are. A program's time is the
-median of its later steps, in the fastest of some runs. Costs are measured anew.
+least median of ten of its later steps in a row. Others on the machine make a core half as fast for seconds, so there are some rounds of two runs and
+a prediction, of which the costs are measured anew, in turn: the fastest run is compared with the fastest prediction.
 """
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ GT = os.environ.get("GT_BIN") or str(pathlib.Path(__file__).resolve().parents[1]
 
 DATA = "batch: {shard: {axis: 0}}\n"
 TENSOR = "columns: {shard: {axis: 0}}\nrows: {shard: {axis: 1}}\n"
+WINDOW = 10  # steps in a row
 
 
 def stages(workers):
@@ -120,8 +123,8 @@ def run_program(name, workers, steps, *sizes):
         begin = time.perf_counter()
         step()
         times.append(time.perf_counter() - begin)
-    late = sorted(times[steps // 2:])
-    print(late[len(late) // 2])
+    late = times[steps // 2:]
+    print(min(statistics.median(late[k:k + WINDOW]) for k in range(len(late) - WINDOW + 1)))
 
 
 # ---- comparing ---------------------------------------------------------------------------------------------------
@@ -133,16 +136,23 @@ def child(program, workers, steps, sizes, config, **more):
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
-def compare(folder, program, sizes, config, workers, runs, steps):
+def predict(folder, tape, workers):
+    costs = folder / "costs"
+    costs.unlink(missing_ok=True)
+    command = [GT, "simulate", str(tape), "--workers", str(workers), "--device", "this", "--costs", str(costs), "--cores", str(os.cpu_count()), "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["step_seconds"]
+
+
+def compare(folder, program, sizes, config, workers, rounds, steps):
     tape, yaml = folder / f"{program}.tape", folder / "config.yaml"
     yaml.write_text(config(workers))
     tape.unlink(missing_ok=True)
     child(program, workers, 24, sizes, yaml, GT_TAPE=str(tape))
-    measured = min(child(program, workers, steps, sizes, yaml) for _ in range(runs))
-    command = [GT, "simulate", str(tape), "--workers", str(workers), "--device", "this", "--costs", str(folder / "costs"), "--cores", str(os.cpu_count()),
-               "--json"]
-    predicted = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["step_seconds"]
-    return measured, predicted
+    measured, predicted = [], []
+    for _ in range(rounds):
+        measured += [child(program, workers, steps, sizes, yaml) for _ in range(2)]
+        predicted.append(predict(folder, tape, workers))
+    return min(measured), min(predicted)
 
 
 def main():
@@ -152,7 +162,7 @@ def main():
         return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="only programs with this in their name")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
     arguments = parser.parse_args()
     print(f"{'step of':44}{'workers':>8}{'measured':>12}{'predicted':>12}{'error':>8}")
@@ -161,7 +171,7 @@ def main():
             if arguments.names and not any(wanted in name for wanted in arguments.names):
                 continue
             for workers in (1, 2, 4):
-                measured, predicted = compare(pathlib.Path(folder), program, sizes, config, workers, arguments.runs, arguments.steps)
+                measured, predicted = compare(pathlib.Path(folder), program, sizes, config, workers, arguments.rounds, arguments.steps)
                 print(f"{name:44}{workers:8}{1e3 * measured:9.2f} ms{1e3 * predicted:9.2f} ms{100 * (predicted / measured - 1):+7.0f}%", flush=True)
 
 

@@ -99,12 +99,14 @@ static void event_seen(dealer_link *dealer, unsigned event, int value)
     else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         gt__link_lose(link, "%s refused: it does not allow this key", link->peer);
     else if (!dealer->base.accepted && dealer->again.local && link->trust == GT_TRUST_NONE)
-        gt__link_lose(link,
-                      "%s refused the connection, or has ended: is it GT, and was it started by this user and with the same "
-                      "XDG_RUNTIME_DIR, or has a key (--key-file)?",
-                      link->peer);
+        gt__link_lose(
+            link,
+            "%s refused the connection, or has ended: is it GT, and was it started by this user and with the same "
+            "XDG_RUNTIME_DIR, or has a key (--key-file)?",
+            link->peer);
     else if (!dealer->base.accepted)
-        gt__link_lose(link, "%s refused the connection, or has ended: is it GT, and the key right (--key-file)?", link->peer);
+        gt__link_lose(link, "%s refused the connection, or has ended: is it GT, and the key right (--key-file)?",
+                      link->peer);
     else
         gt__link_lose(link, "%s closed the connection, or was silent for too long", link->peer);
     if (event != ZMQ_EVENT_CONNECTED)
