@@ -365,17 +365,24 @@ gt_err gt__cuda_items_collect(gt_cuda *cuda, gt_token token)
     return waited;
 }
 
-gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err)
+/* A new item with this failure and the text of the last one. */
+static gt_err failed_item_new(gt_cuda *cuda, gt_err err, gt_cuda_item **item)
 {
-    gt_cuda_item *item;
     char *text = strdup(gt_error_text());
-    gt_err made = item_new(cuda, &item);
+    gt_err made = item_new(cuda, item);
     if (made != GT_OK) {
         free(text);
         return made;
     }
-    item->err = err;
-    item->text = text;
+    (*item)->err = err;
+    (*item)->text = text;
+    return GT_OK;
+}
+
+gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err)
+{
+    gt_cuda_item *item;
+    GT_TRY(failed_item_new(cuda, err, &item));
     item->step = step;
     return GT_OK;
 }
@@ -383,16 +390,12 @@ gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err)
 gt_err gt__cuda_item_failed_later(gt_cuda *cuda, gt_token token, gt_err err)
 {
     gt_cuda_item *item;
-    char *text = strdup(gt_error_text());
-    gt_err made = item_new(cuda, &item);
-    if (made != GT_OK) {
-        free(text);
-        return made;
-    }
-    for (size_t k = cuda->item_count - 1, first = cuda->item_count - cuda->item_open; k > first; k--)
+    GT_TRY(failed_item_new(cuda, err, &item));
+    gt_cuda_item failed = {.token = token, .err = err, .text = item->text};
+    size_t place = cuda->item_count - cuda->item_open;
+    for (size_t k = cuda->item_count - 1; k > place; k--)
         *gt__cuda_item_at(cuda, k) = *gt__cuda_item_at(cuda, k - 1);
-    *gt__cuda_item_at(cuda, cuda->item_count - cuda->item_open) =
-        (gt_cuda_item){.token = token, .err = err, .text = text};
+    *gt__cuda_item_at(cuda, place) = failed;
     cuda->item_open--;
     return GT_OK;
 }

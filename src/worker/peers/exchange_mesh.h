@@ -104,8 +104,8 @@ static inline void gt__mesh_news(gt_mesh *mesh)
     pthread_cond_broadcast(&mesh->changed);
 }
 
-/* With the mutex: whether this generation was linked with us, and its link was lost: so was what was in it, and nobody can tell what that
- * was. Another link would not bring it back, and it would be waited for. */
+/* With the mutex: whether this generation was linked with us, and its link was lost: so was what was in it, which is not
+ * known. Another link would not bring it back, and it would be waited for. */
 static inline bool gt__mesh_lost(const gt_mesh_peer *peer, gt_life life)
 {
     return *peer->gone && !peer->unreached && peer->gone_life == life;
