@@ -79,17 +79,9 @@ static bool one_recovers(const gt_dispatcher *dispatcher)
     return false;
 }
 
-void gt__reload(gt_dispatcher *dispatcher)
+static void read_files(gt_dispatcher *dispatcher)
 {
     char failure[512] = "";
-    bool waited = dispatcher->reload_waits;
-    dispatcher->reload_waits = one_recovers(dispatcher);
-    if (dispatcher->reload_waits) {
-        dispatcher->changing = true;
-        if (!waited)
-            gt__log(GT_LOG_STATUS, "the server reads its files again when all programs are recovered");
-        return;
-    }
     gt_err config = reload_config(dispatcher);
     if (config != GT_OK)
         report("config", failure, sizeof failure);
@@ -102,4 +94,26 @@ void gt__reload(gt_dispatcher *dispatcher)
     if (dispatcher->changing) /* at once, where that is possible: those who ordered it can count on it */
         gt__live_turn(dispatcher);
     gt__monitors_reloaded(dispatcher, *failure ? failure : NULL);
+}
+
+void gt__reload(gt_dispatcher *dispatcher)
+{
+    bool waited = dispatcher->reload_waits;
+    if (!one_recovers(dispatcher)) {
+        dispatcher->reload_waits = false;
+        read_files(dispatcher);
+        return;
+    }
+    dispatcher->reload_waits = dispatcher->changing = true;
+    if (!waited)
+        gt__log(GT_LOG_STATUS, "the server reads its config again when all programs are recovered");
+    if (reload_keys(dispatcher) != GT_OK)
+        gt__log_error("the list of keys is not read again: %s", gt_error_text());
+}
+
+void gt__reload_later(gt_dispatcher *dispatcher)
+{
+    dispatcher->reload_waits = one_recovers(dispatcher);
+    if (!dispatcher->reload_waits)
+        read_files(dispatcher);
 }

@@ -314,7 +314,7 @@ print(x.placement, gt.signal.tensor(x * 1, name="rows").sum().item())
     restarted.restart()
     config.write_text("rows: {shard: {axis: 0, workers: [0, 7]}}\n")
     reload = programs.start([GT_BINARY, "reload", "-p", restarted.port], "reload")
-    until(lambda: "reads its files again when all programs are recovered" in restarted.server.text() or not reload.alive, "the order")
+    until(lambda: "reads its config again when all programs are recovered" in restarted.server.text() or not reload.alive, "the order")
     for index in range(2):
         programs.worker(restarted.port, "--threads", 1, "--index", index)
     assert reload.wait() == 1 and "signal rows: worker 7 is not there" in reload.text(), reload.text()

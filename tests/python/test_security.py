@@ -384,6 +384,33 @@ def test_the_list_of_keys_is_read_again(programs, keys):
     assert programs.run(WORK, address, bob) == "right\n"
 
 
+def test_keys_are_withdrawn_while_programs_are_recovered(programs, keys):
+    """The server reads its config later then, but whoever may not connect any more leaves at once."""
+    alice = keys.peer("alice", "client")
+    server = programs.server(*keys.server_options(), "--recover", "--recover-wait", 600, GT_VERBOSE=1)
+    worker = programs.worker(server.port)
+    address = f"tcp://127.0.0.1:{server.port}"
+    stay = programs.python("""
+        import sys
+        import gt
+        gt.connect(sys.argv[1], key_file=sys.argv[2])
+        kept = gt.ones(3)
+        try:
+            while True:
+                print(kept.sum().item(), flush=True)
+        except ConnectionError as error:
+            print(error)
+        """, address, alice, name="alice")
+    until(lambda: "3.0" in stay.text() or not stay.alive, "alice")
+    worker.kill()
+    keys.lines.clear()
+    keys.server_options()
+    until(lambda: "is gone" in server.text(), "the loss")
+    server.signal(signal.SIGHUP)
+    assert stay.wait() == 0 and "not allowed any more" in stay.text(), stay.text() + server.text()
+    assert "does not allow this key" in programs.run(REFUSED, address, alice)
+
+
 def test_bad_key_files_are_named(programs, keys):
     alice = keys.peer("alice", "client")
     options = keys.server_options()

@@ -351,7 +351,7 @@ static bool change_session(gt_session *session)
 void gt__live_turn(gt_dispatcher *dispatcher)
 {
     if (dispatcher->reload_waits)
-        gt__reload(dispatcher);
+        gt__reload_later(dispatcher);
     bool more = dispatcher->reload_waits;
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
