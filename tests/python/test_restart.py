@@ -293,6 +293,28 @@ def test_the_journal_names_the_worker_to_which_a_program_went(programs, replaced
     assert program.wait() == 0 and restarted.server.alive, program.text() + restarted.server.text()
 
 
+@pytest.mark.parametrize("taken", [True, False], ids=["with a snapshot", "without a snapshot"])
+def test_the_journal_names_only_the_worker_to_which_a_program_went(programs, taken):
+    """And at once: the server is started again before the program sends anything. It does not wait for the first worker, which is dead."""
+    config = programs.directory / "signals.yaml"
+    config.write_text("rows: {shard: {axis: 0}}\n")
+    restarted = Restarted(programs, "--recover-every", 0.005 if taken else 1000, "--config", config, workers=2)
+    source = KEPT if taken else KEPT.replace('["snapshots"] == before', '["snapshots"] != before')
+    program, go = programs.python(source, restarted.address("ipc"), programs.directory / "go", **SETTINGS), programs.directory / "go-0"
+    until(lambda: program.output.read_text().count("\n") == 1 or not program.alive, "the program")
+    home = int(program.output.read_text()[len("single(worker=")])
+    restarted.workers[home].kill()
+    until(lambda: "goes on" in restarted.server.text(), "the recovery")
+    restarted.restart(signal.SIGTERM)
+    until(lambda: "goes on" in restarted.server.text() or not restarted.server.alive, "the restart")
+    assert "stands in" not in restarted.server.text(), restarted.server.text()
+    for number in range(2):
+        go.with_name(f"go-{number}").touch()
+    assert program.wait() == 0, program.text() + restarted.server.text()
+    lines = program.output.read_text().splitlines()
+    assert lines[1] == lines[2] == lines[0].replace(str(home), str(1 - home), 1)
+
+
 def test_a_config_is_not_read_again_before_programs_are_recovered(programs):
     """Until then the server does not know which signals they use: this config names a worker for one of them that is not there."""
     config, go = programs.directory / "signals.yaml", programs.directory / "go"

@@ -394,6 +394,19 @@ void gt__recover_look(gt_dispatcher *dispatcher)
 
 /* ---- restoring ---------------------------------------------------------------------------------------------- */
 
+/* It needs no other worker than its home, where it goes now: a server that is started again must not wait for those of before. */
+static void settle_alone(gt_session *session)
+{
+    gt_recovery *recovery = session->recovery;
+    bool moved = gt__snapshot_gathered(recovery->saved, session->home->index);
+    for (int32_t index = 0; index < recovery->needed_count; index++) {
+        moved |= recovery->needed[index] && index != session->home->index;
+        recovery->needed[index] = false;
+    }
+    if (moved && session->journaled)
+        gt__journaled_again(session);
+}
+
 /* Begin with nothing, as after the client's hello. */
 static gt_err clear(gt_session *session)
 {
@@ -411,8 +424,8 @@ static gt_err clear(gt_session *session)
     gt__session_give_home(session, session->home     ? session->home
                                    : recovery->alone ? gt__worker_choose(session->dispatcher)
                                                      : session->dispatcher->workers[recovery->home]);
-    if (recovery->alone && gt__snapshot_gathered(recovery->saved, session->home->index) && session->journaled)
-        gt__journaled_again(session);
+    if (recovery->alone)
+        settle_alone(session);
     gt__paths_rollback(session, recovery->saved ? recovery->saved->epoch : 0);
     recovery->phase = GT_RECOVER_RESTORE;
     recovery->state_at = recovery->tensor_at = recovery->hold_at = 0;
