@@ -44,7 +44,7 @@ static int bind_any(gt_zmq_router *r, const char *endpoint, char actual[ENDPOINT
     int count = 0, error;
     while (!(error = bind_at(r, endpoint, actual)) && gt__address_is_held(port_of(actual)) && count < ATTEMPTS)
         memcpy(passed[count++], actual, ENDPOINT_MAX);
-    gt__zmq_router_take_events(r); /* they name descriptors that are closed now */
+    gt__zmq_router_take_events(r); /* before the descriptors that they name are closed */
     while (count)
         zmq_unbind(r->socket, passed[--count]);
     return error;
