@@ -627,7 +627,8 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
     gt_instruction upload = {.op = GT_OP_upload, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .tail = 1};
     upload.imm[0].u = bytes;
     gt_slot tail[GT_MAX_TAIL];
-    memcpy(tail[0].i64, meta.shape, sizeof tail[0].i64);
+    tail[0] = (gt_slot){.i64 = {0}};
+    memcpy(tail[0].i64, meta.shape, meta.rank * sizeof *meta.shape);
     if (through_segment(client, bytes))
         GT_TRY(limit_uploads(client, bytes));
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;

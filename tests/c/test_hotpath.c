@@ -138,6 +138,8 @@ static gt_err observe(void *context, gt_slot *record)
     }
     if (record->ins.op == GT_OP_free)
         return GT_OK;
+    for (unsigned k = record->ins.rank; record->ins.op == GT_OP_upload && k < GT_MAX_RANK; k++)
+        CHECK_EQ(record[1].i64[k], 0); /* not what the client has in its memory */
     o->records++;
     for (unsigned k = 0; k < 8u * (1u + record->ins.tail); k++)
         o->hash = (o->hash ^ record->u64[k]) * 0x100000001b3u;
