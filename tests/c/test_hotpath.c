@@ -484,6 +484,48 @@ static void test_region(const void *argument)
     observed_free(&o);
 }
 
+/* A path is expected to begin, since it did last time, and another branch of the call comes: it is learned as it came. */
+static void test_other_branch(const void *argument)
+{
+    (void)argument;
+    enum { CALLS = 60, PART = 3 };
+    gt_err (*const op[3][PART])(gt_tensor *, gt_tensor **) = {
+        {gt_neg, gt_abs, gt_neg}, {gt_exp, gt_abs, gt_exp}, {gt_abs, gt_exp, gt_neg}};
+    gt_link *ours, *theirs;
+    gt_tensor *x, *next;
+    gt_hotpath_stats before = {0};
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, false);
+    observed o = observed_new(theirs);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (int call = 0; call < CALLS; call++) {
+        bool divided = call < CALLS / 3;
+        if (call == CALLS - 10)
+            before = gt__hotpath_stats(client);
+        gt__hotpath_enter(client, 1);
+        for (int k = 0; k < 2 * PART; k++) {
+            if (k == PART && divided)
+                upload_and_free(client);
+            CHECK_EQ(op[k < PART ? 0 : divided ? 1 : 1 + call % 2][k % PART](x, &next), GT_OK);
+            gt_tensor_release(x);
+            x = next;
+        }
+        upload_and_free(client);
+        gt__hotpath_leave(client);
+    }
+    gt_hotpath_stats last = gt__hotpath_stats(client);
+    CHECK_EQ(last.hot_sequences, 3);
+    CHECK_EQ(last.hot_instructions - before.hot_instructions, 10 * 2 * PART);
+    CHECK_EQ(last.misses, 0);
+    gt_tensor_release(x);
+    gt__client_flush(client);
+    while (read_link(&o))
+        continue;
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
 /* Other results live on after each turn of a loop: the client does not learn each case, and sends what it should. */
 static void test_lives(const void *argument)
 {
@@ -728,6 +770,7 @@ int main(int argc, char **argv)
     check_run("client: calls with branches", test_programs, &(program){run_calls, false});
     check_run("client: calls with branches on a slow link", test_programs, &(program){run_calls, true});
     check_run("client: region", test_region, NULL);
+    check_run("client: another branch than expected", test_other_branch, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
     check_run("client: last batch", test_last_batch, NULL);
