@@ -20,12 +20,14 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* 28 sums, two vectors of b and one element of a take 31 of 32 registers; 12, 2 and 1 take 15 of 16. */
+/* 28 sums, two vectors of b and one element of a take 31 of 32 registers; 12, 2 and 1 take 15 of 16. A copied strip of b, with the
+ * rows of a, fits the first-level cache if it is as narrow as that of AVX2; otherwise it is fetched ahead. */
 #if defined(__AVX512F__)
-enum { LANES = 16, ROWS = 14, VECTORS = 2 };
+enum { LANES = 16, ROWS = 14, VECTORS = 2, FETCH_COPIES = true };
 #else
-enum { LANES = 8, ROWS = 6, VECTORS = 2 };
+enum { LANES = 8, ROWS = 6, VECTORS = 2, FETCH_COPIES = false };
 #endif
+enum { AHEAD = 8 }; /* terms */
 
 typedef float vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef float eight __attribute__((vector_size(8 * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -92,6 +94,7 @@ INLINE void multiply(const gt_product_tile *x, const int height, const int vecto
             sum[i][j] = (vector){0};
     const float *b = x->b, *a[(ROWS + 2) / 3];
     const int64_t row = x->a_row, step = x->a_step;
+    const bool ahead = (FETCH_COPIES && vectors == VECTORS) || x->b_step != vectors * LANES;
     for (int i = 0; i < (ROWS + 2) / 3; i++)
         a[i] = x->a + 3 * i * row;
     if (x->adds)
@@ -99,8 +102,11 @@ INLINE void multiply(const gt_product_tile *x, const int height, const int vecto
     for (int64_t t = x->terms; t > 0; t--) {
         vector right[VECTORS];
         UNROLL
-        for (int j = 0; j < vectors; j++)
+        for (int j = 0; j < vectors; j++) {
             right[j] = *(const vector *)(b + j * LANES);
+            if (ahead)
+                __builtin_prefetch(b + AHEAD * x->b_step + j * LANES);
+        }
         UNROLL
         for (int i = 0; i < height; i++) {
             const float left = a[i / 3][i % 3 * row];

@@ -2,8 +2,9 @@
  * product_x86.c: products of float32 matrices on x86-64 with AVX2 or AVX-512. OpenBLAS chooses its loops by the processor's model
  * and takes 128-bit ones for a model it does not know; these are chosen by instruction set.
  *
- * Both operands are copied into strips, as wide as a tile (product_tile.h), in the order in which tiles read them. A panel is
- * what is copied at a time: it fits the second-level cache, even if two threads share one. Threads that copied b together and then read
+ * Operands are copied into strips, as wide as a tile (product_tile.h), in the order in which tiles read them; except where a copy costs more
+ * than it gains: rows of a are read where they are, unless they compete for the same places of a cache, and so is b for few rows. A panel is
+ * what is multiplied at a time: it fits the second-level cache, even if two threads share one. Threads that copied b together and then read
  * each other's copies were slower (16 threads, 1000x1000: 2.2 ms instead of 1.8), since most of them lay in other cores' caches.
  */
 #include "engines/cpu/product.h"
@@ -13,9 +14,10 @@
 enum {
     PANEL_ROWS = 140,
     PANEL_COLUMNS = 512,
-    DIRECT_COLUMNS = 256, /* up to here rows of a are read where they are: copies would not be read often enough */
-    CROWDED_COLUMNS = 64, /* the same if all rows lie at the same places of the first-level cache, */
-    CROWDED_STRIDE = 1024, /* as they do if the distance is a multiple of this many elements */
+    CROWDED_STRIDE = 1024, /* rows so many elements apart compete for the same places of the first-level cache: */
+    CROWDED_COLUMNS = 64,  /* they are copied if there are more columns than these */
+    DIRECT_STRIPS = 5,     /* of a: up to here b is read where it is, */
+    ALIGNED_STRIPS = 10,   /* or up to here if no vector of b is in two cache lines, and its rows do not compete */
     GROUP = 4, /* strips of b that are copied side by side, since short pieces of a row are slow to read */
     GROUP_TERMS = 96,
 };
@@ -133,8 +135,9 @@ bool gt__product(const gt_cpu *cpu, const gt_product *p)
     int64_t rows = quotient_up(p->m, quotient_up(p->m, PANEL_ROWS)); /* evenly, in steps of whole tiles */
     rows = least(p->m, quotient_up(rows, tiles->rows) * tiles->rows);
     bool crowded = p->a_row % CROWDED_STRIDE == 0;
-    bool direct_a = p->a_column == 1 && p->n <= (crowded ? CROWDED_COLUMNS : DIRECT_COLUMNS);
-    bool direct_b = p->b_column == 1 && p->m <= tiles->rows; /* each element would be read once from a copy */
+    bool direct_a = p->a_column == 1 && (!crowded || p->n <= CROWDED_COLUMNS);
+    bool aligned = p->b_row % unit == 0 && p->b_row % CROWDED_STRIDE != 0;
+    bool direct_b = p->b_column == 1 && p->m <= (aligned ? ALIGNED_STRIPS : DIRECT_STRIPS) * tiles->rows;
     int64_t a_elements = direct_a ? 0 : quotient_up(rows * most_terms, unit) * unit;
     int64_t b_elements = quotient_up(least(p->n, PANEL_COLUMNS), unit) * unit * most_terms;
     float *copies = gt__product_copies(cpu, a_elements + b_elements);
