@@ -266,10 +266,12 @@ static void send_frees(gt_client *client, size_t least)
     while (client->free_count >= least && client->free_count && (!client->waiting || client->reserved) &&
            (slot = room_now(client, 1))) {
         unsigned count = 0;
+        if (__builtin_expect(gt__hotpath_holds(client), 0))
+            return; /* to make room, other records went first, and now one is held back: this is its room */
         while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
             continue;
         if (__builtin_expect(!count, 0))
-            return; /* to make room, other records went first, and the frees with them */
+            return; /* the frees went with the others */
         bool large = client->free_bytes >= GT_FREED_MUCH;
         client->free_bytes = 0;
         commit(client, 1, large ? FLUSH_WORK : 0);

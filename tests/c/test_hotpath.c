@@ -484,6 +484,81 @@ static void test_region(const void *argument)
     observed_free(&o);
 }
 
+static bool always(void)
+{
+    return true;
+}
+
+/* Turns of a loop of two instructions, until so many paths were sent, or there is no room. before_frees: the next turn begins before the last
+ * values of the last path are freed. */
+static bool turn_around(gt_client *client, gt_tensor **h, uint64_t runs, bool before_frees)
+{
+    gt_tensor *own, *next, *first;
+    while (gt__hotpath_stats(client).runs < runs) {
+        if (gt_neg(*h, &own) != GT_OK)
+            return false;
+        gt_err err = gt_abs(own, &next);
+        if (err == GT_OK && before_frees && client->finish_at) {
+            CHECK_EQ(gt_neg(next, &first), GT_OK);
+            gt_tensor_release(first);
+            before_frees = false;
+            runs = 0;
+        }
+        gt_tensor_release(own);
+        if (err != GT_OK)
+            return false;
+        gt_tensor_release(*h);
+        *h = next;
+    }
+    return true;
+}
+
+/* A record waits for room, and then begins a path: frees that came meanwhile find room only then, and have to wait for its end. */
+static void test_frees_behind_a_record(const void *argument)
+{
+    (void)argument;
+    enum { KEPT = 40 };
+    uint64_t full = 0;
+    gt__wait_hooks.interrupted = always;
+    for (int again = 0; again < 2; again++) {
+        gt_link *ours, *theirs;
+        gt_tensor *h, *kept[KEPT];
+        CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+        gt_client *client = client_of(ours, true);
+        observed o = observed_new(theirs);
+        for (int k = 0; k < KEPT; k++)
+            CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4 + k}, k, &kept[k]), GT_OK);
+        CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &h), GT_OK);
+        CHECK_EQ(turn_around(client, &h, full ? full : UINT64_MAX, false), again);
+        if (again) {
+            CHECK(turn_around(client, &h, UINT64_MAX, true));
+            CHECK(client->draining && client->hotpath->fresh);
+            for (int k = 0; k < KEPT / 2; k++)
+                gt_tensor_release(kept[k]);
+            while (read_link(&o))
+                continue;
+            for (int k = KEPT / 2; k < KEPT; k++)
+                gt_tensor_release(kept[k]);
+            while (read_link(&o))
+                continue;
+            turn_around(client, &h, gt__hotpath_stats(client).runs + 3, false);
+            gt_tensor_release(h);
+            gt__client_flush(client);
+            while (read_link(&o))
+                continue;
+            CHECK_EQ(o.alive, 0);
+        }
+        full = gt__hotpath_stats(client).runs - 1;
+        gt_client_close(&client);
+        for (int k = 0; k < KEPT && !again; k++)
+            gt_tensor_release(kept[k]);
+        if (!again)
+            gt_tensor_release(h);
+        observed_free(&o);
+    }
+    gt__wait_hooks.interrupted = NULL;
+}
+
 /* A path is expected to begin, since it did last time, and another branch of the call comes: it is learned as it came. */
 static void test_other_branch(const void *argument)
 {
@@ -770,6 +845,7 @@ int main(int argc, char **argv)
     check_run("client: calls with branches", test_programs, &(program){run_calls, false});
     check_run("client: calls with branches on a slow link", test_programs, &(program){run_calls, true});
     check_run("client: region", test_region, NULL);
+    check_run("client: frees behind a record that waits", test_frees_behind_a_record, NULL);
     check_run("client: another branch than expected", test_other_branch, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
