@@ -194,11 +194,11 @@ static void number_path(gt_hotpath *hot, gt_template *template)
     template->number = number + 1;
 }
 
-/* The run of a path that has fitted to its end, with the frees that wait. It has so many words. */
+/* The run of a path that has fitted to its end, with as many of the frees that wait as so many words have place for. */
 static void write_run(gt_client *client, const gt_template *template, uint32_t words, gt_slot *out)
 {
     gt_hotpath *hot = client->hotpath;
-    uint32_t own = template->inputs + template->parameter_count;
+    uint32_t own = template->inputs + template->parameter_count, others = words - own;
     unsigned tail = gt__slots_for(words * sizeof(uint64_t));
     out->ins = (gt_instruction){.op = GT_OP_repeat,
                                 .tail = (uint16_t)tail,
@@ -208,11 +208,13 @@ static void write_run(gt_client *client, const gt_template *template, uint32_t w
     uint64_t *word = out[1].u64;
     memcpy(word, hot->cell + GT_CELL_WORDS, own * sizeof *word);
     word += own;
-    for (uint32_t k = 0; k < template->others; k++)
+    for (uint32_t k = 0; k < others; k++)
         *word++ = client->frees[template->other[k]];
     gt__slots_pad(out + 1, words * sizeof *word);
-    client->free_count = 0;
-    client->free_bytes = 0;
+    client->free_count = template->others - others;
+    client->free_bytes = client->free_count ? GT_FREED_MUCH : 0;
+    for (size_t k = 0; k < client->free_count; k++)
+        client->frees[k] = client->frees[template->other[others + k]];
     if (template->slots > 1 + tail)
         hot->stats.bytes_saved += (template->slots - 1 - tail) * sizeof *out;
 }
@@ -247,9 +249,10 @@ static bool send_run_later(gt_client *client, gt_template *template, uint32_t wo
 /* The stage is closed. False: the run cannot be sent. */
 static bool send_run(gt_client *client, gt_template *template)
 {
-    uint32_t words = template->inputs + template->parameter_count + template->others;
-    if (words > GT_PATH_WORDS)
+    uint32_t own = template->inputs + template->parameter_count, words = own + template->others;
+    if (own > GT_PATH_WORDS)
         return false;
+    words = words < GT_PATH_WORDS ? words : GT_PATH_WORDS; /* how many frees wait may be a matter of time, too */
     unsigned slots = 1 + gt__slots_for(words * sizeof(uint64_t));
     gt_slot *out = template->number ? gt__link_reserve(client->link, slots) : NULL;
     if (!out)

@@ -559,6 +559,43 @@ static void test_frees_behind_a_record(const void *argument)
     gt__wait_hooks.interrupted = NULL;
 }
 
+/* More frees wait than a run has words: it is sent with as many as it has, and the others go after it. */
+static void test_frees_beside_a_run(const void *argument)
+{
+    (void)argument;
+    enum { KEPT = 3 * GT_PATH_WORDS, CALLS = 10 };
+    gt_link *ours, *theirs;
+    gt_tensor *x, *own, *result;
+    static gt_tensor *kept[KEPT];
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, false);
+    observed o = observed_new(theirs);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (int k = 0; k < KEPT; k++) {
+        CHECK_EQ(gt_neg(x, &kept[k]), GT_OK);
+        read_link(&o);
+    }
+    for (int call = 0; call < CALLS; call++) {
+        gt__hotpath_enter(client, 1);
+        CHECK_EQ(gt_neg(x, &own), GT_OK);
+        for (int k = 0; k < KEPT && call == CALLS / 2; k++)
+            gt_tensor_release(kept[k]);
+        CHECK_EQ(gt_abs(own, &result), GT_OK);
+        gt_tensor_release(own);
+        gt_tensor_release(result);
+        gt__hotpath_leave(client);
+        read_link(&o);
+    }
+    CHECK_EQ(gt__hotpath_stats(client).runs, CALLS - 2);
+    gt_tensor_release(x);
+    gt__client_flush(client);
+    while (read_link(&o))
+        continue;
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
 /* A path is expected to begin, since it did last time, and another branch of the call comes: it is learned as it came. */
 static void test_other_branch(const void *argument)
 {
@@ -846,6 +883,7 @@ int main(int argc, char **argv)
     check_run("client: calls with branches on a slow link", test_programs, &(program){run_calls, true});
     check_run("client: region", test_region, NULL);
     check_run("client: frees behind a record that waits", test_frees_behind_a_record, NULL);
+    check_run("client: more frees than a run has words", test_frees_beside_a_run, NULL);
     check_run("client: another branch than expected", test_other_branch, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
