@@ -672,8 +672,13 @@ static PyObject *py_region_enter(PyObject *module, PyObject *number)
     ConnectionObject *connection = connection_if_open();
     if (!connection)
         Py_RETURN_NONE;
-    gt__hotpath_enter(connection->client, region);
-    return Py_NewRef((PyObject *)connection);
+    Py_INCREF(connection);
+    gt_err err = gt__hotpath_enter(connection->client, region);
+    if (err != GT_OK) {
+        Py_DECREF(connection);
+        return gt__py_raise(err);
+    }
+    return (PyObject *)connection;
 }
 
 /* The thread may use another connection by now than when it entered. */
@@ -686,8 +691,9 @@ static PyObject *py_region_leave(PyObject *module, PyObject *entered)
         return PyErr_Format(PyExc_TypeError, "_region_leave takes what _region_enter returned, not %s",
                             Py_TYPE(entered)->tp_name);
     gt_client *client = usable_client((ConnectionObject *)entered);
-    if (client)
-        gt__hotpath_leave(client);
+    gt_err err = client ? gt__hotpath_leave(client) : GT_OK;
+    if (err != GT_OK)
+        return gt__py_raise(err);
     Py_RETURN_NONE;
 }
 

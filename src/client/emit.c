@@ -310,7 +310,7 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
 void gt__client_flush(gt_client *client)
 {
     if (client->hotpath)
-        gt__hotpath_release(client);
+        gt__hotpath_flush(client);
     send_frees(client, 1);
     if (client->usable)
         gt__link_flush(client->link);

@@ -119,6 +119,23 @@ static bool to_link(gt_client *client, const gt_slot *record, unsigned slots)
     return out != NULL;
 }
 
+/* The record behind those that waited has gone to the link's window: take it, as it would have been when it came. */
+static void take_fresh(gt_client *client, unsigned slots)
+{
+    gt_hotpath *hot = client->hotpath;
+    gt_fresh fresh = hot->fresh;
+    uint64_t live = client->live;
+    hot->fresh.slots = 0;
+    client->live = fresh.live;
+    bool taken = gt__hotpath_take(client, slots, fresh.work);
+    client->live = live;
+    if (!taken)
+        gt__client_publish(client, slots, fresh.work);
+    hot->frees_before = fresh.frees;
+    if (fresh.released)
+        gt__hotpath_release(client);
+}
+
 bool gt__hotpath_drain(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
@@ -130,17 +147,16 @@ bool gt__hotpath_drain(gt_client *client)
         hot->drained += length;
         gt__client_publish(client, length, hot->drained == hot->drain_end ? hot->drain_work : 0);
     }
-    unsigned fresh = hot->fresh;
+    unsigned fresh = hot->fresh.slots;
     if (fresh && !to_link(client, hot->stage + hot->drain_end, fresh))
         return false;
-    hot->fresh = 0;
     hot->state = hot->drained_state;
     hot->drained_state = GT_HOT_WATCHING;
     client->draining = false;
-    if (fresh && !gt__hotpath_take(client, fresh, hot->fresh_work))
-        gt__client_publish(client, fresh, hot->fresh_work);
+    if (fresh)
+        take_fresh(client, fresh);
     gt__client_send_frees(client);
-    return true;
+    return !client->draining;
 }
 
 /* What is in the stage from `begin` to `end` goes to the link before all else, now or when there is room. */
@@ -296,7 +312,7 @@ static void see_run(const gt_client *client, gt_template *template)
 static uint32_t older_frees(const gt_client *client)
 {
     uint32_t count = 0;
-    for (size_t k = 0; k < client->free_count; k++)
+    for (size_t k = client->hotpath->frees_before; k < client->free_count; k++)
         count += client->frees[k] < client->hotpath->stage[0].ins.result;
     return count;
 }
@@ -389,6 +405,13 @@ static void count_hit(gt_hotpath *hot, gt_template *template)
     hot->stats.hot_instructions += template->count;
 }
 
+/* The template that began right after the one that has just ended, if it may be held at once; NULL: none. */
+static gt_template *follower_of(const gt_template *ended)
+{
+    gt_template *next = ended ? ended->follower : NULL;
+    return next && !next->align && !next->full && !next->at_leave ? next : NULL;
+}
+
 /* The records of a path are all in the stage, and it ends. known: gt__template_ends has said that its template fits. */
 static void finish(gt_client *client, bool known)
 {
@@ -417,8 +440,7 @@ static void finish(gt_client *client, bool known)
     count_hit(hot, template);
     see_run(client, template);
     hot->ended = template;
-    if (hot->state == GT_HOT_WATCHING && template->follower && !template->follower->align &&
-        !template->follower->full && !template->follower->at_leave)
+    if (hot->state == GT_HOT_WATCHING && follower_of(template))
         open_stage(client, template->follower, 0);
 }
 
@@ -433,6 +455,8 @@ static void reach_last(gt_client *client)
 
 void gt__hotpath_turn(gt_client *client, const gt_expected *expected)
 {
+    if (expected->first)
+        client->hotpath->frees_before = client->free_count;
     if (expected->last)
         reach_last(client);
     else
@@ -454,12 +478,6 @@ static void miss(gt_client *client, uint32_t fitted)
     gt_hotpath *hot = client->hotpath;
     gt_template *template = hot->holding;
     give_up(client, fitted);
-    if (!fitted) { /* it had only been expected to begin */
-        if (hot->ended)
-            hot->ended->follower = NULL;
-        hot->ended = NULL;
-        return;
-    }
     hot->ended = NULL;
     hot->stats.instructions += fitted;
     count_miss(hot, template, fitted);
@@ -526,8 +544,6 @@ static void hold_other(gt_client *client, unsigned slots)
         !gt__template_fits(template, hot->cell, hot->stage, hot->staged, &fitted))
         template = find_fitting(hot, NULL, template, hot->stage, hot->staged, entry, &fitted);
     if (template) {
-        if (!fitted_before && hot->ended)
-            hot->ended->follower = template;
         if (hot->recording.region && template->hits > hot->holding->hits)
             gt__hotpath_try_first(hot, template);
         hold_on(client, template, fitted);
@@ -537,17 +553,30 @@ static void hold_other(gt_client *client, unsigned slots)
     miss_by_record(client, fitted_before, hot->stage + hot->staged - slots);
 }
 
+/* The template that is expected to begin now, if it begins with this record. The stage is not open for it while a path waits for room, nor
+ * after frees were sent: both are a matter of time, and must not decide which template is tried first. */
+static gt_template *expected_one(gt_hotpath *hot, const gt_slot *record, uint32_t slots, uint32_t entry,
+                                 uint32_t *fitted)
+{
+    gt_template *next = follower_of(hot->ended);
+    bool fits =
+        next && gt__template_entry(next) == entry && gt__template_fits(next, hot->cell, record, slots, fitted);
+    return fits ? next : NULL;
+}
+
 /* A record that may begin a path; it is still in the link's window. */
 static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint32_t shape)
 {
     gt_hotpath *hot = client->hotpath;
     uint32_t fitted;
-    gt_template *template = NULL;
-    do {
-        template = find_fitting(hot, template, NULL, record, slots, shape, &fitted);
-        if (!template || ((template->align || template->full) && gt__hotpath_learn_anew(hot, template)))
-            return false;
-    } while (template->full);
+    gt_template *template = expected_one(hot, record, slots, shape, &fitted);
+    if (!template)
+        do {
+            template = find_fitting(hot, template, NULL, record, slots, shape, &fitted);
+            if (!template || ((template->align || template->full) && gt__hotpath_learn_anew(hot, template)))
+                return false;
+        } while (template->full);
+    hot->frees_before = client->free_count;
     hot->staged = slots;
     memcpy(hot->stage, record, slots * sizeof *record);
     if (hot->ended)
@@ -616,22 +645,34 @@ static void finish_before(gt_client *client, unsigned slots)
         drain(client, at, at + slots, 0);
 }
 
-/* The same for a computing record, which may begin another path. False: commit it. */
-static bool take_next(gt_client *client, unsigned slots, int64_t work)
+/* A record that is in the stage, and not part of what is held there: it may begin another path. False: commit it. */
+static bool take_again(gt_client *client, int64_t at, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
-    int64_t at = hot->staged;
-    finish(client, false);
     gt_slot *out = hot->state == GT_HOT_DRAINING ? NULL : gt__link_reserve(client->link, slots);
     if (!out) {
-        hot->fresh = slots;
-        hot->fresh_work = work;
+        hot->fresh = (gt_fresh){.slots = slots, .work = work, .live = client->live, .frees = client->free_count};
         drain(client, hot->state == GT_HOT_DRAINING ? hot->drained : at, at, hot->drain_work);
         return true;
     }
     memmove(out, hot->stage + at,
             slots * sizeof *out); /* to the link, or to where the next path begins in the stage */
     return (client->expected && gt__hotpath_hold(client)) || gt__hotpath_take(client, slots, work);
+}
+
+/* A path is complete, and a computing record comes after it. */
+static bool take_next(gt_client *client, unsigned slots, int64_t work)
+{
+    int64_t at = client->hotpath->staged;
+    finish(client, false);
+    return take_again(client, at, slots, work);
+}
+
+/* A path was expected to begin, and another record comes: it is taken as if the stage had not been open. */
+static bool take_unexpected(gt_client *client, unsigned slots, int64_t work)
+{
+    close_stage(client);
+    return take_again(client, 0, slots, work);
 }
 
 /* A record that cannot be part of a path. */
@@ -642,14 +683,12 @@ static bool take_other(gt_client *client, unsigned slots)
     if (held && (is_complete(client) || hold_shorter(client)))
         finish_before(client, slots);
     else if (held) {
-        uint32_t fitted = fitted_now(client);
         hot->staged += slots;
-        if (fitted)
-            miss_by_waiting(client, fitted);
-        else
-            miss(client, 0);
+        miss_by_waiting(client, fitted_now(client));
     }
     gt__region_wait(client);
+    if (hot->ended && !held) /* nothing is expected there next time */
+        hot->ended->follower = NULL;
     hot->ended = NULL;
     hot->detector.separator = true; /* before the next record, and not before those that were held back */
     return held;
@@ -666,6 +705,8 @@ static __attribute__((noinline)) bool take_any(gt_client *client, unsigned slots
 {
     gt_hotpath *hot = client->hotpath;
     const gt_slot *record = client->link->write_next;
+    if (hot->state == GT_HOT_HOLDING && !fitted_now(client))
+        return take_unexpected(client, slots, work);
     if (hot->state == GT_HOT_HOLDING)
         hot->staged = (uint32_t)(record - hot->stage);
     if (__builtin_expect(hot->ending, 0) && record->ins.op != GT_OP_free)
@@ -727,6 +768,12 @@ void gt__hotpath_idle(gt_client *client)
     close_stage(client);
 }
 
+void gt__hotpath_flush(gt_client *client)
+{
+    client->hotpath->fresh.released = true;
+    gt__hotpath_release(client);
+}
+
 void gt__hotpath_release(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
@@ -743,18 +790,55 @@ void gt__hotpath_release(gt_client *client)
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */
 
-void gt__hotpath_enter(gt_client *client, uint64_t region)
+/*
+ * What waits for room goes first: how long that takes must not decide what is learned. Fails if the wait is interrupted, and if another
+ * thread has closed the client, which then may be gone.
+ */
+static gt_err wait_until_drained(gt_client *client)
 {
-    gt_hotpath *hot = client->hotpath ? client->hotpath : hotpath_make(false);
-    client->hotpath = hot;
-    if (!hot || hot->recording.depth++)
-        return;
-    if (hot->state == GT_HOT_HOLDING && is_complete(client) && client->generation == gt__fork_generation)
+    gt_slot *slot;
+    if (!client->draining || client->waiting) /* another thread waits */
+        return GT_OK;
+    client->live++;
+    gt_err err = gt__client_reserve(client, 1, &slot);
+    client->live--;
+    if (!client->closed)
+        return err == GT_ERR_INTERRUPTED ? err : GT_OK;
+    gt__client_maybe_destroy(client);
+    return err;
+}
+
+/* The program is about to enter a region. Another thread may do so while this one waits. */
+static gt_err settle(gt_client *client)
+{
+    const gt_hotpath *hot = client->hotpath;
+    GT_TRY(wait_until_drained(client));
+    bool complete = !hot->recording.depth && hot->state == GT_HOT_HOLDING && is_complete(client);
+    if (complete && client->generation == gt__fork_generation)
         finish(client, false);
+    return wait_until_drained(client);
+}
+
+static void enter(gt_client *client, uint64_t region)
+{
+    gt_hotpath *hot = client->hotpath;
+    if (hot->recording.depth++)
+        return;
     hot->drained_state = GT_HOT_WATCHING;
     gt__hotpath_suspend_learning(client);
     hot->detector.separator = true;
     gt__region_begin(hot, region, client->draining || gt__hotpath_holds(client));
+}
+
+gt_err gt__hotpath_enter(gt_client *client, uint64_t region)
+{
+    client->hotpath = client->hotpath ? client->hotpath : hotpath_make(false);
+    if (!client->hotpath)
+        return GT_OK;
+    if (!client->hotpath->recording.depth)
+        GT_TRY(settle(client));
+    enter(client, region);
+    return GT_OK;
 }
 
 /* The region is left, and records are held back. */
@@ -768,16 +852,34 @@ static void end_held(gt_client *client)
         miss(client, fitted_now(client));
 }
 
-void gt__hotpath_leave(gt_client *client)
+static void leave(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
-    if (!hot || !hot->recording.depth || --hot->recording.depth)
+    if (!hot->recording.depth || --hot->recording.depth || client->generation != gt__fork_generation)
         return;
-    if (client->generation != gt__fork_generation)
-        return;
-    if (hot->state == GT_HOT_HOLDING)
-        end_held(client);
+    if (hot->state == GT_HOT_HOLDING && !gt__hotpath_holds(client))
+        close_stage(client); /* what is learned goes on as if a path had not been expected to begin */
     gt__region_end(client);
     gt__hotpath_resume_learning(hot);
     hot->detector.separator = true;
+}
+
+gt_err gt__hotpath_leave(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    if (!hot)
+        return GT_OK;
+    gt_err err = GT_OK;
+    if (hot->recording.depth == 1 && client->generation == gt__fork_generation) {
+        err = wait_until_drained(client);
+        if (err != GT_OK && err != GT_ERR_INTERRUPTED)
+            return err;
+        if (hot->recording.depth == 1 && hot->state == GT_HOT_HOLDING)
+            end_held(client);
+        err = err == GT_OK ? wait_until_drained(client) : err;
+        if (err != GT_OK && err != GT_ERR_INTERRUPTED)
+            return err;
+    }
+    leave(client);
+    return err;
 }

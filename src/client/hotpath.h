@@ -60,14 +60,18 @@ void gt__hotpath_idle(gt_client *client);
 bool gt__hotpath_drain(gt_client *client);
 /* Send the records that are held back, as far as there is room. */
 void gt__hotpath_release(gt_client *client);
+/* The same, and what waits for room so far is not held back when there is some. */
+void gt__hotpath_flush(gt_client *client);
 
 /*
  * A region that the program marks: a function (gt.compile), a scope (`compile: true`). What it sends between enter and leave
  * is a path once it came twice. Regions with the same number are the same; inner ones are part of the outermost one.
  */
 #define GT_REGION_SCOPE ((uint64_t)1 << 32) /* plus a scope: its region; smaller numbers are those of functions */
-void gt__hotpath_enter(gt_client *client, uint64_t region);
-void gt__hotpath_leave(gt_client *client);
+/* Both wait until what waits for room has been sent, and fail only if that is interrupted, or another thread closes the client meanwhile: then
+ * the region is not entered, but left. */
+gt_err gt__hotpath_enter(gt_client *client, uint64_t region);
+gt_err gt__hotpath_leave(gt_client *client);
 
 typedef struct gt_hotpath_stats {
     uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */

@@ -269,10 +269,6 @@ void gt__region_take_back(gt_client *client, const gt_template *template, uint32
     gt_recording *r = &hot->recording;
     if (r->broken)
         return;
-    if (!fitted) { /* it had only been expected to begin */
-        hot->staged = 0;
-        return;
-    }
     uint32_t more = (uint32_t)client->live - (template->live[fitted - 1] + 1);
     gt__hotpath_collect(hot);
     for (uint32_t k = 0; k < fitted && !r->broken; k++) {

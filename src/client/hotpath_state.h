@@ -65,6 +65,15 @@ typedef enum gt_hotpath_state {
     GT_HOT_DRAINING, /* they did not fit, or there is no room for their run: what is in the stage goes to the link */
 } gt_hotpath_state;
 
+/* A record that came behind those that wait for room, and may begin a path: it is taken when these have gone, as if it had been at once. */
+typedef struct gt_fresh {
+    uint32_t slots; /* 0: there is none */
+    bool released;  /* the client was flushed since then */
+    int64_t work;
+    uint64_t live; /* tensors that were alive when it came, */
+    size_t frees;  /* and frees that were queued */
+} gt_fresh;
+
 /* What every record touches comes first, and the tables come last: a client that waits for each value finds its caches cold. */
 struct gt_hotpath {
     gt_hotpath_state state;
@@ -83,9 +92,10 @@ struct gt_hotpath {
     gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t *live; /* by record that is learned: tensors alive before it */
     uint32_t staged, records;
+    size_t frees_before;        /* that were queued when the first of the records that are held back came */
     int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
-    uint32_t fresh;             /* slots of the record behind them, which may begin a path; 0: there is none */
-    int64_t drain_work, fresh_work;
+    int64_t drain_work;
+    gt_fresh fresh; /* the record behind them */
     uint32_t next_number, next_serial;
     int64_t work;                    /* of the records that are learned */
     gt_ids freed;                    /* since the first of those that are learned */

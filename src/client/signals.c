@@ -177,6 +177,26 @@ static void warn_if_missing(const char *name)
         gt__log_warning("%s", warning);
 }
 
+static gt_err leave_region(gt_client *client)
+{
+    gt_err err = gt__hotpath_leave(client);
+    client->live--;
+    gt__client_maybe_destroy(client);
+    return err;
+}
+
+/* It may wait, and a handler that runs meanwhile may enter and leave scopes of this thread. */
+static gt_err enter_region(gt_client *client, uint32_t number)
+{
+    client->live++;
+    gt_err err = gt__hotpath_enter(client, GT_REGION_SCOPE + number);
+    if (err != GT_OK) {
+        client->live--;
+        gt__client_maybe_destroy(client);
+    }
+    return err;
+}
+
 gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward)
 {
     backward = backward ? backward : "";
@@ -195,20 +215,22 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
     gt_err err = scope_number(name, backward, state.scope, &number);
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
-    if (!stack && !(stack = malloc(MAX_DEPTH * sizeof *stack)))
+    gt_client *compiling = client && compiles(name) ? client : NULL;
+    if (compiling)
+        GT_TRY(enter_region(compiling, number));
+    if (!stack && !(stack = malloc(MAX_DEPTH * sizeof *stack))) {
+        if (compiling)
+            leave_region(compiling);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    stack[depth].scope = number;
-    stack[depth].compiles = client && compiles(name) ? client : NULL;
-    if (stack[depth].compiles) {
-        client->live++;
-        gt__hotpath_enter(client, GT_REGION_SCOPE + number);
     }
+    stack[depth].scope = number;
+    stack[depth].compiles = compiling;
     stack[depth++].before = gt__signal_replace((gt_signal_state){.scope = number, .inner = state.inner});
     return GT_OK;
 }
 
 /* The innermost scope is left. */
-static void leave(void)
+static gt_err leave(void)
 {
     gt_client *client = stack[--depth].compiles;
     gt__signal_replace(stack[depth].before);
@@ -216,11 +238,7 @@ static void leave(void)
         free(stack);
         stack = NULL;
     }
-    if (!client)
-        return;
-    gt__hotpath_leave(client);
-    client->live--;
-    gt__client_maybe_destroy(client);
+    return client ? leave_region(client) : GT_OK;
 }
 
 void gt__signal_name(uint32_t number, char name[GT_MAX_NAME + 1])
@@ -247,8 +265,7 @@ gt_err gt__signal_exit(const char *name)
     if (!innermost)
         return gt__fail(GT_ERR_VALUE, "signal '%s' is exited inside '%s', which was entered after it", name,
                         inner);
-    leave();
-    return GT_OK;
+    return leave();
 }
 
 /* ---- telling the server ------------------------------------------------------------------------------------- */

@@ -107,12 +107,19 @@ typedef struct observed {
     gt_path *path[GT_PATHS];
     gt_path_pieces pieces;
     uint8_t *state; /* by id: 0 new, 1 alive, 2 gone */
-    uint64_t hash;  /* of the computing records */
+    uint64_t hash;  /* of the computing records, */
+    uint64_t sent;  /* and of what was sent for them: single ones, and numbers of paths */
     uint64_t records, runs, alive;
     const gt_client *waits_for; /* NULL: it reads what comes */
+    bool trickles;              /* it reads one record at a time */
     bool said_goodbye;
     _Atomic bool stop;
 } observed;
+
+static uint64_t add_word(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x100000001b3u;
+}
 
 static void end_tensor(observed *o, uint64_t id)
 {
@@ -142,7 +149,7 @@ static gt_err observe(void *context, gt_slot *record)
         CHECK_EQ(record[1].i64[k], 0); /* not what the client has in its memory */
     o->records++;
     for (unsigned k = 0; k < 8u * (1u + record->ins.tail); k++)
-        o->hash = (o->hash ^ record->u64[k]) * 0x100000001b3u;
+        o->hash = add_word(o->hash, record->u64[k]);
     return GT_OK;
 }
 
@@ -169,14 +176,17 @@ static bool read_link(observed *o)
             o->path[number] = path ? path : o->path[number];
         } else if (record->ins.op == GT_OP_repeat) {
             o->runs++;
+            o->sent = add_word(o->sent, number << 16 | GT_OP_repeat);
             if (CHECK(o->path[number]) && CHECK_EQ(gt__path_check_run(o->path[number], record), GT_OK))
                 gt__path_expand(o->path[number], record, observe, o);
         } else if (record->ins.op == GT_OP_goodbye)
             o->said_goodbye = true;
-        else
+        else {
+            o->sent = record->ins.op == GT_OP_free ? o->sent : add_word(o->sent, record->ins.op);
             observe(o, record);
+        }
         slots += length;
-        available -= length;
+        available = o->trickles ? 0 : available - length;
         gt__link_consume(o->link, length);
     }
     return true;
@@ -397,39 +407,83 @@ static void run_calls(gt_client *client, uint64_t seed, unsigned calls, bool mar
     gt__client_flush(client);
 }
 
+/* A short loop, and something else after every so many turns: a path runs most of the time, and not always what it expects comes next. */
+static void run_epochs(gt_client *client, uint64_t seed, unsigned epochs, bool marked)
+{
+    numbers n = {seed};
+    gt_tensor *x, *h, *next;
+    const uint64_t turns = 20 + numbers_below(&n, 20);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    CHECK_EQ(gt_neg(x, &h), GT_OK);
+    for (unsigned epoch = 0; epoch < epochs; epoch++) {
+        for (uint64_t turn = 0; turn < turns; turn++) {
+            if (marked)
+                CHECK_EQ(gt__hotpath_enter(client, 1), GT_OK);
+            CHECK_EQ(gt_mul_scalar(h, 0.5, &next), GT_OK);
+            gt_tensor_release(h);
+            CHECK_EQ(gt_add(next, x, &h), GT_OK);
+            gt_tensor_release(next);
+            if (marked)
+                CHECK_EQ(gt__hotpath_leave(client), GT_OK);
+        }
+        CHECK_EQ(gt_sum(h, 0, false, &next), GT_OK);
+        gt_tensor_release(next);
+        if (numbers_below(&n, 50) == 0)
+            upload_and_free(client);
+    }
+    gt_tensor_release(x);
+    gt_tensor_release(h);
+    gt__client_flush(client);
+}
+
+/* How the server reads. */
+typedef enum pace { FAST, SLOW, TRICKLE, PACES } pace;
+
 typedef struct program {
     void (*run)(gt_client *client, uint64_t seed, unsigned loops, bool marked);
-    bool slow;
+    pace pace;
 } program;
+
+/* Run it while the server's side reads; *o gets what it has read. */
+static gt_hotpath_stats run_with_reader(const program *it, uint64_t seed, unsigned loops, unsigned mode,
+                                        observed *o)
+{
+    gt_link *ours, *theirs;
+    pthread_t thread;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, mode & 1);
+    *o = observed_new(theirs);
+    o->waits_for = it->pace == FAST ? NULL : client;
+    o->trickles = it->pace == TRICKLE;
+    pthread_create(&thread, NULL, read_all, o);
+    it->run(client, seed, loops, mode & 2);
+    gt_hotpath_stats stats = gt__hotpath_stats(client);
+    while (client->draining || client->free_count) { /* the link is full */
+        gt_slot *room;
+        CHECK_EQ(gt__client_reserve(client, 512, &room), GT_OK);
+        gt__client_flush(client);
+    }
+    atomic_store(&o->stop, true);
+    pthread_join(thread, NULL);
+    gt_client_close(&client);
+    while (read_link(o))
+        continue;
+    stats.bytes_saved = 0; /* frees that had to wait go with the runs */
+    return stats;
+}
 
 /* The same program without hot paths, with those that the client finds, with those that the program marks, and with both. */
 static void test_programs(const void *argument)
 {
     const program *it = argument;
-    bool slow = it->slow;
+    bool slow = it->pace != FAST;
     unsigned programs = slow ? 2 : CHECK_SANITIZED ? 10 : 40, loops = slow ? 1500 : 60;
     uint64_t runs[4] = {0};
     for (uint64_t seed = 1; seed <= programs; seed++) {
         uint64_t hashes[4], records[4];
         for (unsigned mode = 0; mode < 4; mode++) {
-            gt_link *ours, *theirs;
-            pthread_t thread;
-            CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
-            gt_client *client = client_of(ours, mode & 1);
-            observed o = observed_new(theirs);
-            o.waits_for = slow ? client : NULL;
-            pthread_create(&thread, NULL, read_all, &o);
-            it->run(client, seed, loops, mode & 2);
-            while (client->draining || client->free_count) { /* the link is full */
-                gt_slot *room;
-                CHECK_EQ(gt__client_reserve(client, 512, &room), GT_OK);
-                gt__client_flush(client);
-            }
-            atomic_store(&o.stop, true);
-            pthread_join(thread, NULL);
-            gt_client_close(&client);
-            while (read_link(&o))
-                continue;
+            observed o;
+            run_with_reader(it, seed, loops, mode, &o);
             CHECK(o.said_goodbye);
             CHECK_EQ(o.alive, 0);
             hashes[mode] = o.hash;
@@ -441,6 +495,31 @@ static void test_programs(const void *argument)
         }
     }
     CHECK(runs[0] == 0 && runs[1] > 0 && runs[2] > 0 && runs[3] > 0);
+}
+
+typedef struct paced {
+    void (*run)(gt_client *client, uint64_t seed, unsigned loops, bool marked);
+    uint64_t seed;
+    unsigned loops;
+} paced;
+
+/* What runs as a path, and so how sums are rounded, is the same however fast the server reads. */
+static void test_paces(const void *argument)
+{
+    const paced *it = argument;
+    unsigned loops = CHECK_SANITIZED ? it->loops / 10 : it->loops;
+    for (unsigned mode = 1; mode < 4; mode++) {
+        gt_hotpath_stats stats[PACES];
+        uint64_t sent[PACES];
+        for (unsigned k = FAST; k < PACES; k++) {
+            observed o;
+            stats[k] = run_with_reader(&(program){it->run, (pace)k}, it->seed, loops, mode, &o);
+            sent[k] = o.sent;
+            observed_free(&o);
+            if (!CHECK(stats[0].runs && sent[k] == sent[0] && !memcmp(&stats[k], &stats[0], sizeof *stats)))
+                fprintf(stderr, "  mode %u, pace %u\n", mode, k);
+        }
+    }
 }
 
 /* A region that is called again and again: a path from its third call on, whose own values are dead when it is left. */
@@ -532,7 +611,7 @@ static void test_frees_behind_a_record(const void *argument)
         CHECK_EQ(turn_around(client, &h, full ? full : UINT64_MAX, false), again);
         if (again) {
             CHECK(turn_around(client, &h, UINT64_MAX, true));
-            CHECK(client->draining && client->hotpath->fresh);
+            CHECK(client->draining && client->hotpath->fresh.slots);
             for (int k = 0; k < KEPT / 2; k++)
                 gt_tensor_release(kept[k]);
             while (read_link(&o))
@@ -576,14 +655,14 @@ static void test_frees_beside_a_run(const void *argument)
         read_link(&o);
     }
     for (int call = 0; call < CALLS; call++) {
-        gt__hotpath_enter(client, 1);
+        CHECK_EQ(gt__hotpath_enter(client, 1), GT_OK);
         CHECK_EQ(gt_neg(x, &own), GT_OK);
         for (int k = 0; k < KEPT && call == CALLS / 2; k++)
             gt_tensor_release(kept[k]);
         CHECK_EQ(gt_abs(own, &result), GT_OK);
         gt_tensor_release(own);
         gt_tensor_release(result);
-        gt__hotpath_leave(client);
+        CHECK_EQ(gt__hotpath_leave(client), GT_OK);
         read_link(&o);
     }
     CHECK_EQ(gt__hotpath_stats(client).runs, CALLS - 2);
@@ -591,6 +670,68 @@ static void test_frees_beside_a_run(const void *argument)
     gt__client_flush(client);
     while (read_link(&o))
         continue;
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
+/* A call of a function of two records. `left` gets what leaving it says. */
+static gt_err call_of_two(gt_client *client, gt_tensor *x, gt_err *left)
+{
+    gt_tensor *own = NULL, *result = NULL;
+    *left = GT_OK;
+    GT_TRY(gt__hotpath_enter(client, 1));
+    gt_err err = gt_neg(x, &own);
+    err = err == GT_OK ? gt_abs(own, &result) : err;
+    gt_tensor_release(own);
+    gt_tensor_release(result);
+    *left = gt__hotpath_leave(client);
+    return err;
+}
+
+/* Calls of a region until the link is full: the run of one has to wait for room when it is left, and that is interrupted. So is the wait when
+ * the next one is entered, which then is not. With a reader all goes on, and nothing is lost. */
+static void test_interrupted_region(const void *argument)
+{
+    (void)argument;
+    gt_link *ours, *theirs;
+    gt_tensor *x, *other;
+    gt_err left = GT_OK;
+    pthread_t thread;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, false);
+    observed o = observed_new(theirs);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    gt__wait_hooks.interrupted = always;
+    uint64_t calls = 0, others = 0, runs;
+    while (left == GT_OK && others < 4) {
+        gt_err err = call_of_two(client, x, &left);
+        calls += err == GT_OK;
+        if (err != GT_OK) { /* no slot was left for its first record: move the next runs by one */
+            CHECK_EQ(err, GT_ERR_INTERRUPTED);
+            while (read_link(&o))
+                continue;
+            CHECK_EQ(gt_neg(x, &other), GT_OK);
+            gt_tensor_release(other);
+            others++;
+        }
+    }
+    runs = gt__hotpath_stats(client).runs;
+    CHECK(left == GT_ERR_INTERRUPTED && client->draining && runs > 100);
+    CHECK_EQ(client->hotpath->recording.depth, 0);
+    CHECK_EQ(gt__hotpath_enter(client, 1), GT_ERR_INTERRUPTED);
+    CHECK_EQ(client->hotpath->recording.depth, 0);
+    CHECK_EQ(gt_neg(x, &other), GT_ERR_INTERRUPTED);
+    gt__wait_hooks.interrupted = NULL;
+    pthread_create(&thread, NULL, read_all, &o);
+    for (int k = 0; k < 10; k++, calls++)
+        CHECK(call_of_two(client, x, &left) == GT_OK && left == GT_OK);
+    CHECK_EQ(gt__hotpath_stats(client).runs, runs + 10);
+    gt_tensor_release(x);
+    gt__client_flush(client);
+    atomic_store(&o.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(o.records, 1 + 2 * calls + others);
     CHECK_EQ(o.alive, 0);
     gt_client_close(&client);
     observed_free(&o);
@@ -877,13 +1018,17 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("templates", test_templates, NULL);
     check_run("templates: parameters", test_parameters, NULL);
-    check_run("client: programs", test_programs, &(program){run_program, false});
-    check_run("client: programs on a slow link", test_programs, &(program){run_program, true});
-    check_run("client: calls with branches", test_programs, &(program){run_calls, false});
-    check_run("client: calls with branches on a slow link", test_programs, &(program){run_calls, true});
+    check_run("client: programs", test_programs, &(program){run_program, FAST});
+    check_run("client: programs on a slow link", test_programs, &(program){run_program, SLOW});
+    check_run("client: calls with branches", test_programs, &(program){run_calls, FAST});
+    check_run("client: calls with branches on a slow link", test_programs, &(program){run_calls, SLOW});
+    check_run("client: epochs at any pace", test_paces, &(paced){run_epochs, 1, 4000});
+    check_run("client: loops at any pace", test_paces, &(paced){run_program, 3, 800});
+    check_run("client: calls at any pace", test_paces, &(paced){run_calls, 1, 150});
     check_run("client: region", test_region, NULL);
-    check_run("client: frees behind a record that waits", test_frees_behind_a_record, NULL);
+    check_run("client: a region whose wait is interrupted", test_interrupted_region, NULL);
     check_run("client: more frees than a run has words", test_frees_beside_a_run, NULL);
+    check_run("client: frees behind a record that waits", test_frees_behind_a_record, NULL);
     check_run("client: another branch than expected", test_other_branch, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
