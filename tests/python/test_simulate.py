@@ -1,6 +1,7 @@
 """gt simulate: what a tape would take on other workers. Expected times are computed by hand, streams come from real runs."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -308,11 +309,28 @@ def test_what_is_measured_is_kept(record, tmp_path):
     first = simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--json")
     kept = costs.read_text()
     works = [line.split(" ", 2)[2] for line in kept.splitlines() if line.startswith("exact ")]
-    assert {"matmul float32(500,64) float32(64,64) = float32(500,64)", "randn = float32(500,64)", "add float32(1,) float32(1,) = float32(1,)"} <= set(works)
+    together = f"{min(2, os.cpu_count())} at once: "
+    expected = {"matmul float32(500,64) float32(64,64) = float32(500,64)", "randn = float32(500,64)", "add float32(1,) float32(1,) = float32(1,)"}
+    assert {together + work for work in expected} <= set(works)
     assert len(works) == len(set(works))
     assert simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--json") == first
     assert costs.read_text() == kept
     assert json.loads(first)["seconds"] > 0
+
+
+def test_works_are_measured_with_as_many_at_once_as_run(record, tmp_path):
+    """Workers that share one core do not run at once, whatever their number: their works have other times, beside those of before."""
+    tape, _ = record(PRODUCT, ROWS)
+    costs = tmp_path / "costs"
+    simulate(tape, "--workers", 2, "--device", "this", "--costs", costs)
+    simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--cores", 1)
+    product = "matmul float32(500,64) float32(64,64) = float32(500,64)"
+    names = [line.split(" ", 2)[2] for line in costs.read_text().splitlines() if line.endswith(product)]
+    assert sorted(names) == sorted({f"1 at once: {product}", f"{min(2, os.cpu_count())} at once: {product}"})
+    costs.write_text(f"gt costs 1\nexact 1000000 {product}\n")  # a time without such a name holds for any number, and is not measured
+    told = json.loads(simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--json"))
+    assert told["seconds"] > 1
+    assert sum(line.endswith(product) for line in costs.read_text().splitlines()) == 1
 
 
 def test_measured_times_come_before_rates(record, costs):

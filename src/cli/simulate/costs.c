@@ -4,7 +4,8 @@
  *     gt costs 1
  *     rate MatMul:bfloat16 4.3 4000 690000    # a kind of work, op or category: us a call, GB/s, GFLOP/s (0: no limit)
  *     rate * 4.3 4000 0                       # all others
- *     exact 130.2 matmul float32(500,64) float32(64,64) = float32(500,64)     # us: measured
+ *     exact 130.2 matmul float32(500,64) float32(64,64) = float32(500,64)     # us
+ *     exact 151.9 2 at once: matmul ...       # measured, while two cores did the same
  *     link 5 450                              # us, GB/s; 0 GB/s: workers read each other's memory
  *     client 1.5                              # us an instruction takes in the program
  *     dispatch 0.05                           # us a record of a worker takes in the dispatcher
@@ -13,7 +14,7 @@
  *     order strict                            # or free: what waits for another worker is put aside
  *     moves device                            # or host: the worker itself copies and adds up
  *
- * An exact time comes first. Otherwise a call takes its overhead, and then as long as memory or arithmetic need, whichever is more.
+ * An exact time comes first, one that was measured second. Otherwise a call takes its overhead, and then as long as memory or arithmetic need, whichever is more.
  */
 #include <errno.h>
 #include <math.h>
@@ -127,10 +128,25 @@ void gt__costs_set_exact(gt_costs *costs, const char *key, double ns)
     place->ns = ns;
 }
 
+static double exact_of(const gt_costs *costs, const char *key)
+{
+    const exact *place = costs->table->size ? place_of(costs->table, key) : NULL;
+    return place && place->key ? place->ns : -1;
+}
+
+void gt__costs_measured_key(const gt_costs *costs, const gt_sim_work *work, char *key, size_t size)
+{
+    snprintf(key, size, "%u at once: %s", costs->at_once, work->key);
+}
+
 double gt__costs_exact(const gt_costs *costs, const gt_sim_work *work)
 {
-    const exact *place = costs->table->size ? place_of(costs->table, work->key) : NULL;
-    return place && place->key ? place->ns : -1;
+    char key[GT_SIM_KEY + 32];
+    double ns = exact_of(costs, work->key);
+    if (ns >= 0 || !costs->at_once)
+        return ns;
+    gt__costs_measured_key(costs, work, key, sizeof key);
+    return exact_of(costs, key);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,13 @@
  * cli/simulate/measure.c: measures works on this machine: the worker's own code executes an instruction, or a run of a hot path, on
  * operands of the right shapes, some times. The results are kept in a file of costs (costs.c), so that the next simulation needs
  * only what is new.
+ *
+ * Workers that run at once share memory, caches and, on some machines, the units of a core. So there are as many benches, each with a
+ * thread of its own, as cores would be busy; all measure the same work at the same time.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +17,7 @@
 
 #include "cli/simulate/simulate.h"
 #include "core/record.h"
+#include "core/thread.h"
 #include "worker/run.h"
 #include "worker/worker.h"
 
@@ -31,7 +37,12 @@ enum {
     FIRST_OPERAND,
 };
 
+struct crew;
+
 typedef struct bench {
+    struct crew *crew;
+    pthread_t thread;
+    bool started;
     gt_worker worker;
     uint64_t next; /* slot */
     uint8_t *other_data;
@@ -226,10 +237,27 @@ static gt_err measure_path(bench *b, const gt_sim_work *work, double *ns)
 
 /* ---- all of them --------------------------------------------------------------------------------------------- */
 
-static gt_err bench_open(bench *b, unsigned threads)
+/* The benches that measure at once. */
+typedef struct crew {
+    const gt_streams *streams;
+    const gt_costs *costs;
+    unsigned count, threads; /* benches, and threads of the engine of each */
+    bench *benches;
+    pthread_mutex_t starting; /* held until all have started */
+    pthread_barrier_t barrier;
+    double *times; /* of one work, by bench */
+    double *ns;    /* by work; < 0: not measured here */
+    atomic_bool failed;
+    gt_err err;
+    char text[256]; /* of the error */
+} crew;
+
+static gt_err bench_open(bench *b)
 {
     const gt_engine_ops *ops;
-    *b = (bench){.worker = {.name = "simulate"}, .next = FIRST_OPERAND};
+    unsigned threads = b->crew->threads;
+    b->worker.name = "simulate";
+    b->next = FIRST_OPERAND;
     b->other_data = gt__zeroed(MOST_OTHER, 1);
     b->clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     GT_TRY(gt__engine_find("cpu", &ops));
@@ -248,9 +276,114 @@ static void bench_close(bench *b)
         b->worker.engine->ops->close(b->worker.engine);
 }
 
-static bool is_measurable(const gt_sim_work *work)
+static bool is_missing(const gt_costs *costs, const gt_sim_work *work)
 {
-    return work->record || work->path;
+    return (work->record || work->path) && gt__costs_exact(costs, work) < 0;
+}
+
+static size_t count_missing(const gt_streams *streams, const gt_costs *costs)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < streams->work_count; k++)
+        count += is_missing(costs, &streams->works[k]);
+    return count;
+}
+
+/* The first error of all threads is kept. */
+static void fail(crew *c, gt_err err)
+{
+    if (atomic_exchange(&c->failed, true))
+        return;
+    c->err = err;
+    snprintf(c->text, sizeof c->text, "%s", gt_error_text());
+}
+
+/* One work by all benches: its time is that of the slowest, for which the others would wait. */
+static void measure_together(bench *b, size_t number)
+{
+    crew *c = b->crew;
+    const gt_sim_work *work = &c->streams->works[number];
+    double *time = &c->times[b - c->benches], slowest = 0;
+    gt_err err = GT_OK;
+    if (work->path)
+        err = measure_path(b, work, time);
+    else
+        *time = measure_record(b, work);
+    if (err != GT_OK)
+        fail(c, err);
+    if (pthread_barrier_wait(&c->barrier) != PTHREAD_BARRIER_SERIAL_THREAD)
+        return;
+    for (unsigned k = 0; k < c->count; k++)
+        slowest = c->times[k] > slowest ? c->times[k] : slowest;
+    c->ns[number] = c->ns[number] < 0 || slowest < c->ns[number] ? slowest : c->ns[number];
+}
+
+/* The works that have no exact time, each in its turn, and all of that some times: the shortest time of each is without what others on
+ * the machine did to it, which lasts longer than the rounds of one work. */
+static void measure_all(bench *b)
+{
+    crew *c = b->crew;
+    for (unsigned pass = 0; pass < PASSES; pass++)
+        for (size_t k = 0; k < c->streams->work_count; k++) {
+            if (!is_missing(c->costs, &c->streams->works[k]))
+                continue;
+            pthread_barrier_wait(&c->barrier); /* behind it all know whether one has failed */
+            if (atomic_load(&c->failed))
+                return;
+            measure_together(b, k);
+        }
+}
+
+static void *bench_main(void *argument)
+{
+    bench *b = argument;
+    crew *c = b->crew;
+    pthread_mutex_lock(&c->starting);
+    bool failed = atomic_load(&c->failed);
+    pthread_mutex_unlock(&c->starting);
+    if (failed) /* not all could be started */
+        return NULL;
+    gt_err err = bench_open(b);
+    if (err != GT_OK)
+        fail(c, err);
+    measure_all(b);
+    bench_close(b);
+    return NULL;
+}
+
+static gt_err crew_run(crew *c)
+{
+    pthread_mutex_init(&c->starting, NULL);
+    pthread_barrier_init(&c->barrier, NULL, c->count);
+    pthread_mutex_lock(&c->starting);
+    for (unsigned k = 0; k < c->count && !atomic_load(&c->failed); k++) {
+        bench *b = &c->benches[k];
+        b->crew = c;
+        gt_err err = gt__thread_start(&b->thread, bench_main, b);
+        b->started = err == GT_OK;
+        if (err != GT_OK)
+            fail(c, err);
+    }
+    pthread_mutex_unlock(&c->starting);
+    for (unsigned k = 0; k < c->count; k++)
+        if (c->benches[k].started)
+            pthread_join(c->benches[k].thread, NULL);
+    pthread_barrier_destroy(&c->barrier);
+    pthread_mutex_destroy(&c->starting);
+    return c->err == GT_OK ? GT_OK : gt__fail(c->err, "%s", c->text);
+}
+
+static gt_err measure_missing(const gt_streams *streams, const gt_costs *costs, unsigned threads, double *ns)
+{
+    crew c = {.streams = streams, .costs = costs, .count = costs->at_once, .threads = threads, .ns = ns};
+    for (size_t k = 0; k < streams->work_count; k++)
+        ns[k] = -1;
+    c.benches = gt__zeroed(c.count, sizeof *c.benches);
+    c.times = gt__zeroed(c.count, sizeof *c.times);
+    gt_err err = crew_run(&c);
+    free(c.benches);
+    free(c.times);
+    return err;
 }
 
 static FILE *open_file(const char *path)
@@ -263,49 +396,21 @@ static FILE *open_file(const char *path)
     return file;
 }
 
-static size_t count_missing(const gt_streams *streams, const gt_costs *costs)
-{
-    size_t count = 0;
-    for (size_t k = 0; k < streams->work_count; k++)
-        count += is_measurable(&streams->works[k]) && gt__costs_exact(costs, &streams->works[k]) < 0;
-    return count;
-}
-
-/* The works that have no exact time, each in its turn, and all of that some times: the shortest time of each is without what others on
- * the machine did to it, which lasts longer than the rounds of one work. ns[k] is that of works[k]; < 0: of none of these. */
-static gt_err measure_all(bench *b, const gt_streams *streams, const gt_costs *costs, double *ns)
-{
-    for (size_t k = 0; k < streams->work_count; k++)
-        ns[k] = -1;
-    for (unsigned pass = 0; pass < PASSES; pass++)
-        for (size_t k = 0; k < streams->work_count; k++) {
-            const gt_sim_work *work = &streams->works[k];
-            double time = 0;
-            if (!is_measurable(work) || gt__costs_exact(costs, work) >= 0)
-                continue;
-            if (work->path)
-                GT_TRY(measure_path(b, work, &time));
-            else
-                time = measure_record(b, work);
-            ns[k] = ns[k] < 0 || time < ns[k] ? time : ns[k];
-        }
-    return GT_OK;
-}
-
 static void keep(const gt_streams *streams, const double *ns, gt_costs *costs, FILE *file)
 {
+    char key[GT_SIM_KEY + 32];
     for (size_t k = 0; k < streams->work_count; k++) {
         if (ns[k] < 0)
             continue;
-        gt__costs_set_exact(costs, streams->works[k].key, ns[k]);
+        gt__costs_measured_key(costs, &streams->works[k], key, sizeof key);
+        gt__costs_set_exact(costs, key, ns[k]);
         if (file)
-            fprintf(file, "exact %.3f %s\n", ns[k] / 1e3, streams->works[k].key);
+            fprintf(file, "exact %.3f %s\n", ns[k] / 1e3, key);
     }
 }
 
-gt_err gt__measure(gt_streams *streams, unsigned threads, gt_costs *costs, const char *path)
+gt_err gt__measure(const gt_streams *streams, unsigned threads, gt_costs *costs, const char *path)
 {
-    bench b;
     size_t count = count_missing(streams, costs);
     if (!count)
         return GT_OK;
@@ -315,12 +420,9 @@ gt_err gt__measure(gt_streams *streams, unsigned threads, gt_costs *costs, const
     if (isatty(STDERR_FILENO)) /* someone who waits is told what for */
         fprintf(stderr, "gt simulate: measuring %zu kinds of instructions\n", count);
     double *ns = gt__zeroed(streams->work_count, sizeof *ns);
-    gt_err err = bench_open(&b, threads);
-    if (err == GT_OK)
-        err = measure_all(&b, streams, costs, ns);
+    gt_err err = measure_missing(streams, costs, threads, ns);
     if (err == GT_OK)
         keep(streams, ns, costs, file);
-    bench_close(&b);
     free(ns);
     if (file && fclose(file) && err == GT_OK)
         err = gt__fail(GT_ERR_VALUE, "%s: %s", path, strerror(errno));

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -110,6 +111,15 @@ static int parse(int argc, char **argv, simulate *s)
     return -1;
 }
 
+/* How many workers run at the same time: as many as there are, on the cores that they may use and this machine has. */
+static unsigned count_at_once(const simulate *s)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    double cores = s->cores > 0 && s->cores < (double)online ? s->cores : (double)online;
+    double fit = floor(cores / (double)s->threads);
+    return fit <= 1 ? 1 : fit < (double)s->workers ? (unsigned)fit : (unsigned)s->workers;
+}
+
 /* Where the times measured on this machine are kept: they depend on the number of threads. NULL: nowhere. */
 static char *cache_path(unsigned threads)
 {
@@ -125,7 +135,7 @@ static char *cache_path(unsigned threads)
     snprintf(path, sizeof path, "%s/gt", folder);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return NULL;
-    snprintf(path, sizeof path, "%s/gt/costs-%u", folder, threads);
+    snprintf(path, sizeof path, "%s/gt/measured-%u", folder, threads);
     return strdup(path);
 }
 
@@ -135,6 +145,7 @@ static gt_err read_costs(simulate *s)
     const char *device = s->device ? s->device : "this";
     s->measures = !strcmp(device, "this") && (s->device || !s->costs_file);
     GT_TRY(gt__costs_new(device, &s->costs));
+    s->costs.at_once = s->measures ? count_at_once(s) : 0;
     if (s->measures)
         s->cache = s->costs_file ? strdup(s->costs_file) : cache_path((unsigned)s->threads);
     const char *file = s->measures ? s->cache : s->costs_file;

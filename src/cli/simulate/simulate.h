@@ -177,6 +177,7 @@ typedef struct gt_costs {
     bool in_order;      /* workers keep to the order of their streams: engines with collectives of their own */
     double crowded;     /* what is left of a core's speed where workers take turns on it; 0: all */
     bool on_device;     /* moves and sums are not the work of a worker's processor */
+    unsigned at_once;   /* workers that run at the same time when works are measured; 0: none are */
 } gt_costs;
 
 /* The table of a device; "this" has only what its links and parties take. GT_ERR_VALUE: there is none of that name. */
@@ -184,13 +185,15 @@ gt_err gt__costs_new(const char *device, gt_costs *costs);
 /* Add what a file says. GT_ERR_VALUE: it cannot be read, or is wrong; the text names the line. */
 gt_err gt__costs_read(gt_costs *costs, const char *path);
 void gt__costs_free(gt_costs *costs);
-/* The time of a work that a file has measured; < 0: none has. */
+/* The time of a work, as a file has it or as it was measured with so many at once; < 0: there is none. */
 double gt__costs_exact(const gt_costs *costs, const gt_sim_work *work);
+/* The name under which its measured time is kept. */
+void gt__costs_measured_key(const gt_costs *costs, const gt_sim_work *work, char *key, size_t size);
 void gt__costs_set_exact(gt_costs *costs, const char *key, double ns);
 /* Set the time of all works: exact, of their parts, or by the rates of their kind. GT_ERR_VALUE: there is no rate for one. */
 gt_err gt__costs_apply(const gt_costs *costs, gt_streams *streams);
-/* measure.c: measure the works that have no exact time, on a worker of so many threads, and add them to the file; NULL: none. */
-gt_err gt__measure(gt_streams *streams, unsigned threads, gt_costs *costs, const char *path);
+/* measure.c: measure the works that have no exact time, on workers of so many threads, and add them to the file; NULL: none. */
+gt_err gt__measure(const gt_streams *streams, unsigned threads, gt_costs *costs, const char *path);
 /* "400Gb" (bits a second), "50GB" (bytes), with ",2us" behind it: latency; or "memory". */
 gt_err gt__link_parse(const char *text, gt_sim_link *link);
 
