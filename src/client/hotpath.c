@@ -110,67 +110,6 @@ static uint32_t fitted_now(const gt_client *client)
     return (uint32_t)(client->expected - client->hotpath->holding->expected);
 }
 
-/* Copy the record to the link; it is not published. False: there is no room. */
-static bool to_link(gt_client *client, const gt_slot *record, unsigned slots)
-{
-    gt_slot *out = gt__link_reserve(client->link, slots);
-    if (out)
-        memcpy(out, record, slots * sizeof *out);
-    return out != NULL;
-}
-
-/* The record behind those that waited has gone to the link's window: take it, as it would have been when it came. */
-static void take_fresh(gt_client *client, unsigned slots)
-{
-    gt_hotpath *hot = client->hotpath;
-    gt_fresh fresh = hot->fresh;
-    uint64_t live = client->live;
-    hot->fresh.slots = 0;
-    client->live = fresh.live;
-    bool taken = gt__hotpath_take(client, slots, fresh.work);
-    client->live = live;
-    if (!taken)
-        gt__client_publish(client, slots, fresh.work);
-    hot->frees_before = fresh.frees;
-    if (fresh.released)
-        gt__hotpath_release(client);
-}
-
-bool gt__hotpath_drain(gt_client *client)
-{
-    gt_hotpath *hot = client->hotpath;
-    while (hot->drained < hot->drain_end) {
-        const gt_slot *record = hot->stage + hot->drained;
-        unsigned length = 1u + record->ins.tail;
-        if (!to_link(client, record, length))
-            return false;
-        hot->drained += length;
-        gt__client_publish(client, length, hot->drained == hot->drain_end ? hot->drain_work : 0);
-    }
-    unsigned fresh = hot->fresh.slots;
-    if (fresh && !to_link(client, hot->stage + hot->drain_end, fresh))
-        return false;
-    hot->state = hot->drained_state;
-    hot->drained_state = GT_HOT_WATCHING;
-    client->draining = false;
-    if (fresh)
-        take_fresh(client, fresh);
-    gt__client_send_frees(client);
-    return !client->draining;
-}
-
-/* What is in the stage from `begin` to `end` goes to the link before all else, now or when there is room. */
-static void drain(gt_client *client, int64_t begin, int64_t end, int64_t work)
-{
-    gt_hotpath *hot = client->hotpath;
-    hot->drained = begin;
-    hot->drain_end = end;
-    hot->drain_work = work;
-    hot->state = GT_HOT_DRAINING;
-    client->draining = true;
-    gt__hotpath_drain(client);
-}
-
 /* ---- holding ------------------------------------------------------------------------------------------------ */
 
 /* Records, the staged ones or the first, against the templates after `template`, but not `other`: the first that they fit,
@@ -183,99 +122,6 @@ static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, const g
             gt__template_fits(template, hot->cell, records, slots, fitted))
             return template;
     return NULL;
-}
-
-/* The pieces of a definition. Returns the slot after them. */
-static gt_slot *write_definition(gt_slot *out, uint32_t number, const gt_slot *definition, size_t slots)
-{
-    for (size_t at = 0; at < slots;) {
-        size_t length = slots - at < GT_PATH_PIECE ? slots - at : GT_PATH_PIECE;
-        out->ins = (gt_instruction){.op = GT_OP_path, .result = number, .tail = (uint16_t)length};
-        out->ins.imm[0].u = at;
-        out->ins.imm[1].u = slots;
-        memcpy(out + 1, definition + at, length * sizeof *out);
-        out += 1 + length;
-        at += length;
-    }
-    return out;
-}
-
-/* The template's path gets a number. Numbers are used in turn: the template that had it before gets another one. */
-static void number_path(gt_hotpath *hot, gt_template *template)
-{
-    uint32_t number = hot->next_number++ % GT_PATHS;
-    if (hot->named[number])
-        hot->named[number]->number = 0;
-    hot->named[number] = template;
-    template->number = number + 1;
-}
-
-/* The run of a path that has fitted to its end, with as many of the frees that wait as so many words have place for. */
-static void write_run(gt_client *client, const gt_template *template, uint32_t words, gt_slot *out)
-{
-    gt_hotpath *hot = client->hotpath;
-    uint32_t own = template->inputs + template->parameter_count, others = words - own;
-    unsigned tail = gt__slots_for(words * sizeof(uint64_t));
-    out->ins = (gt_instruction){.op = GT_OP_repeat,
-                                .tail = (uint16_t)tail,
-                                .result = template->number - 1,
-                                .operand = {hot->cell[GT_CELL_FIRST]},
-                                .imm = {{.u = words}}};
-    uint64_t *word = out[1].u64;
-    memcpy(word, hot->cell + GT_CELL_WORDS, own * sizeof *word);
-    word += own;
-    for (uint32_t k = 0; k < others; k++)
-        *word++ = client->frees[template->other[k]];
-    gt__slots_pad(out + 1, words * sizeof *word);
-    client->free_count = template->others - others;
-    client->free_bytes = client->free_count ? GT_FREED_MUCH : 0;
-    for (size_t k = 0; k < client->free_count; k++)
-        client->frees[k] = client->frees[template->other[others + k]];
-    if (template->slots > 1 + tail)
-        hot->stats.bytes_saved += (template->slots - 1 - tail) * sizeof *out;
-}
-
-/*
- * The same where the server does not know the path yet, or there is no room in the link: definition and run take the place of
- * the path's records in the stage, and end where these do. Whether there is room is a matter of time, and results must not be:
- * a sum may round in another way where its records run alone. False: there is no memory, or they are too long.
- */
-static bool send_run_later(gt_client *client, gt_template *template, uint32_t words)
-{
-    gt_hotpath *hot = client->hotpath;
-    size_t slots = 0;
-    gt_slot *definition = template->number ? NULL : gt__template_define(template, &slots);
-    size_t all = slots + (slots + GT_PATH_PIECE - 1) / GT_PATH_PIECE + 1 + gt__slots_for(words * sizeof(uint64_t));
-    bool fits = (template->number || definition) && all <= GT_HOT_HEADROOM + (size_t)hot->staged;
-    if (fits) {
-        int64_t begin = (int64_t)hot->staged - (int64_t)all;
-        gt_slot *out = hot->stage + begin;
-        if (definition) {
-            gt__path_mark(definition, template->at_leave || hot->recording.region);
-            number_path(hot, template);
-            out = write_definition(out, template->number - 1, definition, slots);
-        }
-        write_run(client, template, words, out);
-        drain(client, begin, hot->staged, (int64_t) template->work);
-    }
-    free(definition);
-    return fits;
-}
-
-/* The stage is closed. False: the run cannot be sent. */
-static bool send_run(gt_client *client, gt_template *template)
-{
-    uint32_t own = template->inputs + template->parameter_count, words = own + template->others;
-    if (own > GT_PATH_WORDS)
-        return false;
-    words = words < GT_PATH_WORDS ? words : GT_PATH_WORDS; /* how many frees wait may be a matter of time, too */
-    unsigned slots = 1 + gt__slots_for(words * sizeof(uint64_t));
-    gt_slot *out = template->number ? gt__link_reserve(client->link, slots) : NULL;
-    if (!out)
-        return send_run_later(client, template, words);
-    write_run(client, template, words, out);
-    gt__client_publish(client, slots, (int64_t) template->work);
-    return true;
 }
 
 /* Tensors alive now, after the first `fitted` records of a template, less those that were when it was learned. May wrap. */
@@ -348,7 +194,7 @@ static void give_up(gt_client *client, uint32_t fitted)
     see_staged(client, hot->holding, fitted);
     close_stage(client);
     client->free_bytes += client->free_count ? GT_FREED_MUCH : 0; /* those of quick.h were not counted */
-    drain(client, 0, end, work);
+    gt__hotpath_send_staged(client, 0, end, work);
 }
 
 /* So many records were held back in vain. */
@@ -431,7 +277,7 @@ static void finish(gt_client *client, bool known)
         return;
     }
     close_stage(client);
-    if (!send_run(client, template)) {
+    if (!gt__hotpath_send_run(client, template)) {
         hot->stats.instructions += template->count;
         open_stage(client, template, template->count);
         give_up(client, template->count);
@@ -640,9 +486,9 @@ static void finish_before(gt_client *client, unsigned slots)
     if (hot->state == GT_HOT_HOLDING)
         close_stage(client);
     if (hot->state == GT_HOT_DRAINING)
-        drain(client, hot->drained, at + slots, hot->drain_work);
+        gt__hotpath_send_staged(client, hot->drained, at + slots, hot->drain_work);
     else
-        drain(client, at, at + slots, 0);
+        gt__hotpath_send_staged(client, at, at + slots, 0);
 }
 
 /* A record that is in the stage, and not part of what is held there: it may begin another path. False: commit it. */
@@ -652,7 +498,7 @@ static bool take_again(gt_client *client, int64_t at, unsigned slots, int64_t wo
     gt_slot *out = hot->state == GT_HOT_DRAINING ? NULL : gt__link_reserve(client->link, slots);
     if (!out) {
         hot->fresh = (gt_fresh){.slots = slots, .work = work, .live = client->live, .frees = client->free_count};
-        drain(client, hot->state == GT_HOT_DRAINING ? hot->drained : at, at, hot->drain_work);
+        gt__hotpath_send_staged(client, hot->state == GT_HOT_DRAINING ? hot->drained : at, at, hot->drain_work);
         return true;
     }
     memmove(out, hot->stage + at,

@@ -165,6 +165,13 @@ bool gt__hotpath_learn_anew(gt_hotpath *hot, gt_template *template);
 /* Learn so many records, of which the first ones are in the stage and were seen by the detector. */
 void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count);
 
+/* ---- hotpath_run.c: what leaves the stage ---------------------------------------------------------------------- */
+
+/* What is in the stage from `begin` to `end` goes to the link before all else, now or when there is room. */
+void gt__hotpath_send_staged(gt_client *client, int64_t begin, int64_t end, int64_t work);
+/* The run of a path whose records are in the stage, which is closed. False: it cannot be sent. */
+bool gt__hotpath_send_run(gt_client *client, gt_template *template);
+
 /* ---- hotpath_region.c: regions that the program marks --------------------------------------------------------- */
 
 /* The program enters a region, and leaves it. broken: records are held back already, or wait
