@@ -333,6 +333,64 @@ def test_works_are_measured_with_as_many_at_once_as_run(record, tmp_path):
     assert sum(line.endswith(product) for line in costs.read_text().splitlines()) == 1
 
 
+def test_measured_times_serve_another_simulation(record, tmp_path):
+    """Alone, and for another number of workers: the nearest that was measured."""
+    tape, _ = record(PRODUCT, ROWS)
+    costs = tmp_path / "costs"
+    measured = json.loads(simulate(tape, "--workers", 2, "--device", "this", "--costs", costs, "--json"))
+    text = costs.read_text()
+    alone = tmp_path / "alone"
+    alone.write_text(text + "client 0.4\ndispatch 0.05\nanswer 4\nlink 5 0\ncrowded 0.92\norder free\nmoves host\n")
+    assert json.loads(simulate(tape, "--workers", 2, "--costs", alone, "--json"))["seconds"] == pytest.approx(measured["seconds"], rel=1e-3)
+    simulate(tape, "--workers", 2, "--cores", 1, "--costs", alone)
+    product = "matmul float32(500,64) float32(64,64) = float32(500,64)"
+    alone.write_text(re.sub("exact .* at once: (.*)", r"exact 1 7 at once: \1", text).replace(f"exact 1 7 at once: {product}", f"exact 5000000 7 at once: {product}"))
+    assert json.loads(simulate(tape, "--workers", 2, "--costs", alone, "--json"))["seconds"] > 5
+
+
+def test_a_worker_without_work_is_not_measured(record, tmp_path):
+    tape, _ = record(PRODUCT)
+    costs = tmp_path / "costs"
+    simulate(tape, "--workers", 2, "--device", "this", "--costs", costs)
+    names = [line.split(" ", 2)[2] for line in costs.read_text().splitlines() if line.startswith("exact ")]
+    assert names and all(name.startswith("1 at once: ") for name in names)
+
+
+def test_simulations_share_a_file_of_costs(record, tmp_path):
+    """Some at the same time, and one whose last line was written by hand."""
+    tape, _ = record(PRODUCT, ROWS)
+    costs = tmp_path / "costs"
+    command = [GT_BINARY, "simulate", str(tape), "--device", "this", "--costs", str(costs)]
+    several = [subprocess.Popen([*command, "--workers", str(workers)], stdout=subprocess.DEVNULL, env=clean_environment()) for workers in (2, 3, 4)]
+    assert [one.wait(PATIENCE_S) for one in several] == [0, 0, 0]
+    assert costs.read_text().count("gt costs 1") == 1
+    simulate(tape, "--workers", 3, "--costs", costs, "--device", "this")
+    costs.write_text("gt costs 1\ncrowded 0.9")
+    simulate(tape, "--workers", 2, "--costs", costs, "--device", "this")
+    assert costs.read_text().startswith("gt costs 1\ncrowded 0.9\nexact ")
+    simulate(tape, "--workers", 2, "--costs", costs, "--device", "this")
+
+
+def test_a_work_that_fails_has_no_time(record, tmp_path):
+    """Its failure would be quick. Factorizations are measured on matrices that have one."""
+    tape, _ = record("""
+        import gt
+        a = gt.ones(100000, 100000)
+        print((a * a).sum().item())
+    """, GT_BACKEND="null", GT_WORKER_MEMORY="400G")
+    costs = tmp_path / "costs"
+    text = simulate(tape, "--device", "this", "--costs", costs, status=2, GT_WORKER_MEMORY="1G")
+    assert "cannot be measured on this machine: full: the worker cannot allocate" in text and text.count("\n") == 1
+    tape, _ = record("""
+        import gt
+        x = gt.randn(3, 40, 40)
+        a = x @ x.mT + 40 * gt.eye(40)
+        print((gt.linalg.cholesky(a) + gt.linalg.inv(x)).sum().item(), gt.linalg.svdvals(x).sum().item())
+    """)
+    simulate(tape, "--device", "this", "--costs", costs)
+    assert " cholesky float32(3,40,40) " in costs.read_text()
+
+
 def test_measured_times_come_before_rates(record, costs):
     tape, _ = record(PRODUCT, ROWS)
     more = "exact 1000 matmul float32(500,64) float32(64,64) = float32(500,64)\n"

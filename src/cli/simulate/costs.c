@@ -20,6 +20,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "cli/category.h"
 #include "cli/simulate/simulate.h"
@@ -134,19 +135,28 @@ static double exact_of(const gt_costs *costs, const char *key)
     return place && place->key ? place->ns : -1;
 }
 
-void gt__costs_measured_key(const gt_costs *costs, const gt_sim_work *work, char *key, size_t size)
+static double measured_of(const gt_costs *costs, const gt_sim_work *work, unsigned at_once)
 {
-    snprintf(key, size, "%u at once: %s", costs->at_once, work->key);
+    char key[GT_SIM_KEY + 32];
+    gt__costs_measured_key(work, at_once, key, sizeof key);
+    return exact_of(costs, key);
+}
+
+void gt__costs_measured_key(const gt_sim_work *work, unsigned at_once, char *key, size_t size)
+{
+    snprintf(key, size, "%u at once: %s", at_once, work->key);
 }
 
 double gt__costs_exact(const gt_costs *costs, const gt_sim_work *work)
 {
-    char key[GT_SIM_KEY + 32];
     double ns = exact_of(costs, work->key);
-    if (ns >= 0 || !costs->at_once)
-        return ns;
-    gt__costs_measured_key(costs, work, key, sizeof key);
-    return exact_of(costs, key);
+    if (ns < 0)
+        ns = measured_of(costs, work, costs->at_once);
+    for (unsigned other = costs->at_once; ns < 0 && !costs->measures && other > 1;)
+        ns = measured_of(costs, work, --other);
+    for (unsigned other = costs->at_once; ns < 0 && !costs->measures && other < GT_MAX_PARTIES;)
+        ns = measured_of(costs, work, ++other);
+    return ns;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
@@ -273,6 +283,7 @@ gt_err gt__costs_read(gt_costs *costs, const char *path)
     FILE *file = fopen(path, "re");
     if (!file)
         return gt__fail(GT_ERR_VALUE, "%s: %s", path, strerror(errno));
+    flock(fileno(file), LOCK_SH); /* another simulation may be writing; where that cannot be known, go on */
     gt_err err = read_lines(costs, file, path);
     fclose(file);
     return err;

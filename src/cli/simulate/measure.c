@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,19 +81,53 @@ static void execute(bench *b, const gt_slot *record)
     gt__late_drain(&b->worker);
 }
 
-/* Whole numbers are 0, which any index may be. */
+/* What an operation fails with, as one that needs more memory than there is: then it has no time. */
+static gt_err check_result(bench *b, uint64_t slot)
+{
+    const gt_entry *entry = gt__store_find(b->worker.store, slot);
+    if (entry && gt__entry_is_tensor(entry))
+        return GT_OK;
+    return entry && entry->state == GT_ENTRY_POISON ? gt__fail(entry->poison->err, "%s", entry->poison->text)
+                                                    : gt__fail(GT_ERR_INTERNAL, "there is no result");
+}
+
+/* Matrices have an inverse, and are positive definite as far as factorizations read them. */
+static void raise_diagonals(const gt_view *view)
+{
+    const gt_meta *meta = &view->meta;
+    int64_t side = meta->rank >= 2 ? meta->shape[meta->rank - 1] : 0;
+    if (side < 1 || meta->shape[meta->rank - 2] != side)
+        return;
+    for (int64_t at = 0; at < meta->numel; at += side * side)
+        for (int64_t k = 0; k < side; k++)
+            if (meta->dtype == GT_FLOAT32)
+                ((float *)view->data)[at + k * (side + 1)] += (float)side;
+            else if (meta->dtype == GT_FLOAT64)
+                ((double *)view->data)[at + k * (side + 1)] += (double)side;
+}
+
+/* Whole numbers are 0, which any index may be; others random, since the time of sort, svd and the like depends on them. */
 static void make_tensor(bench *b, uint64_t slot, const gt_sim_tensor *tensor)
 {
     gt_meta meta = tensor->meta;
     for (unsigned k = 0; tensor->permuted && k < meta.rank; k++) /* axis k of the view is this one of the tensor */
         meta.shape[tensor->permuted >> 8 * k & 0xff] = tensor->meta.shape[k];
     uint64_t base = tensor->permuted ? b->next++ : slot;
-    gt_slot full[2] = {
-        {.ins = {.op = GT_OP_full, .dtype = meta.dtype, .rank = meta.rank, .tail = 1, .result = base}}};
-    if (gt__dtype_is_inexact((gt_dtype)meta.dtype))
-        full->ins.imm[0].f = 0.5;
-    memcpy(full[1].i64, meta.shape, meta.rank * sizeof meta.shape[0]);
-    execute(b, full);
+    bool random = gt__dtype_is_float((gt_dtype)meta.dtype);
+    gt_slot make[3] = {{.ins = {.op = random ? GT_OP_rand : GT_OP_full,
+                                .dtype = meta.dtype,
+                                .rank = meta.rank,
+                                .tail = random ? 2 : 1,
+                                .result = base}}};
+    if (random)
+        make[2].i64[1] = 1;
+    else if (gt__dtype_is_complex((gt_dtype)meta.dtype))
+        make->ins.imm[0].f = 0.5;
+    memcpy(make[1].i64, meta.shape, meta.rank * sizeof meta.shape[0]);
+    execute(b, make);
+    const gt_entry *entry = gt__store_find(b->worker.store, base);
+    if (random && entry && gt__entry_is_tensor(entry))
+        raise_diagonals(&entry->view);
     if (!tensor->permuted)
         return;
     gt_slot permute = {.ins = {.op = GT_OP_permute, .result = slot, .operand = {base}}};
@@ -147,7 +182,22 @@ static double round_of_record(bench *b, const gt_sim_work *work, void *state)
     return now_ns(b) - before;
 }
 
-static double measure_record(bench *b, const gt_sim_work *work)
+/* Once, before it is measured; a record that updates its operand may only do so if the result looks like it. */
+static gt_err try_record(bench *b, const gt_sim_work *work, gt_slot *record)
+{
+    bool consumes = gt__record_consumed(&record->ins);
+    record->ins.flags &= (uint8_t)~GT_FLAG_CONSUMES;
+    execute(b, record);
+    GT_TRY(check_result(b, RESULT));
+    const gt_view *result = &gt__store_find(b->worker.store, RESULT)->view;
+    const gt_meta *updated = consumes ? &work->operands[0].meta : NULL;
+    if (consumes && result->meta.dtype == updated->dtype && gt__meta_same_shape(&result->meta, updated))
+        record->ins.flags |= GT_FLAG_CONSUMES;
+    clear(b, RESULT);
+    return GT_OK;
+}
+
+static gt_err measure_record(bench *b, const gt_sim_work *work, double *ns)
 {
     size_t slots = 1u + work->record->ins.tail;
     gt_slot *record = gt__zeroed(slots, sizeof *record);
@@ -161,21 +211,12 @@ static double measure_record(bench *b, const gt_sim_work *work)
             operands.id[k] = first + k;
         }
     record->ins.result = RESULT;
-    const gt_meta *updated = work->operand_count ? &work->operands[0].meta : NULL;
-    gt_entry *result = NULL;
-    if (gt__record_consumed(&record->ins)) {
-        record->ins.flags &= (uint8_t)~GT_FLAG_CONSUMES; /* at first, to see whether the result looks like it */
-        execute(b, record);
-        result = gt__store_find(b->worker.store, RESULT);
-        bool alike = result && gt__entry_is_tensor(result) && result->view.meta.dtype == updated->dtype &&
-                     gt__meta_same_shape(&result->view.meta, updated);
-        clear(b, RESULT);
-        record->ins.flags |= alike ? GT_FLAG_CONSUMES : 0;
-    }
-    double ns = measure_rounds(b, work, round_of_record, record);
+    gt_err err = try_record(b, work, record);
+    if (err == GT_OK)
+        *ns = measure_rounds(b, work, round_of_record, record);
     free(record);
     clear_all(b);
-    return ns;
+    return err;
 }
 
 /* ---- hot paths ----------------------------------------------------------------------------------------------- */
@@ -183,6 +224,7 @@ static double measure_record(bench *b, const gt_sim_work *work)
 typedef struct path_state {
     gt_sequence *sequence;
     uint64_t *inputs, *outputs; /* slots */
+    gt_err err;                 /* of a run */
 } path_state;
 
 static double round_of_path(bench *b, const gt_sim_work *work, void *state)
@@ -193,10 +235,13 @@ static double round_of_path(bench *b, const gt_sim_work *work, void *state)
             make_tensor(b, p->inputs[k], &work->operands[k]);
     use_other_data(b, work);
     double before = now_ns(b);
-    gt__sequence_run(&b->worker, p->sequence, p->inputs, p->outputs);
+    gt_err err = gt__sequence_run(&b->worker, p->sequence, p->inputs, p->outputs);
     gt__late_drain(&b->worker);
-    for (uint32_t k = 0; k < work->path->outputs; k++)
+    for (uint32_t k = 0; k < work->path->outputs; k++) {
+        err = err == GT_OK ? check_result(b, p->outputs[k]) : err;
         clear(b, p->outputs[k]);
+    }
+    p->err = p->err == GT_OK ? err : p->err;
     return now_ns(b) - before;
 }
 
@@ -227,6 +272,7 @@ static gt_err measure_path(bench *b, const gt_sim_work *work, double *ns)
     gt_err err = plan_path(b, work, &p);
     if (err == GT_OK)
         *ns = measure_rounds(b, work, round_of_path, &p);
+    err = err == GT_OK ? p.err : err;
     if (p.sequence)
         gt__sequence_free(&b->worker, &p.sequence);
     free(p.inputs);
@@ -249,7 +295,7 @@ typedef struct crew {
     double *ns;    /* by work; < 0: not measured here */
     atomic_bool failed;
     gt_err err;
-    char text[256]; /* of the error */
+    char text[1024]; /* of the error */
 } crew;
 
 static gt_err bench_open(bench *b)
@@ -289,13 +335,18 @@ static size_t count_missing(const gt_streams *streams, const gt_costs *costs)
     return count;
 }
 
-/* The first error of all threads is kept. */
-static void fail(crew *c, gt_err err)
+/* The first error of all threads is kept. work: that it is about, or NULL. */
+static void fail(crew *c, gt_err err, const gt_sim_work *work)
 {
     if (atomic_exchange(&c->failed, true))
         return;
     c->err = err;
-    snprintf(c->text, sizeof c->text, "%s", gt_error_text());
+    if (work)
+        snprintf(c->text, sizeof c->text,
+                 "%.300s cannot be measured on this machine: %s; a file of --costs can say how long it takes",
+                 work->key, gt_error_text());
+    else
+        snprintf(c->text, sizeof c->text, "%s", gt_error_text());
 }
 
 /* One work by all benches: its time is that of the slowest, for which the others would wait. */
@@ -304,13 +355,9 @@ static void measure_together(bench *b, size_t number)
     crew *c = b->crew;
     const gt_sim_work *work = &c->streams->works[number];
     double *time = &c->times[b - c->benches], slowest = 0;
-    gt_err err = GT_OK;
-    if (work->path)
-        err = measure_path(b, work, time);
-    else
-        *time = measure_record(b, work);
+    gt_err err = work->path ? measure_path(b, work, time) : measure_record(b, work, time);
     if (err != GT_OK)
-        fail(c, err);
+        fail(c, err, work);
     if (pthread_barrier_wait(&c->barrier) != PTHREAD_BARRIER_SERIAL_THREAD)
         return;
     for (unsigned k = 0; k < c->count; k++)
@@ -345,7 +392,7 @@ static void *bench_main(void *argument)
         return NULL;
     gt_err err = bench_open(b);
     if (err != GT_OK)
-        fail(c, err);
+        fail(c, err, NULL);
     measure_all(b);
     bench_close(b);
     return NULL;
@@ -362,7 +409,7 @@ static gt_err crew_run(crew *c)
         gt_err err = gt__thread_start(&b->thread, bench_main, b);
         b->started = err == GT_OK;
         if (err != GT_OK)
-            fail(c, err);
+            fail(c, err, NULL);
     }
     pthread_mutex_unlock(&c->starting);
     for (unsigned k = 0; k < c->count; k++)
@@ -386,13 +433,25 @@ static gt_err measure_missing(const gt_streams *streams, const gt_costs *costs, 
     return err;
 }
 
+/* To add lines. Other simulations may do so at the same time: the file is ours until it is closed. NULL: errno says why. */
 static FILE *open_file(const char *path)
 {
     struct stat status;
-    bool fresh = stat(path, &status) != 0 || status.st_size == 0;
-    FILE *file = fopen(path, "ae");
-    if (file && fresh)
+    FILE *file = fopen(path, "a+e");
+    if (!file)
+        return NULL;
+    if (flock(fileno(file), LOCK_EX) || fstat(fileno(file), &status)) {
+        fclose(file);
+        return NULL;
+    }
+    if (status.st_size == 0)
         fprintf(file, "gt costs 1\n# measured by gt simulate: microseconds\n");
+    else {
+        bool ended = !fseek(file, -1, SEEK_END) && fgetc(file) == '\n';
+        fseek(file, 0, SEEK_END);
+        if (!ended)
+            fputc('\n', file);
+    }
     return file;
 }
 
@@ -402,7 +461,7 @@ static void keep(const gt_streams *streams, const double *ns, gt_costs *costs, F
     for (size_t k = 0; k < streams->work_count; k++) {
         if (ns[k] < 0)
             continue;
-        gt__costs_measured_key(costs, &streams->works[k], key, sizeof key);
+        gt__costs_measured_key(&streams->works[k], costs->at_once, key, sizeof key);
         gt__costs_set_exact(costs, key, ns[k]);
         if (file)
             fprintf(file, "exact %.3f %s\n", ns[k] / 1e3, key);
@@ -414,17 +473,18 @@ gt_err gt__measure(const gt_streams *streams, unsigned threads, gt_costs *costs,
     size_t count = count_missing(streams, costs);
     if (!count)
         return GT_OK;
-    FILE *file = path ? open_file(path) : NULL;
-    if (path && !file)
+    FILE *file = path ? fopen(path, "ae") : NULL; /* an error comes before the work */
+    if (path && (!file || fclose(file)))
         return gt__fail(GT_ERR_VALUE, "%s: %s", path, strerror(errno));
     if (isatty(STDERR_FILENO)) /* someone who waits is told what for */
         fprintf(stderr, "gt simulate: measuring %zu kinds of instructions\n", count);
     double *ns = gt__zeroed(streams->work_count, sizeof *ns);
     gt_err err = measure_missing(streams, costs, threads, ns);
+    file = err == GT_OK && path ? open_file(path) : NULL;
     if (err == GT_OK)
         keep(streams, ns, costs, file);
     free(ns);
-    if (file && fclose(file) && err == GT_OK)
+    if (err == GT_OK && path && (!file || fclose(file)))
         err = gt__fail(GT_ERR_VALUE, "%s: %s", path, strerror(errno));
     return err;
 }

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -111,13 +111,25 @@ static int parse(int argc, char **argv, simulate *s)
     return -1;
 }
 
-/* How many workers run at the same time: as many as there are, on the cores that they may use and this machine has. */
-static unsigned count_at_once(const simulate *s)
+static bool computes(const gt_sim_stream *stream)
 {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    double cores = s->cores > 0 && s->cores < (double)online ? s->cores : (double)online;
-    double fit = floor(cores / (double)s->threads);
-    return fit <= 1 ? 1 : fit < (double)s->workers ? (unsigned)fit : (unsigned)s->workers;
+    for (size_t k = 0; k < stream->count; k++)
+        if (stream->items[k].kind == GT_SIM_COMPUTE)
+            return true;
+    return false;
+}
+
+/* How many workers run at the same time: those that have work, on the cores that they may use and this machine has. */
+static unsigned count_at_once(const simulate *s, const gt_streams *streams)
+{
+    cpu_set_t set;
+    int online = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    double cores = s->cores > 0 && s->cores < online ? s->cores : online;
+    unsigned fit = (unsigned)(cores / (double)s->threads), busy = 0;
+    for (unsigned w = 0; w < streams->workers; w++)
+        busy += computes(&streams->stream[w]);
+    unsigned count = fit < busy ? fit : busy;
+    return count ? count : 1;
 }
 
 /* Where the times measured on this machine are kept: they depend on the number of threads. NULL: nowhere. */
@@ -145,7 +157,7 @@ static gt_err read_costs(simulate *s)
     const char *device = s->device ? s->device : "this";
     s->measures = !strcmp(device, "this") && (s->device || !s->costs_file);
     GT_TRY(gt__costs_new(device, &s->costs));
-    s->costs.at_once = s->measures ? count_at_once(s) : 0;
+    s->costs.measures = s->measures;
     if (s->measures)
         s->cache = s->costs_file ? strdup(s->costs_file) : cache_path((unsigned)s->threads);
     const char *file = s->measures ? s->cache : s->costs_file;
@@ -202,6 +214,7 @@ static gt_err write_files(const simulate *s, const gt_streams *streams, const gt
 static gt_err price(void *context, gt_streams *streams)
 {
     simulate *s = context;
+    s->costs.at_once = count_at_once(s, streams);
     if (s->measures)
         GT_TRY(gt__measure(streams, (unsigned)s->threads, &s->costs, s->cache));
     return gt__costs_apply(&s->costs, streams);

@@ -177,7 +177,9 @@ typedef struct gt_costs {
     bool in_order;      /* workers keep to the order of their streams: engines with collectives of their own */
     double crowded;     /* what is left of a core's speed where workers take turns on it; 0: all */
     bool on_device;     /* moves and sums are not the work of a worker's processor */
-    unsigned at_once;   /* workers that run at the same time when works are measured; 0: none are */
+    bool measures;      /* what has no exact time is measured */
+    unsigned
+        at_once; /* workers that run at the same time: works are measured so, and times of as many are taken */
 } gt_costs;
 
 /* The table of a device; "this" has only what its links and parties take. GT_ERR_VALUE: there is none of that name. */
@@ -185,10 +187,11 @@ gt_err gt__costs_new(const char *device, gt_costs *costs);
 /* Add what a file says. GT_ERR_VALUE: it cannot be read, or is wrong; the text names the line. */
 gt_err gt__costs_read(gt_costs *costs, const char *path);
 void gt__costs_free(gt_costs *costs);
-/* The time of a work, as a file has it or as it was measured with so many at once; < 0: there is none. */
+/* The time of a work, as a file has it or as it was measured with so many at once, or if it cannot be measured with another number; < 0:
+ * there is none. */
 double gt__costs_exact(const gt_costs *costs, const gt_sim_work *work);
 /* The name under which its measured time is kept. */
-void gt__costs_measured_key(const gt_costs *costs, const gt_sim_work *work, char *key, size_t size);
+void gt__costs_measured_key(const gt_sim_work *work, unsigned at_once, char *key, size_t size);
 void gt__costs_set_exact(gt_costs *costs, const char *key, double ns);
 /* Set the time of all works: exact, of their parts, or by the rates of their kind. GT_ERR_VALUE: there is no rate for one. */
 gt_err gt__costs_apply(const gt_costs *costs, gt_streams *streams);
