@@ -14,7 +14,8 @@
  *     order strict                            # or free: what waits for another worker is put aside
  *     moves device                            # or host: the worker itself copies and adds up
  *
- * An exact time comes first, one that was measured second. Otherwise a call takes its overhead, and then as long as memory or arithmetic need, whichever is more.
+ * An exact time comes first, one that was measured second. Otherwise a call takes its overhead, and then as long as memory or
+ * arithmetic need, whichever is more.
  */
 #include <errno.h>
 #include <math.h>

@@ -177,7 +177,7 @@ typedef struct gt_costs {
     bool in_order;      /* workers keep to the order of their streams: engines with collectives of their own */
     double crowded;     /* what is left of a core's speed where workers take turns on it; 0: all */
     bool on_device;     /* moves and sums are not the work of a worker's processor */
-    bool measures;      /* what has no exact time is measured */
+    bool measures;      /* works without an exact time are measured */
     unsigned
         at_once; /* workers that run at the same time: works are measured so, and times of as many are taken */
 } gt_costs;
