@@ -24,6 +24,7 @@ enum {
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
     SOON_MS = 20,               /* how long statistics may wait for the dispatcher and the workers */
     MOST_AHEAD = 256 << 20,     /* bytes in segments that the workers may not have taken yet */
+    MOST_IDLE = 4 * MOST_AHEAD, /* bytes in segments that nobody uses; the next upload or fetch drops the others */
     LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
@@ -516,22 +517,34 @@ static bool transfer_idle(const gt_transfer *transfer)
     return !transfer->lent && !transfer->abandoned && !gt__segment_busy(transfer->segment);
 }
 
+/* Drop the oldest idle segments as long as there are too many of them. False: there still are. */
+static bool transfers_trim(gt_client *client)
+{
+    for (;;) {
+        unsigned count = 0;
+        size_t idle_bytes = 0;
+        gt_transfer *oldest = NULL; /* idle; new ones are put first */
+        for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next, count++)
+            if (transfer_idle(transfer)) {
+                idle_bytes += transfer->segment->bytes;
+                oldest = transfer;
+            }
+        if (count < MAX_TRANSFERS && idle_bytes <= MOST_IDLE)
+            return true;
+        if (!oldest)
+            return false;
+        transfer_drop(client, oldest);
+    }
+}
+
 /* A segment of at least `bytes` that the server knows. NULL: none can be made (descriptors, memory); do without. */
 static gt_transfer *transfer_get(gt_client *client, size_t bytes)
 {
-    unsigned count = 0;
-    gt_transfer *victim = NULL;
-    for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next, count++) {
-        if (!transfer_idle(transfer))
-            continue;
-        if (transfer->segment->bytes >= bytes && transfer->segment->bytes / 2 <= bytes)
+    for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next)
+        if (transfer->segment->bytes >= bytes && transfer->segment->bytes / 2 <= bytes && transfer_idle(transfer))
             return transfer;
-        victim = transfer;
-    }
-    if (count >= MAX_TRANSFERS && !victim)
+    if (!transfers_trim(client))
         return NULL;
-    if (count >= MAX_TRANSFERS)
-        transfer_drop(client, victim);
     gt_transfer *transfer = calloc(1, sizeof *transfer);
     size_t size = bytes < SMALLEST_SEGMENT ? SMALLEST_SEGMENT : bytes;
     if (!transfer || gt__segment_new(size, &transfer->segment) != GT_OK) {
