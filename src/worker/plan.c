@@ -163,10 +163,12 @@ static bool find_moves(planning *p, const gt_slot *record)
     return moves;
 }
 
-/* A slice that moves, planned as a view: a view in a buffer of its own, if that is possible, or else a copy. */
-static void plan_moving(const planning *p, gt_plan_role role, gt_step *step)
+/* Can a step be a view in each run? A slice that moves only in a buffer of its own. An input may lie where numbers can, but not pairs
+ * of them. Else it is a copy. */
+static void plan_view(const planning *p, const gt_slot *record, gt_plan_role role, bool moves, gt_step *step)
 {
-    if (role == GT_PLAN_INPUT && !p->source->fixed_addresses)
+    bool input = role == GT_PLAN_INPUT, pairs = gt__op_table[record->ins.op].form == GT_FORM_AS_COMPLEX;
+    if ((!moves || (input && !p->source->fixed_addresses)) && !(pairs && input))
         return;
     step->kind = GT_STEP_RUN;
     gt__view_set_contiguous(step->out);
@@ -227,8 +229,8 @@ static gt_err step_add(planning *p, const gt_slot *record)
         return gt__fail(GT_ERR_PROTOCOL, "tensor %llu is made twice", (unsigned long long)ins->result);
     bool moves = find_moves(p, record);
     int64_t offset;
-    if (moves && step.kind == GT_STEP_VIEW)
-        plan_moving(p, plan->buffers[plan->values[operand[0]].buffer].role, &step);
+    if (step.kind == GT_STEP_VIEW)
+        plan_view(p, record, plan->buffers[plan->values[operand[0]].buffer].role, moves, &step);
     uint32_t buffer = result_buffer(p, &step, operand, moves, &offset), result = value_add(p, ins->result, buffer);
     gt_plan_value *value = &plan->values[result];
     value->view = out;

@@ -94,7 +94,7 @@ static bool may_replace(const gt_plan *plan, uint32_t number, uint32_t buffer)
 {
     const gt_plan_step *step = &plan->steps[number];
     const gt_plan_value *result = &plan->values[step->result];
-    if (plan->buffers[buffer].last_use > number)
+    if (plan->buffers[buffer].last_use > number || plan->buffers[buffer].read_elsewhere)
         return false;
     if (is_update(plan, step) && plan->values[step->operand[0]].buffer == buffer)
         return same_places(&plan->values[step->operand[0]], result) && step->group == number;

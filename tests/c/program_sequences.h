@@ -366,6 +366,28 @@ static inline void half_gradients_sequence(program *p)
     free_all(p, (uint64_t[]){20, 21, 23, 25}, 4);
 }
 
+/* A cast that can be left out: 22 reads the halves 20 then. 23 reads them, too, and may run before 22: not over them. Halves: 4. */
+static inline void hidden_reader_sequence(program *p)
+{
+    add(p, GT_OP_cumsum, 20, 4, 0); /* no chain */
+    add_cast(p, 21, 20, GT_FLOAT32);
+    add(p, GT_OP_add, 22, 21, 2);
+    add(p, GT_OP_add, 23, 20, 20);
+    add(p, GT_OP_mul, 24, 22, 22);
+    free_all(p, (uint64_t[]){20, 21, 22}, 3);
+}
+
+/* log_softmax need not have a result: its gradient 23 reads the logits 20 then. 24 reads them, too, and may run before it. */
+static inline void hidden_logits_sequence(program *p)
+{
+    add(p, GT_OP_cumsum, 20, 2, 0)->imm[0].i = 1;
+    add(p, GT_OP_log_softmax, 21, 20, 0)->imm[0].i = 1;
+    add(p, GT_OP_mul, 22, 3, 3);
+    add(p, GT_OP_log_softmax_backward, 23, 22, 21)->imm[0].i = 1;
+    add(p, GT_OP_add, 24, 3, 20);
+    free_all(p, (uint64_t[]){20, 21, 22}, 3);
+}
+
 static inline void add_reshape(program *p, uint64_t result, uint64_t a, unsigned rank, const int64_t *shape)
 {
     gt_slot *record = append(p, GT_OP_reshape, 1);

@@ -705,10 +705,32 @@ static void test_not_compiled(const void *engine)
     worker_close(&worker);
 }
 
+/* An input may lie where a pair of numbers may not: what was a view when it was planned must not be one in every run. What the plan
+ * makes lies well. */
+static void test_pairs_of_an_input(const void *unused)
+{
+    (void)unused;
+    static float six[6];
+    sequence s = {.slots = 0};
+    gt_plan *plan;
+    gt_view view = {.data = six};
+    CHECK_EQ(gt__meta_set(&view.meta, GT_FLOAT32, 2, (int64_t[]){3, 2}), GT_OK);
+    gt__view_set_contiguous(&view);
+    add_op(&s, GT_OP_view_as_complex, 10, 1, 0);
+    add_op(&s, GT_OP_neg, 11, 1, 0);
+    add_op(&s, GT_OP_view_as_complex, 12, 11, 0);
+    if (!CHECK_EQ(gt__plan_new(s.records, s.slots, &(gt_plan_input){.id = 1, .view = &view}, 1, &plan), GT_OK))
+        return;
+    CHECK_EQ(plan->steps[0].kind, GT_STEP_RUN);
+    CHECK_EQ(plan->steps[2].kind, GT_STEP_VIEW);
+    gt__plan_free(&plan);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const engines[] = {"reference", "cpu", "far", "late"};
     check_begin(argc, argv);
+    check_run("pairs of an input", test_pairs_of_an_input, NULL);
     for (size_t k = 0; k < sizeof engines / sizeof engines[0]; k++) {
         static const struct {
             const char *name;

@@ -472,6 +472,37 @@ static void test_half_gradients(const void *unused)
     worker_close(&worker);
 }
 
+typedef struct hidden_case {
+    void (*build)(program *p);
+    gt_dtype dtype; /* of the inputs 1, 4 and 7 */
+    uint64_t left_out;
+} hidden_case;
+
+/* What stands for a value that is left out is not written over before its last reader, which has another operand. */
+static void test_hidden_reader(const void *context)
+{
+    const hidden_case *c = context;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    if (!worker_open(&worker, tested_engine()))
+        return;
+    p = (program){.rows = 64, .columns = 520, .next = FIRST, .smooth = true};
+    p.dtypes[0] = p.dtypes[2] = GT_FLOAT32;
+    p.dtypes[1] = c->dtype;
+    c->build(&p);
+    if (prepare(&worker, &p, &plan, &sequence)) {
+        for (uint32_t k = 0; k < plan->value_count && !is_tested("cpu"); k++)
+            if (plan->values[k].id == c->left_out)
+                CHECK_EQ(plan->buffers[plan->values[k].buffer].role, GT_PLAN_NONE);
+        for (int round = 0; round < 4; round++)
+            compare_run(&worker, &p, plan, sequence, (uint64_t[]){23, 24}, 2);
+    }
+    gt__sequence_free(&worker, &sequence);
+    worker_close(&worker);
+}
+
 /* Zeros that an engine relied on become ones. */
 static void test_other_fill(const void *unused)
 {
@@ -676,6 +707,10 @@ int main(int argc, char **argv)
     if (!is_tested("cudahost"))
         check_run("gradients in halves", test_half_gradients, NULL);
     if (!is_tested("cudahost")) {
+        check_run("a cast with another reader", test_hidden_reader,
+                  &(hidden_case){hidden_reader_sequence, GT_BFLOAT16, 21});
+        check_run("logits with another reader", test_hidden_reader,
+                  &(hidden_case){hidden_logits_sequence, GT_FLOAT32, 21});
         check_run("attention and its gradients", test_attention_pair, &(bool){false});
         check_run("attention of copies", test_attention_pair, &(bool){true});
         check_run("attention of three parts", test_heads, NULL);

@@ -90,8 +90,7 @@ void gt__cuda_casts_settle(gt_plan *plan, const gt_cuda_casts *casts)
             continue;
         gt_plan_buffer *from = &plan->buffers[plan->values[plan->steps[k].operand[0]].buffer],
                        *to = &plan->buffers[plan->values[plan->steps[k].result].buffer];
-        if (from->last_use < to->last_use) /* GT_PLAN_LIVES is the largest number */
-            from->last_use = to->last_use;
+        gt__cuda_read_until(from, to->last_use);
         to->role = GT_PLAN_NONE;
     }
 }

@@ -109,6 +109,14 @@ struct gt_cuda_chain {
     uint32_t before[GT_CHAIN_OTHERS], after[GT_CHAIN_OTHERS]; /* steps of other kinds, in order */
 };
 
+/* Steps up to `step` read the buffer, which other operands of theirs stand for in the plan. */
+static inline void gt__cuda_read_until(gt_plan_buffer *buffer, uint32_t step)
+{
+    if (buffer->last_use < step) /* GT_PLAN_LIVES is the largest number */
+        buffer->last_use = step;
+    buffer->read_elsewhere = true;
+}
+
 /* ---- casts: cast_form.c -------------------------------------------------------------------------------------------- */
 
 #define GT_CAST_NONE UINT32_MAX
@@ -192,8 +200,8 @@ typedef struct gt_cuda_pair {
 bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pair);
 /* It will run so: the first step's result lives until the second. */
 void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair);
-/* Whether they are a pair with the numbers of this run. */
-bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan);
+/* Whether they are a pair with the numbers and addresses of this run. */
+bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan, void *const *buffer);
 /* Change the call of one of its steps, with room for seven operands: the fourth is what is kept. The gradients have three more: the
  * result of attention, its gradient, without data if that is packed behind the queries, and where the result goes, without data if
  * that is as usual: `at` of a gt_cuda_spread in its shape, and the strides. */

@@ -141,9 +141,10 @@ static bool has_tensor_cores(const gt_call *call, const attention *a, const gt_c
 {
     gt_dtype out = (gt_dtype)call->out->meta.dtype;
     bool serves = (out == GT_FLOAT16 || out == GT_BFLOAT16) && (uintptr_t)call->out->data % 16 == 0;
-    for (unsigned k = 0; k < 3; k++)
-        serves &=
-            call->in[k]->meta.dtype == out && (!call->in[k]->contiguous || (uintptr_t)call->in[k]->data % 16 == 0);
+    for (unsigned k = 0; k < call->operands; k++)
+        if (k < 3 || (k == 5 && call->in[5]->data)) /* read by 16 bytes, where they are or as a copy */
+            serves &= call->in[k]->meta.dtype == out &&
+                      (!call->in[k]->contiguous || (uintptr_t)call->in[k]->data % 16 == 0);
     return serves && device->capability >= 80 && a->p.width == a->p.value_width && a->p.width % 16 == 0 &&
            a->p.width > 0 && a->p.scale > 0 && a->p.keys < INT32_MAX / 2 && a->p.queries < INT32_MAX / 2 &&
            mma_shared_bytes(a->p.width, KEYS) <= device->shared_limit;

@@ -129,30 +129,33 @@ bool gt__cuda_pair_find(const gt_plan *plan, uint32_t backward, gt_cuda_pair *pa
     return true;
 }
 
-static void live_until(gt_plan *plan, uint32_t buffer, uint32_t step)
-{
-    if (plan->buffers[buffer].last_use < step) /* GT_PLAN_LIVES is the largest number */
-        plan->buffers[buffer].last_use = step;
-}
-
 void gt__cuda_pair_settle(gt_plan *plan, const gt_cuda_pair *pair)
 {
     const gt_plan_step *cat = &plan->steps[pair->cat];
-    live_until(plan, buffer_of(plan, plan->steps[pair->forward].result), pair->backward);
+    gt__cuda_read_until(&plan->buffers[buffer_of(plan, plan->steps[pair->forward].result)], pair->backward);
     if (pair->spreads)
         gt__cuda_spread_settle(plan, pair->backward, &pair->spread);
     if (!pair->apart)
         return;
     for (unsigned k = 0; k < 2; k++)
-        live_until(plan, buffer_of(plan, cat->operand[k]), pair->backward);
+        gt__cuda_read_until(&plan->buffers[buffer_of(plan, cat->operand[k])], pair->backward);
     plan->buffers[buffer_of(plan, cat->result)].role = GT_PLAN_NONE;
 }
 
-bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan)
+/* The kernels read it where it is, by 16 bytes, or a copy of it. */
+static bool is_aligned(const gt_plan *plan, uint32_t value, void *const *buffer)
 {
-    const gt_instruction *forward = &plan->steps[pair->forward].record->ins,
-                         *backward = &plan->steps[pair->backward].record->ins;
-    return memcmp(forward->imm, backward->imm, sizeof forward->imm) == 0;
+    gt_view view = gt__plan_view(plan, value, buffer);
+    return !view.contiguous || (uintptr_t)view.data % 16 == 0;
+}
+
+bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan, void *const *buffer)
+{
+    const gt_plan_step *forward = &plan->steps[pair->forward], *backward = &plan->steps[pair->backward];
+    bool holds = !pair->apart || is_aligned(plan, plan->steps[pair->cat].operand[1], buffer);
+    for (unsigned k = 0; k < 3; k++)
+        holds &= is_aligned(plan, forward->operand[k], buffer);
+    return holds && memcmp(forward->record->ins.imm, backward->record->ins.imm, sizeof forward->record->ins.imm) == 0;
 }
 
 void gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,

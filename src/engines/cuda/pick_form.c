@@ -102,9 +102,7 @@ bool gt__cuda_picks_find(const gt_plan *plan, uint32_t forward, const gt_cuda_ro
 
 void gt__cuda_picks_settle(gt_plan *plan, const gt_cuda_picks *picks)
 {
-    gt_plan_buffer *logits = &plan->buffers[plan->values[picks->logits].buffer];
-    if (logits->last_use < picks->last) /* GT_PLAN_LIVES is the largest number */
-        logits->last_use = picks->last;
+    gt__cuda_read_until(&plan->buffers[plan->values[picks->logits].buffer], picks->last);
     plan->buffers[plan->values[plan->steps[picks->forward].result].buffer].role = GT_PLAN_NONE;
 }
 

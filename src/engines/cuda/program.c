@@ -136,7 +136,7 @@ bool gt__cuda_program_call(gt_program *program, const gt_cuda_part *part, unsign
     *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
     gt__cuda_casts_change(&program->casts, plan, &plan->steps[number], buffer, program->in);
     const gt_cuda_pair *pair = gt__cuda_pair_of(program, number);
-    if (pair && gt__cuda_pair_holds(pair, plan)) {
+    if (pair && gt__cuda_pair_holds(pair, plan, buffer)) {
         gt__cuda_pair_change(pair, plan, number, buffer, program->in, program->views, out, call);
         return true;
     }
@@ -213,7 +213,7 @@ static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *p
         if (norm->has_bias)
             GT_TRY(run_call(cuda, program, part, norm->weight, buffer));
     }
-    if (pair && number == pair->backward && !gt__cuda_pair_holds(pair, program->plan))
+    if (pair && number == pair->backward && !gt__cuda_pair_holds(pair, program->plan, buffer))
         return run_unpaired(cuda, program, pair, buffer);
     return run_call(cuda, program, part, number, buffer);
 }
@@ -399,7 +399,11 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, gt_cuda_recording *r, 
     int result = cuda->driver->capture_end(cuda->stream, &graph);
     if (err == GT_OK && (result != CUDA_SUCCESS || !graph))
         err = gt__cuda_fail(cuda, result, "a recording");
-    if (err == GT_OK && (result = cuda->driver->graph_instantiate(&r->graph, graph, 0)) != CUDA_SUCCESS) {
+    if (err == GT_OK && (result = cuda->driver->graph_instantiate(&r->graph, graph, 0)) == CUDA_ERROR_OUT_OF_MEMORY) {
+        gt__cuda_heap_trim(&cuda->heap);
+        result = cuda->driver->graph_instantiate(&r->graph, graph, 0);
+    }
+    if (err == GT_OK && result != CUDA_SUCCESS) {
         r->graph = NULL;
         err = gt__cuda_fail(cuda, result, "a recording");
     }
@@ -454,8 +458,8 @@ static gt_err update_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part
     step = norm ? norm->last : step;
     size_t at = r->node_of[step];
     const gt_cuda_pair *pair = gt__cuda_pair_of(program, step);
-    if (pair && !gt__cuda_pair_holds(pair, program->plan))
-        return gt__fail(GT_ERR_UNSUPPORTED, "with other numbers there is no pair");
+    if (pair && !gt__cuda_pair_holds(pair, program->plan, buffer))
+        return gt__fail(GT_ERR_UNSUPPORTED, "with other numbers or addresses there is no pair");
     if (is_left_out(program, step))
         return GT_OK;
     gt__cuda_program_call(program, part, step, buffer, &out, &call);
@@ -532,9 +536,13 @@ static gt_err replay(gt_cuda *cuda, gt_cuda_recording *r)
     for (unsigned k = 0; k < r->slot_count; k++) /* first: what fails has not run */
         GT_TRY(gt__cuda_item_slot(cuda, r->slot_step[k], &r->slots[k]));
     gt__cuda_launching(cuda);
-    GT_CUDA_TRY(cuda, "a graph", cuda->driver->graph_launch(r->graph, cuda->stream));
+    int result = cuda->driver->graph_launch(r->graph, cuda->stream);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        gt__cuda_heap_trim(&cuda->heap);
+        result = cuda->driver->graph_launch(r->graph, cuda->stream);
+    }
     cuda->launches++;
-    return GT_OK;
+    return result == CUDA_SUCCESS ? GT_OK : gt__cuda_fail(cuda, result, "a graph");
 }
 
 /* Queue the whole sequence. *r: the recording that ran, or NULL. */

@@ -47,7 +47,7 @@ static gt_err make_pair(gt_cuda *cuda, gt_program *program, const gt_cuda_pair *
     for (unsigned k = 0; k < 2; k++) {
         gt_view out;
         gt_call call = gt__plan_call(plan, &plan->steps[steps[k]], buffer, program->in, program->views, &out);
-        if (!gt__cuda_pair_holds(pair, plan))
+        if (!gt__cuda_pair_holds(pair, plan, buffer))
             return GT_ERR_UNSUPPORTED;
         gt__cuda_pair_change(pair, plan, steps[k], buffer, program->in, program->views, &out, &call);
         cuda->work.more = 0;

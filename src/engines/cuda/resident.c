@@ -86,6 +86,32 @@ static void *make(void *argument)
     return NULL;
 }
 
+static gt_err start(gt_cuda *cuda, gt_cuda_resident *r)
+{
+    gt_cuda_resident_params p = {.ring = r->ring_address,
+                                 .head = r->board_address + offsetof(board, head),
+                                 .tail = r->board_address + offsetof(board, tail),
+                                 .exited = r->board_address + offsetof(board, exited),
+                                 .counter = cuda->counter_address,
+                                 .position = r->position,
+                                 .stamps = r->stamps_address,
+                                 .generation = r->generation + 1,
+                                 .mask = SLOTS - 1,
+                                 .idle_ns = IDLE_NS,
+                                 .life_ns = LIFE_NS};
+    void *parameters[] = {&p};
+    int result = cuda->driver->launch(r->function, 1, 1, 1, GT_CUDA_RESIDENT_THREADS, 1, 1, 0, cuda->stream,
+                                      parameters, NULL);
+    if (result != CUDA_SUCCESS)
+        return gt__cuda_fail(cuda, result, "the resident kernel");
+    r->generation++;
+    r->alive = true;
+    r->starts++;
+    r->stayed_from = r->slots;
+    cuda->launches++;
+    return GT_OK;
+}
+
 static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
 {
     const gt_cuda_driver *driver = cuda->driver;
@@ -99,8 +125,13 @@ static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
     GT_TRY(
         gt__cuda_pinned(cuda, GT_CUDA_STAMPS * sizeof *r->stamps, true, (void **)&r->stamps, &r->stamps_address));
     GT_TRY(gt__cuda_take(cuda, sizeof r->position, &r->position));
+    gt__cuda_settle(cuda); /* what waits to be launched may use this memory: it was released behind that */
     GT_CUDA_TRY(cuda, "the resident kernel", driver->memory_set(r->position, 0, sizeof(uint64_t), cuda->stream));
-    return GT_OK;
+    /* Once now, while nothing depends on it: the driver may need memory for the first launch. */
+    if (start(cuda, r) == GT_OK)
+        return GT_OK;
+    gt__cuda_heap_trim(&cuda->heap);
+    return start(cuda, r);
 }
 
 /* Is the kernel there? A thread makes it when it would have paid for a while; until then, operations are launched. */
@@ -119,31 +150,6 @@ static bool is_ready(gt_cuda *cuda, gt_cuda_resident *r)
     free(r->binary);
     r->binary = NULL;
     return r->stage == READY;
-}
-
-static gt_err start(gt_cuda *cuda, gt_cuda_resident *r)
-{
-    gt_cuda_resident_params p = {.ring = r->ring_address,
-                                 .head = r->board_address + offsetof(board, head),
-                                 .tail = r->board_address + offsetof(board, tail),
-                                 .exited = r->board_address + offsetof(board, exited),
-                                 .counter = cuda->counter_address,
-                                 .position = r->position,
-                                 .stamps = r->stamps_address,
-                                 .generation = r->generation + 1,
-                                 .mask = SLOTS - 1,
-                                 .idle_ns = IDLE_NS,
-                                 .life_ns = LIFE_NS};
-    void *parameters[] = {&p};
-    GT_CUDA_TRY(cuda, "the resident kernel",
-                cuda->driver->launch(r->function, 1, 1, 1, GT_CUDA_RESIDENT_THREADS, 1, 1, 0, cuda->stream,
-                                     parameters, NULL));
-    r->generation++;
-    r->alive = true;
-    r->starts++;
-    r->stayed_from = r->slots;
-    cuda->launches++;
-    return GT_OK;
 }
 
 /* ---- the ring ------------------------------------------------------------------------------------------------------ */

@@ -90,6 +90,7 @@ bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes)
 
 void gt__cuda_unpin(gt_cuda *cuda, void *memory)
 {
+    gt__cuda_comms_wait(cuda);
     for (unsigned k = 0; k < cuda->pin_count; k++)
         if (cuda->pins[k].memory == memory) {
             cuda->pins[k] = cuda->pins[--cuda->pin_count];
