@@ -48,6 +48,7 @@ void gt__hotpath_free(gt_hotpath **where)
     free(hot->freed.id);
     free(hot->cell);
     free(hot->live);
+    free(hot->due);
     free(hot->stage ? hot->stage - GT_HOT_HEADROOM : NULL);
     free(hot);
     *where = NULL;
@@ -193,7 +194,7 @@ static void give_up(gt_client *client, uint32_t fitted)
     int64_t work = (int64_t)hot->holding->work, end = hot->staged;
     see_staged(client, hot->holding, fitted);
     close_stage(client);
-    client->free_bytes += client->free_count ? GT_FREED_MUCH : 0; /* those of quick.h were not counted */
+    gt__hotpath_spread_frees(client, end, work);
     gt__hotpath_send_staged(client, 0, end, work);
 }
 
@@ -435,24 +436,6 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
 
 /* ---- records ------------------------------------------------------------------------------------------------ */
 
-/* Frees that are sent, while records are learned. A program may free without end and issue no more of these records: the batches of a
- * data loader, or a function marked by gt.compile that is a whole training run. */
-static void learn_frees(gt_hotpath *hot, const gt_instruction *ins)
-{
-    const uint64_t *ids = gt__free_ids(ins);
-    bool in_region = hot->recording.region != NULL;
-    if (in_region ? hot->recording.broken : hot->state != GT_HOT_LEARNING)
-        return;
-    for (unsigned k = 0; k < GT_FREE_IDS; k++)
-        if (ids[k] && (hot->freed.count == GT_HOT_FREES || !gt__ids_add(&hot->freed, ids[k]))) {
-            if (in_region)
-                hot->recording.broken = true;
-            else
-                gt__hotpath_stop_learning(hot);
-            return;
-        }
-}
-
 /* All records of a path have come: it waits for the end of its region, or for its last frees. */
 static bool is_complete(const gt_client *client)
 {
@@ -559,7 +542,7 @@ static __attribute__((noinline)) bool take_any(gt_client *client, unsigned slots
         gt__hotpath_learn_end(client);
     if (__builtin_expect(record->ins.op >= GT_OP_FIRST_CONTROL, 0)) {
         if (record->ins.op == GT_OP_free)
-            learn_frees(hot, &record->ins);
+            gt__hotpath_learn_frees(hot, &record->ins, hot->state == GT_HOT_LEARNING);
         bool names = record->ins.op == GT_OP_site || record->ins.op == GT_OP_name;
         if (record->ins.op == GT_OP_free || (names && hot->state != GT_HOT_HOLDING))
             return false;

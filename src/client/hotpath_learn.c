@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/hotpath_state.h"
+#include "core/record.h"
 
 /* ---- learning ----------------------------------------------------------------------------------------------- */
 
@@ -98,10 +99,32 @@ void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work)
 
 bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed)
 {
+    const gt_hotpath *hot = client->hotpath;
+    for (size_t k = hot->due_next; k < hot->due_count; k++)
+        if (!gt__ids_add(freed, hot->due[k].id))
+            return false;
     for (size_t k = 0; k < client->free_count; k++)
         if (!gt__ids_add(freed, client->frees[k]))
             return false;
     return true;
+}
+
+/* A program may free without end and issue no more of these records: the batches of a data loader, or a function marked by gt.compile
+ * that is a whole training run. */
+void gt__hotpath_learn_frees(gt_hotpath *hot, const gt_instruction *ins, bool learning)
+{
+    const uint64_t *ids = gt__free_ids(ins);
+    bool in_region = hot->recording.region != NULL;
+    if (in_region ? hot->recording.broken : !learning)
+        return;
+    for (unsigned k = 0; k < GT_FREE_IDS; k++)
+        if (ids[k] && (hot->freed.count == GT_HOT_FREES || !gt__ids_add(&hot->freed, ids[k]))) {
+            if (in_region)
+                hot->recording.broken = true;
+            else
+                gt__hotpath_stop_learning(hot);
+            return;
+        }
 }
 
 void gt__hotpath_collect(gt_hotpath *hot)

@@ -9,6 +9,8 @@
 #include "client/hotpath_state.h"
 #include "core/record.h"
 
+enum { DUE_LARGE = 4096 }; /* elements of work for each slot that is sent: the memory of a tensor matters more than a record */
+
 /* ---- what waits for room ------------------------------------------------------------------------------------- */
 
 /* Copy the record to the link; it is not published. False: there is no room. */
@@ -37,10 +39,92 @@ static void take_fresh(gt_client *client, unsigned slots)
         gt__hotpath_release(client);
 }
 
+/* ---- frees among records ------------------------------------------------------------------------------------- */
+
+static int by_id(const void *a, const void *b)
+{
+    const gt_due *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const gt_due *x = a, *y = b;
+    return x->at < y->at ? -1 : x->at > y->at ? 1 : by_id(a, b);
+}
+
+/* Find the last use of each. Those older than the records, and not used by them, go first. */
+static void place_due(gt_hotpath *hot, int64_t end)
+{
+    uint64_t first = hot->stage[0].ins.result;
+    for (size_t k = 0; k < hot->due_count; k++)
+        hot->due[k].at = hot->due[k].id < first ? 0 : end;
+    qsort(hot->due, hot->due_count, sizeof *hot->due, by_id);
+    for (int64_t at = 0, next; at < end; at = next) {
+        next = at + 1 + hot->stage[at].ins.tail;
+        for (gt_record_ids ids = gt__record_ids(hot->stage + at); gt__record_ids_next(&ids);) {
+            gt_due *due =
+                bsearch(&(gt_due){.id = *ids.id}, hot->due, hot->due_count, sizeof *hot->due, by_id);
+            if (due)
+                due->at = next;
+        }
+    }
+    qsort(hot->due, hot->due_count, sizeof *hot->due, by_place);
+}
+
+void gt__hotpath_spread_frees(gt_client *client, int64_t end, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    size_t count = client->free_count;
+    if (hot->due_capacity < count) {
+        gt_due *grown = realloc(hot->due, count * sizeof *grown);
+        if (!grown) { /* they go behind the records */
+            client->free_bytes += GT_FREED_MUCH;
+            return;
+        }
+        hot->due = grown;
+        hot->due_capacity = count;
+    }
+    hot->due_count = count;
+    hot->due_next = 0;
+    hot->due_least = work / (end + 1) >= DUE_LARGE ? 1 : GT_FREE_IDS;
+    for (size_t k = 0; k < count; k++)
+        hot->due[k].id = client->frees[k];
+    client->free_count = client->free_bytes = 0;
+    if (count)
+        place_due(hot, end);
+}
+
+/* Send those that belong before the next record. False: there is no room. */
+static bool send_due(gt_client *client)
+{
+    gt_hotpath *hot = client->hotpath;
+    for (;;) {
+        gt_slot record;
+        unsigned count = 0;
+        size_t next = hot->due_next;
+        while (next < hot->due_count && hot->due[next].at <= hot->drained && count < GT_FREE_IDS)
+            gt__free_append(&record.ins, &count, hot->due[next++].id);
+        if (!count || (count < hot->due_least && hot->drained < hot->drain_end))
+            return true;
+        if (!to_link(client, &record, 1))
+            return false;
+        hot->due_next = next;
+        gt__client_publish(client, 1, 0);
+        gt__hotpath_learn_frees(hot, &record.ins, hot->drained_state == GT_HOT_LEARNING);
+        if (hot->state != GT_HOT_DRAINING) { /* there were too many: nothing is learned */
+            hot->state = GT_HOT_DRAINING;
+            hot->drained_state = GT_HOT_WATCHING;
+        }
+    }
+}
+
+/* ---- draining ------------------------------------------------------------------------------------------------ */
+
 bool gt__hotpath_drain(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
-    while (hot->drained < hot->drain_end) {
+    while (send_due(client) && hot->drained < hot->drain_end) {
         const gt_slot *record = hot->stage + hot->drained;
         unsigned length = 1u + record->ins.tail;
         if (!to_link(client, record, length))
@@ -48,6 +132,9 @@ bool gt__hotpath_drain(gt_client *client)
         hot->drained += length;
         gt__client_publish(client, length, hot->drained == hot->drain_end ? hot->drain_work : 0);
     }
+    if (hot->due_next < hot->due_count)
+        return false;
+    hot->due_count = hot->due_next = 0;
     unsigned fresh = hot->fresh.slots;
     if (fresh && !to_link(client, hot->stage + hot->drain_end, fresh))
         return false;

@@ -74,6 +74,12 @@ typedef struct gt_fresh {
     size_t frees;  /* and frees that were queued */
 } gt_fresh;
 
+/* A tensor that died while records were held back, and where its free belongs: behind its last use, before this slot of the stage. */
+typedef struct gt_due {
+    uint64_t id;
+    int64_t at;
+} gt_due;
+
 /* What every record touches comes first, and the tables come last: a client that waits for each value finds its caches cold. */
 struct gt_hotpath {
     gt_hotpath_state state;
@@ -95,6 +101,9 @@ struct gt_hotpath {
     size_t frees_before;        /* that were queued when the first of the records that are held back came */
     int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
     int64_t drain_work;
+    gt_due *due;    /* frees that go between them, in order; those before due_next have gone */
+    size_t due_count, due_next, due_capacity;
+    unsigned due_least; /* so many are sent at once, except at the end */
     gt_fresh fresh; /* the record behind them */
     uint32_t next_number, next_serial;
     int64_t work;                    /* of the records that are learned */
@@ -125,6 +134,8 @@ void gt__hotpath_forget(gt_hotpath *hot, gt_template *template);
 
 /* Begin to collect records for a template. */
 void gt__hotpath_collect(gt_hotpath *hot);
+/* Frees are sent while records are learned. */
+void gt__hotpath_learn_frees(gt_hotpath *hot, const gt_instruction *ins, bool learning);
 /* Add one. False: there are too many, or there is no memory. */
 bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work);
 /* Frees that wait in the client's queue are as good as sent. False: out of memory. */
@@ -167,6 +178,9 @@ void gt__hotpath_learn_staged(gt_hotpath *hot, uint32_t count);
 
 /* ---- hotpath_run.c: what leaves the stage ---------------------------------------------------------------------- */
 
+/* The records in the stage up to `end` will be sent one by one: the frees that the client has queued go between them, each behind the
+ * last use of its tensor. All of them behind the records, a whole training step would keep what it no longer needs. */
+void gt__hotpath_spread_frees(gt_client *client, int64_t end, int64_t work);
 /* What is in the stage from `begin` to `end` goes to the link before all else, now or when there is room. */
 void gt__hotpath_send_staged(gt_client *client, int64_t begin, int64_t end, int64_t work);
 /* The run of a path whose records are in the stage, which is closed. False: it cannot be sent. */

@@ -441,14 +441,14 @@ void gt__view_set_contiguous(gt_view *view)
 void gt__view_update_contiguous(gt_view *view)
 {
     int64_t expected = 1;
-    view->contiguous = true;
-    if (view->meta.numel == 0)
-        return;
+    bool contiguous = true;
     for (unsigned axis = view->meta.rank; axis-- > 0;) {
-        if (view->meta.shape[axis] != 1 && view->stride[axis] != expected)
-            view->contiguous = false;
+        contiguous &= view->meta.shape[axis] == 1 || view->stride[axis] == expected;
         expected *= view->meta.shape[axis];
     }
+    view->contiguous = false;
+    if (contiguous || view->meta.numel == 0)
+        gt__view_set_contiguous(view);
 }
 
 /* ---- hidden slots ------------------------------------------------------------------------------------------- */

@@ -109,3 +109,33 @@ def test_a_limit_of_memory_is_the_same_with_and_without_paths():
         assert isinstance(cold[-1], str) == (megabytes == 10), cold
         assert megabytes == 10 or hotpath["runs"] > 8, hotpath
         assert (hotpath["fallbacks"] > 0) == (megabytes == 11), (megabytes, hotpath)
+
+
+TRAINING = """
+import json, gt
+from gt import nn
+gt.manual_seed(0)
+model = nn.Sequential(nn.Linear(500, 500), nn.ReLU(), nn.Linear(500, 500), nn.ReLU(), nn.Linear(500, 10))
+optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+x, y = gt.randn(500, 500), gt.randint(0, 10, (500,))
+losses = []
+for step in range(60):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 49:      # the only one: what was held back is sent as it is
+        losses.append(loss.item())
+losses.append(loss.item())
+path = next(iter(gt.debug.get_worker_stats(wait=True).values()))['hotpath']
+print(json.dumps([losses, path['hot_instructions'], path['misses']]))
+"""
+
+
+def test_what_is_held_back_frees_as_it_goes():
+    """A step that does not become a path after all fits into the memory that it fits into without paths."""
+    limit = {"GT_WORKER_MEMORY": "18M"}  # without paths 13M are enough
+    expected, _, _ = run(TRAINING, GT_AUTO_COMPILE="0", **limit)
+    losses, hot, misses = run(TRAINING, **HOT, **limit)
+    numpy.testing.assert_allclose(losses, expected, rtol=1e-3)
+    assert hot > 1000 and misses > 0
