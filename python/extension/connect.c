@@ -171,6 +171,10 @@ static int await_turn(gt_client *client)
     int status = refuse_in_handler();
     if (status < 0)
         return status;
+    if (gt__embedded_serves()) {
+        gt__py_raise(gt__embedded_refuse());
+        return -1;
+    }
     gt__turn_join(client, &turn);
     for (;;) {
         PyThreadState *state = PyEval_SaveThread();

@@ -75,15 +75,43 @@ static void write_place(PyCodeObject *code, long line, char *text, size_t size)
     Py_XDECREF(file);
 }
 
-/* Where the exception was raised. */
-static void place_of(PyObject *trace, char *text, size_t size)
+/* The frame that says most: the innermost of the folder that the engine is in, or of all. NULL: there is none. */
+static PyTracebackObject *telling_frame(PyTracebackObject *trace, PyObject *folder)
 {
+    PyTracebackObject *last = folder ? NULL : trace;
+    for (; trace; trace = trace->tb_next) {
+        PyCodeObject *code = PyFrame_GetCode(trace->tb_frame);
+        if (!folder || (PyUnicode_Tailmatch(code->co_filename, folder, 0, PY_SSIZE_T_MAX, -1) == 1 &&
+                        PyUnicode_FindChar(code->co_filename, '/', PyUnicode_GET_LENGTH(folder), PY_SSIZE_T_MAX, 1) < 0))
+            last = trace;
+        Py_DECREF(code);
+    }
+    return last;
+}
+
+/* The folder of the file that a method is defined in, with its slash. NULL: it is not a function of Python's. */
+static PyObject *folder_of(PyObject *method)
+{
+    PyObject *code = method ? PyObject_GetAttrString(method, "__code__") : NULL, *folder = NULL;
+    if (code && PyCode_Check(code)) {
+        PyObject *file = ((PyCodeObject *)code)->co_filename;
+        Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1);
+        folder = PyUnicode_Substring(file, 0, slash + 1);
+    }
+    PyErr_Clear();
+    Py_XDECREF(code);
+    return folder;
+}
+
+/* Where the exception was raised, in the engine of this method if it came from there. */
+static void place_of(PyObject *trace, PyObject *method, char *text, size_t size)
+{
+    PyObject *folder = folder_of(method);
+    PyTracebackObject *last = telling_frame((PyTracebackObject *)trace, folder);
+    Py_XDECREF(folder);
     text[0] = 0;
-    if (!trace)
+    if (!last)
         return;
-    PyTracebackObject *last = (PyTracebackObject *)trace;
-    while (last->tb_next)
-        last = last->tb_next;
     PyCodeObject *code = PyFrame_GetCode(last->tb_frame);
     PyObject *line = PyObject_GetAttrString((PyObject *)last, "tb_lineno");
     if (line)
@@ -104,14 +132,17 @@ static void place_of_method(PyObject *method, char *text, size_t size)
     Py_XDECREF(code);
 }
 
-/* The current exception as a failure: `what` was done, its type, text and line. */
-gt_err gt__py_engine_fail(const char *what)
+/* The current exception as a failure: `what` was done, its type, text and line; where no line of the engine raised it, that of
+ * `method`, which may be NULL. */
+static gt_err fail_in(const char *what, PyObject *method)
 {
     PyObject *type, *value, *trace;
     char place[512];
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    place_of(trace, place, sizeof place);
+    place_of(trace, method, place, sizeof place);
+    if (!place[0] && method)
+        place_of_method(method, place, sizeof place);
     PyObject *words = value ? PyObject_Str(value) : NULL;
     PyObject *text = words ? plain_bytes(words) : NULL;
     gt_err err = error_of(type);
@@ -124,6 +155,11 @@ gt_err gt__py_engine_fail(const char *what)
     Py_XDECREF(value);
     Py_XDECREF(trace);
     return err;
+}
+
+gt_err gt__py_engine_fail(const char *what)
+{
+    return fail_in(what, NULL);
 }
 
 /* ---- calls that the class does not run --------------------------------------------------------------------------- */
@@ -295,7 +331,7 @@ static gt_err call_method(gt_py_engine *e, const gt_call *call, bool *declined)
     if (failed && *declined)
         PyErr_Clear();
     else if (failed)
-        err = gt__py_engine_fail("");
+        err = fail_in("", e->methods[call->op]);
     Py_XDECREF(result);
     if (UNLIKELY(end_arguments(call, args, count)) && !e->told[call->op]) {
         e->told[call->op] = true;
@@ -447,6 +483,10 @@ static int find_methods(gt_py_engine *e)
         if (method == Py_None)
             Py_CLEAR(method);
         e->methods[op] = method;
+        if (method && !PyCallable_Check(method)) {
+            PyErr_Format(PyExc_TypeError, "%s is not a method", gt__op_table[op].name);
+            return -1;
+        }
     }
     e->store = PyObject_GetAttrString(e->object, "store");
     return e->store ? 0 : -1;
@@ -546,7 +586,22 @@ static gt_engine_ops table_of(const char *name, bool host_memory, bool compiles)
 static bool is_built_in(const char *name)
 {
     return strcmp(name, gt__engine_cpu.name) == 0 || strcmp(name, gt__engine_reference.name) == 0 ||
-           strcmp(name, gt__engine_null.name) == 0;
+           strcmp(name, gt__engine_null.name) == 0 || strcmp(name, "cuda") == 0;
+}
+
+/* Whether the class uses the host's memory. -1: exception. */
+static int uses_host_memory(PyObject *type)
+{
+    if (!PyType_Check(type)) {
+        PyErr_Format(PyExc_TypeError, "an engine is a class, not %R", type);
+        return -1;
+    }
+    PyObject *host = PyObject_GetAttrString(type, "host_memory");
+    int host_memory = host ? PyObject_IsTrue(host) : -1;
+    Py_XDECREF(host);
+    if (!host && PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Format(PyExc_TypeError, "%R is no engine, it has no host_memory: derive it from gt.engines.Engine", type);
+    return host_memory;
 }
 
 static PyObject *py_register(PyObject *module, PyObject *args)
@@ -561,9 +616,7 @@ static PyObject *py_register(PyObject *module, PyObject *args)
                             is_built_in(name) ? "there is a built-in one" : "it takes letters, digits, - and _");
     if (find_registration(name)) /* a worker may use its table, so it cannot change */
         return PyErr_Format(PyExc_ValueError, "there is an engine '%s' already", name);
-    PyObject *host = PyObject_GetAttrString(type, "host_memory");
-    int host_memory = host ? PyObject_IsTrue(host) : -1;
-    Py_XDECREF(host);
+    int host_memory = uses_host_memory(type);
     if (host_memory < 0)
         return NULL;
     PyObject *compile = optional_attribute(type, "compile");

@@ -173,6 +173,8 @@ gt_err gt_client_open_embedded(int workers, gt_client **out)
     GT_CLEAR(out);
     GT_REQUIRE(out);
     gt_client *client;
+    if (gt__embedded_serves())
+        return gt__embedded_refuse();
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "embedded");
     gt_err err = gt__embedded_start(workers, NULL, &client->embedded, &client->link);

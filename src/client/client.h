@@ -363,5 +363,9 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedd
 gt_err gt__embedded_failure(gt_embedded *embedded);
 void gt__embedded_stop(gt_embedded **embedded);
 int gt__embedded_port(const gt_embedded *embedded); /* where monitors reach it */
+/* Whether this thread is one of an embedded server: an engine's or a modifier's method runs in it. It must not wait for a client, and is
+ * refused. */
+bool gt__embedded_serves(void);
+gt_err gt__embedded_refuse(void);
 
 #endif

@@ -40,8 +40,23 @@ struct gt_embedded {
 
 _Atomic(const struct gt_modifier_ops *) gt__embedded_modifier;
 
+static _Thread_local bool serves;
+
+bool gt__embedded_serves(void)
+{
+    return serves;
+}
+
+gt_err gt__embedded_refuse(void)
+{
+    return gt__fail(GT_ERR_INTERNAL,
+                    "this thread does GT's work and cannot wait for it: methods of engines and modifiers "
+                    "compute with NumPy, PyTorch or means of their own");
+}
+
 static void *dispatcher_main(void *argument)
 {
+    serves = true;
     pthread_setname_np(pthread_self(), "gt dispatcher");
     gt__dispatcher_run(argument);
     return NULL;
@@ -66,6 +81,7 @@ static void engine_opened(void *context, gt_err err)
 static void *worker_main(void *argument)
 {
     embedded_worker *worker = argument;
+    serves = true;
     pthread_setname_np(pthread_self(), "gt worker");
     gt_err err = gt__worker_run(&worker->options, worker->link);
     if (err != GT_OK && err != GT_ERR_CONNECTION && !atomic_load(&worker->failed)) {

@@ -151,6 +151,8 @@ void gt__turn_leave(gt_client *client, gt_turn *turn)
 
 gt_err gt__client_lock(gt_client *client)
 {
+    if (gt__embedded_serves())
+        return gt__embedded_refuse();
     if (client->waiting && client->generation == gt__fork_generation) {
         gt_turn turn;
         gt__turn_join(client, &turn);
@@ -180,6 +182,8 @@ static void hear_out(gt_client *client);
 
 static gt_err wait_at_most(gt_client *client, gt_wait what, int timeout_ms)
 {
+    if (gt__embedded_serves())
+        return gt__embedded_refuse();
     if (client->hotpath)
         gt__hotpath_release(client);
     if (client->draining && !gt__hotpath_drain(client))

@@ -392,7 +392,7 @@ def test_names(programs):
     "source, words",
     [
         ("import nowhere", "backend 'broken' cannot be loaded: ModuleNotFoundError: No module named 'nowhere' ("),
-        ("Engine = None", "backend 'broken' cannot be loaded: AttributeError: "),
+        ("Engine = None", "backend 'broken' cannot be loaded: TypeError: an engine is a class"),
         ("class Engine:\n    host_memory = True\n    def __init__(self, threads):\n        raise OSError('no device')",
          "backend 'broken' cannot be opened: OSError: no device ("),
     ],
@@ -576,3 +576,84 @@ def test_the_example_in_c(programs):
     text = programs.run(EXAMPLE_PROGRAM, GT_BACKEND="plain", GT_ENGINE_PATH=BUILT_EXAMPLES)
     assert text == EXAMPLE_OUTPUT + "{'add': 1, 'mul': 0, 'matmul': 0, 'exp': 1}\n"
     assert len((EXAMPLES / "plain.c").read_text().splitlines()) <= 200
+
+
+def test_results_do_not_take_over_strides_of_single_rows(programs):
+    """A row of a flipped tensor is whole, whatever the stride of its axis of length 1 says: the same on every engine."""
+    program = """
+        import gt
+        x = gt.tensor([[1., 2., 3.], [4., 5., 6.]])
+        print([(x.flip(0)[1:] * k).tolist() for k in range(1, 8)])
+        print([(-x.flip(0, 1)[:1].T.flip(1)).tolist() for k in range(7)])
+    """
+    expected = programs.run(program, GT_BACKEND="reference")
+    assert "[[7.0, 14.0, 21.0]]" in expected
+    for engine in ("numpy", "pytorch", "cpu", "far", "late"):
+        assert programs.run(program, GT_BACKEND=engine) == expected, engine
+
+
+WAITS = """
+    import gt
+
+    class Waits(gt.engines.Engine):
+        def add(self, out, a, b, compute):
+            return (gt.ones(2) * 3).numpy()
+
+    gt.engines.register('waits', Waits)
+    try:
+        print((gt.ones(2) + gt.ones(2)).tolist())
+    except RuntimeError as error:
+        print(error)
+    print((gt.ones(2) * 2).tolist())
+"""
+
+
+def test_a_method_that_waits_for_the_server_it_works_for(programs):
+    said, then = programs.run(WAITS, GT_BACKEND="waits").splitlines()[-2:]
+    assert "this thread does GT's work and cannot wait for it" in said and then == "[2.0, 2.0]"
+
+
+PLACES = """
+    import numpy as np
+    import gt
+
+    class Places(gt.engines.Engine):
+        def exp(self, out, x, compute):
+            return np.sum(x, axis=7)
+        def log(self, out, x, compute):
+            return np.ones((7, 7))
+        def sin(self, out, x):
+            return 1
+
+    gt.engines.register('places', Places)
+    for name in ('exp', 'log', 'sin'):
+        try:
+            getattr(gt.ones(2), name)().tolist()
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            print(str(error).replace(chr(10), ' '))
+"""
+
+
+def test_an_error_names_the_line_of_the_engine(programs):
+    """Not that of the library which the method called, nor of the package, which stores what it returned."""
+    lines = programs.run(PLACES, GT_BACKEND="places").splitlines()[-3:]
+    first = next(k for k, line in enumerate(PLACES.splitlines(), 1) if "def exp" in line)
+    for line, number in zip(lines, (first + 1, first + 2, first + 4)):
+        assert re.search(rf"\(\S+:{number}\)", line), (line, number)
+
+
+@pytest.mark.parametrize("code, words", [
+    ("gt.engines.register('mine', gt.engines.Engine())", "an engine is a class"),
+    ("gt.engines.register('mine', int)", "is no engine, it has no host_memory"),
+    ("gt.engines.register('numpy', gt.engines.Engine)", "there is one in this package"),
+    ("gt.engines.register('cuda', gt.engines.Engine)", "there is a built-in one"),
+])
+def test_what_cannot_be_registered(programs, code, words):
+    program = f"""
+        import gt
+        try:
+            {code}
+        except (TypeError, ValueError) as error:
+            print(error)
+    """
+    assert words in programs.run(program)

@@ -89,6 +89,8 @@ def register(name: str, engine: type) -> None:
     Example:
         gt.engines.register('mine', MyEngine)
     """
+    if name in _MODULES:
+        raise ValueError(f"'{name}' cannot be the name of an engine: there is one in this package")
     _engine_register(name, engine)
 
 
@@ -101,7 +103,7 @@ def _load(name):
     """Register the engine of a module, if there is one of this name. Called by the extension."""
     module = _MODULES.get(name, f'gt_engine_{name.replace("-", "_")}')
     if name in _MODULES or importlib.util.find_spec(module):
-        register(name, importlib.import_module(module).Engine)
+        _engine_register(name, importlib.import_module(module).Engine)
 
 
 def _compile(engine, values, steps, marked):

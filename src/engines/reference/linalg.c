@@ -7,6 +7,7 @@
 
 #include <complex.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,16 @@ typedef struct matrix {
 static gt_err no_memory(void)
 {
     return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+/* In a batch an error says which matrix it is about, as PyTorch's do. */
+static gt_err of_matrix(const gt_call *call, int64_t which, gt_err err)
+{
+    char text[512];
+    if (err != GT_ERR_LINALG || call->in[0]->meta.rank <= 2)
+        return err;
+    snprintf(text, sizeof text, "%s", gt_error_text());
+    return gt__fail(err, "(Batch element %lld): %s", (long long)which, text);
 }
 
 /* ---- elimination -------------------------------------------------------------------------------------------- */
@@ -386,7 +397,7 @@ gt_err gt__reference_matrix(const gt_call *call)
     for (int64_t which = 0; which < batch && err == GT_OK; which++) {
         for (int64_t k = 0; k < m * n; k++)
             numbers[k] = gt__reference_complex(in, which * m * n + k);
-        err = run_matrix(&x);
+        err = of_matrix(call, which, run_matrix(&x));
         for (int64_t k = 0; k < size && err == GT_OK; k++)
             gt__reference_put_complex(out, which * size + k, x.out[k]);
     }
@@ -440,7 +451,7 @@ gt_err gt__reference_solve(const gt_call *call)
             numbers[j] = gt__reference_complex(&a, which * size + j);
         for (int64_t j = 0; j < n * k; j++)
             x[j] = gt__reference_complex(&b, which * n * k + j);
-        err = solve_one(call, numbers, n, x, k);
+        err = of_matrix(call, which, solve_one(call, numbers, n, x, k));
         for (int64_t j = 0; j < n * k && err == GT_OK; j++)
             gt__reference_put_complex(out, which * n * k + j, x[j]);
     }
