@@ -5,6 +5,8 @@ return is one path from the third call on that takes the same branch.
 """
 
 import functools
+import inspect
+import warnings
 
 from gt import _gt, _help
 
@@ -51,6 +53,10 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mo
     from gt.nn import Module
     if isinstance(model, Module):
         model.compile(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
+        return model
+    if inspect.isgeneratorfunction(model) or inspect.iscoroutinefunction(model) or inspect.isasyncgenfunction(model):
+        warnings.warn(f'gt.compile: {model.__qualname__} is a generator or a coroutine, whose calls issue nothing before they return; '
+                      'it stays as it is, so mark the functions that it calls', stacklevel=2)
         return model
     compiled = functools.wraps(model)(_region(model))
     compiled._gt_compiled = True

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+
+import gt
 from test_hotpath import HOT, run
 
 PROGRAM = """
@@ -126,3 +128,16 @@ def test_random_programs():
     for settings in ({"GT_AUTO_COMPILE": "0"}, HOT, {"GT_COMPILE": "1", "GT_HOTPATH_MIN_SEQ": "2"}):
         lines, hot = digests(**settings)
         assert lines == plain and hot > 50_000, (settings, hot)
+
+
+def test_generators_and_coroutines_stay_as_they_are():
+    def numbers(n):
+        for k in range(n):
+            yield gt.ones(3) * k
+
+    async def later(x):
+        return x + 1
+
+    for function in (numbers, later):
+        with pytest.warns(UserWarning, match="mark the functions that it calls"):
+            assert gt.compile(function) is function
