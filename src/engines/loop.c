@@ -101,3 +101,11 @@ bool gt__access_flat(const gt_access *access)
 {
     return access->rank == 1 && (access->stride[0] == 1 || access->shape[0] == 1);
 }
+
+bool gt__access_same(const gt_access *a, const gt_access *b)
+{
+    bool same = a->rank == b->rank;
+    for (int axis = 0; same && axis < a->rank; axis++)
+        same = a->shape[axis] == b->shape[axis] && a->stride[axis] == b->stride[axis];
+    return same;
+}

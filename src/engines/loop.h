@@ -34,5 +34,6 @@ typedef struct gt_access {
 void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access);
 /* Position k is element k. */
 bool gt__access_flat(const gt_access *access);
+bool gt__access_same(const gt_access *a, const gt_access *b);
 
 #endif

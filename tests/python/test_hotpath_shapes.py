@@ -102,3 +102,23 @@ def test_what_short_rows_become_runs_in_the_same_pass():
 def test_long_rows_of_an_operand_by_column_are_read_on_their_own():
     """In tiles of a few long rows every element that is read would be the only one of its cache line."""
     assert grouped("((y.t() + 1) * 2).relu()") == [["add"], ["mul", "relu"]]
+
+
+REPEATED_BROADCASTS = {
+    "(3, 1)": ((2, 3, 4), (3, 1), (4, 3, 2), lambda x, b: x + b, lambda y, b: (y + b) * 2),
+    "(8, 1)": ((4, 8, 36), (8, 1), (24, 8, 6), lambda x, b: x + b, lambda y, b: (y * b) + 1),
+    "(6, 1, 8)": ((6, 10, 8), (6, 1, 8), (2, 6, 5, 8), lambda x, b: x + b, lambda y, b: (y + b) * 2),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED_BROADCASTS)
+def test_an_operand_is_broadcast_to_two_shapes(name):
+    """A view between the steps of a pass: the same operand belongs to other elements behind it."""
+    shape, short, after, first, second = REPEATED_BROADCASTS[name]
+    rng = np.random.default_rng(1)
+    x, b = (rng.integers(-9, 9, size).astype(np.float32) for size in (shape, short))
+    compiled = gt.compile(lambda x, b: second(first(x, b).reshape(after), b))
+    expected = second(first(x, b).reshape(after), b)
+    tensors = gt.tensor(x), gt.tensor(b)
+    for _ in range(6):
+        np.testing.assert_array_equal(compiled(*tensors).numpy(), expected)

@@ -254,7 +254,7 @@ def test_the_first_of_equal_elements_of_all(workers, axis):
 
 
 @pytest.mark.parametrize("name, times", [
-    ("softmax", 0.02), ("log_softmax", 0.02), ("cumsum", 0.02), ("cumprod", 0.02), ("logcumsumexp", 0.02), ("flip", 0), ("slice", 0),
+    ("softmax", 0.02), ("log_softmax", 0.02), ("cumsum", 0.02), ("cumprod", 1), ("logcumsumexp", 0.02), ("flip", 0), ("slice", 0),
     ("argmax", 0.05), ("topk", 0.2), ("index_select", 0.2), ("gather", 0.1), ("cat", 2), ("argsort", 2)])
 def test_less_moves_than_a_gather(workers, name, times):
     """Bytes that arrive, of all workers together, in sizes of the tensor. A gather to two workers is one."""
@@ -445,3 +445,36 @@ def test_a_loop_gives_the_same_bits_as_a_hot_path(programs):
     hot = programs.run(LOOP, GT_COMPILE="1", GT_HOTPATH_MIN_SEQ="2").splitlines()
     assert hot[:4] == cold[:4] and hot[5] == cold[5]
     assert int(cold[4]) == 0 and int(hot[4]) > 500
+
+
+def test_narrow_integers_are_added_up_before_they_become_wide(workers):
+    """Sums that wait on several workers: integers wrap, and bools saturate, in their own dtype."""
+    workers(3)
+    first, last = torch.tensor([0]), torch.tensor([8])
+    yes, yes_split = both(np.ones(9, bool), gt.bool, 0)
+    many, many_split = both(np.full(9, 100, np.uint8), gt.uint8, 0)
+    for whole, parts in ((yes, yes_split), (many, many_split)):
+        expected = whole[first] + whole[last]
+        got = parts.index_select(0, gt.tensor([0])) + parts.index_select(0, gt.tensor([8]))
+        assert got.placement.startswith("partial")
+        assert got.sum().item() == expected.sum().item()
+        assert (got.sum() + got.sum()).item() == 2 * expected.sum().item()
+    a, b = np.full((2, 9), 12, np.uint8), np.full((9, 2), 11, np.uint8)
+    product = split(gt.tensor(a), 1) @ split(gt.tensor(b), 0)
+    wide = split(gt.tensor(a.astype(np.int64)), 1) @ split(gt.tensor(b.astype(np.int64)), 0)
+    assert product.placement.startswith("partial") and wide.placement.startswith("partial")
+    expected = torch.tensor(a) @ torch.tensor(b)
+    assert product.sum().item() == expected.sum().item()
+    np.testing.assert_array_equal((product + wide).numpy(), (expected + torch.tensor(a).long() @ torch.tensor(b).long()).numpy())
+
+
+def test_products_so_far_of_a_zero_and_parts_that_overflow(workers):
+    workers(2)
+    values = np.full(240, 2.5, np.float32)
+    values[3] = 0
+    whole, parts = both(values, gt.float32, 0)
+    whole.requires_grad_(), parts.requires_grad_()
+    np.testing.assert_array_equal(array(parts.cumprod(0)), array(whole.cumprod(0)))
+    parts.cumprod(0).sum().backward()
+    whole.cumprod(0).sum().backward()
+    np.testing.assert_allclose(parts.grad.numpy(), whole.grad.numpy(), rtol=1e-4)

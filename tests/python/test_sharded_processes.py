@@ -294,3 +294,37 @@ def test_workers_on_two_hosts(programs, namespaces):
     client = programs.start([*near, sys.executable, path, f"localhost:{port}", "4"], "client")
     assert client.wait(2 * PATIENCE_S) == 0, client.text()
     assert client.output.read_text().strip() == "agreed ['memory', 'memory', 'tcp', 'tcp']"
+
+
+
+COPIES = """
+    import sys
+    import numpy as np
+    import gt
+    gt.connect('localhost:' + sys.argv[1])
+    gt.register_config('one', gt.SignalConfig(gt.ShardConfig(None, [1])))
+    gt.register_config('rows', gt.SignalConfig(gt.ShardConfig(0, [0, 1, 2])))
+    with gt.signal.context('one'):
+        x = gt.tensor(np.arange(6.)) + 0
+    with gt.signal.context('rows'):
+        rows = gt.tensor(np.ones((6, 6)))
+    print(x.placement, (rows * x).sum().item(), flush=True)
+    while len(gt.debug.get_worker_stats()) > 2:
+        pass
+    for name, tensor in (('x', x), ('rows', rows)):
+        try:
+            print(name, tensor.sum().item())
+        except gt.GtConnectionError:
+            print(name, 'is gone')
+"""
+
+
+def test_copies_on_other_workers_remain(programs):
+    """A tensor of one worker that others have copies of is not lost with that worker; one of which it has a part is."""
+    server = programs.server()
+    workers = [programs.worker(server.port, "--index", str(k)) for k in range(3)]
+    program = programs.python(COPIES, server.port, name="copies")
+    until(lambda: "single(worker=1) 90.0" in program.output.read_text(), "the product")
+    workers[1].kill()
+    assert program.wait(PATIENCE_S) == 0, program.text()
+    assert program.output.read_text().splitlines()[-2:] == ["x 15.0", "rows is gone"]

@@ -157,6 +157,13 @@ static gt_layout *wanted_parts(const gt_task *task)
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
+/* Sums of these dtypes may be taken of the summands: integers wrap and bools saturate, which another dtype would not undo. */
+static bool adds_alike(const gt_meta *operand, const gt_meta *out)
+{
+    gt_dtype from = (gt_dtype)operand->dtype, to = (gt_dtype)out->dtype;
+    return from == to || gt__dtype_is_inexact(from);
+}
+
 /* Partial tensors need not be added up first: partial + partial is partial, and so is partial times a number. */
 static bool stays_partial(const gt_task *task)
 {
@@ -166,7 +173,8 @@ static bool stays_partial(const gt_task *task)
     case GT_OP_sub:
         return a->meta && b->meta && a->layout->kind == GT_PARTIAL && b->layout->kind == GT_PARTIAL &&
                gt__layout_same_workers(a->layout, b->layout) && gt__rule_within(task, a->layout) &&
-               gt__meta_same_shape(a->meta, b->meta);
+               gt__meta_same_shape(a->meta, b->meta) && adds_alike(a->meta, &task->out) &&
+               adds_alike(b->meta, &task->out);
     case GT_OP_neg:
         return task->ins->flags & GT_FLAG_BACKWARD && a->layout->kind == GT_PARTIAL &&
                gt__rule_within(task, a->layout);
@@ -411,7 +419,8 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
     uint64_t mask = task->ins->imm[0].u;
     if (!mask)
         mask = ((uint64_t)1 << a->meta->rank) - 1;
-    if (op == GT_OP_sum && a->layout->kind == GT_PARTIAL && gt__rule_within(task, a->layout))
+    if (op == GT_OP_sum && a->layout->kind == GT_PARTIAL && gt__rule_within(task, a->layout) &&
+        adds_alike(a->meta, &task->out))
         return gt__rule_as_is(task, plan);
     if (!gt__rule_has_parts(task, 0))
         return gt__rule_whole(task, plan);

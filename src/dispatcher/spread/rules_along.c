@@ -36,14 +36,6 @@ gt_err gt__plan_softmax_backward(gt_task *task, gt_plan *plan)
     return gt__rule_want(task, plan, 1, like, like->axis);
 }
 
-gt_err gt__plan_scan(gt_task *task, gt_plan *plan)
-{
-    if (!is_along(task, task->ins->imm[0].i))
-        return gt__plan_along(task, plan);
-    bool positions = task->ins->op == GT_OP_cummax || task->ins->op == GT_OP_cummin;
-    return plan_steps(task, plan, positions ? gt__run_positions_so_far : gt__run_scan);
-}
-
 /* ---- with another axis split --------------------------------------------------------------------------------- */
 
 /* The longest axis but `along` that all tensors have in the same size; -1: there is none of at least two elements. */
@@ -76,6 +68,18 @@ static gt_err plan_elsewhere(const gt_task *task, gt_plan *plan, unsigned along,
         plan->result = gt__layout_even_like(like, along, length);
     plan->run = gt__run_elsewhere;
     return there && (plan->result || length < like->count) ? GT_OK : gt__spread_no_memory();
+}
+
+/* Parts are scanned, and what came before each is added. Not products of floats: 0 times a part that overflows alone is no number. */
+gt_err gt__plan_scan(gt_task *task, gt_plan *plan)
+{
+    int64_t along = task->ins->imm[0].i;
+    gt_opcode op = (gt_opcode)task->ins->op;
+    if (!is_along(task, along))
+        return gt__plan_along(task, plan);
+    if (op == GT_OP_cumprod && gt__dtype_is_inexact((gt_dtype)task->out.dtype))
+        return plan_elsewhere(task, plan, (unsigned)along, other_axis(task, (unsigned)along));
+    return plan_steps(task, plan, op == GT_OP_cummax || op == GT_OP_cummin ? gt__run_positions_so_far : gt__run_scan);
 }
 
 /* Lines are sorted where they are whole: a matrix goes to parts along another axis, a vector to one worker. */

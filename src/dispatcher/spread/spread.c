@@ -196,6 +196,38 @@ bool gt__spread_has_room(const gt_session *session)
     return true;
 }
 
+/* The layout lost a member, and whole copies are left: they are the tensor now. False: out of memory. */
+static bool become_copies(gt_session *session, gt_handle *handle, gt_spread *spread)
+{
+    unsigned count = 0;
+    for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next)
+        count++;
+    int32_t *workers = malloc(count * sizeof *workers);
+    uint32_t *slots = malloc(count * sizeof *slots);
+    gt_layout *layout = NULL;
+    if (workers && slots) {
+        count = 0;
+        for (const gt_whole_copy *copy = spread->copies; copy; copy = copy->next, count++) {
+            workers[count] = copy->worker;
+            slots[count] = copy->slot;
+        }
+        layout = gt__layout_replicated(workers, count);
+    }
+    gt_whole_copy *copies = spread->copies;
+    spread->copies = NULL; /* gt__spread_set frees what the tensor was */
+    bool kept = layout && gt__spread_set(session, handle, layout, slots) == GT_OK;
+    if (!kept)
+        spread->copies = copies;
+    while (kept && copies) {
+        gt_whole_copy *next = copies->next;
+        free(copies);
+        copies = next;
+    }
+    free(workers);
+    free(slots);
+    return kept;
+}
+
 bool gt__spread_lose(gt_session *session, gt_handle *handle, int32_t worker)
 {
     gt_spread *spread = session->spreading->table[handle->slot];
@@ -212,6 +244,10 @@ bool gt__spread_lose(gt_session *session, gt_handle *handle, int32_t worker)
     gt_layout *left = NULL;
     if (spread->layout->kind == GT_REPLICATED && spread->layout->count > 1)
         left = gt__layout_new(GT_REPLICATED, 0, spread->layout->count - 1u);
+    if (!left && spread->copies && become_copies(session, handle, spread)) {
+        gt__spread_free_temporaries(session);
+        return false;
+    }
     if (!left) {
         gt__spread_drop(session, handle->slot);
         return true;

@@ -23,6 +23,8 @@ typedef struct copy {
     gt_compute compute;
     gt_dtype narrow;
     gt_level level;
+    bool gathered; /* at positions of one shape; others of the group have as many, and another shape */
+    gt_access access;
 } copy;
 
 typedef struct lowering {
@@ -117,11 +119,13 @@ static void choice_add(lowering *l, uint16_t slot, unsigned constants)
             .op = f->op_count - 1 - f->before, .number = (uint32_t)f->slots[slot].offset, .constants = constants};
 }
 
-static copy *copy_find(lowering *l, uint32_t value, gt_compute compute, gt_dtype narrow, gt_level level)
+static copy *copy_find(lowering *l, const copy *wanted)
 {
     for (unsigned k = 0; k < l->copies; k++) {
         copy *c = &l->copy[k];
-        if (c->value == value && c->compute == compute && c->narrow == narrow && c->level == level)
+        if (c->value == wanted->value && c->compute == wanted->compute && c->narrow == wanted->narrow &&
+            c->level == wanted->level && c->gathered == wanted->gathered &&
+            (!c->gathered || gt__access_same(&c->access, &wanted->access)))
             return c;
     }
     return NULL;
@@ -257,9 +261,14 @@ static operand operand_of(lowering *l, const gt_plan_step *step, gt_fusible kind
                 : rows && gt__access_row(&access, l->row)    ? GT_LEVEL_ROW
                                                              : GT_LEVEL_COUNT;
     }
-    uint32_t key = made == GT_LEVEL_COUNT ? value : UINT32_MAX - v->buffer;
     gt_level keyed = level == GT_LEVEL_COUNT ? space : level;
-    const copy *known = copy_find(l, key, compute, narrow, keyed);
+    copy wanted = {.value = made == GT_LEVEL_COUNT ? value : UINT32_MAX - v->buffer,
+                   .compute = compute,
+                   .narrow = narrow,
+                   .level = keyed,
+                   .gathered = level == GT_LEVEL_COUNT,
+                   .access = access};
+    const copy *known = copy_find(l, &wanted);
     if (known)
         return (operand){.slot = (uint16_t)known->slot, .level = keyed, .one = one};
     uint16_t slot;
@@ -272,7 +281,8 @@ static operand operand_of(lowering *l, const gt_plan_step *step, gt_fusible kind
         slot = convert(l, slot, level, dtype, compute, narrow);
     }
     l->prepares = false;
-    copy_note(l, (copy){.value = key, .compute = compute, .narrow = narrow, .level = keyed, .slot = slot});
+    wanted.slot = slot;
+    copy_note(l, wanted);
     return (operand){.slot = slot, .level = keyed, .one = one};
 }
 

@@ -107,14 +107,6 @@ static bool kind_of(const gt_plan *plan, const gt_plan_step *step, gt_chain_kind
 
 /* ---- operands ------------------------------------------------------------------------------------------------ */
 
-static bool same_access(const gt_access *a, const gt_access *b)
-{
-    bool same = a->rank == b->rank;
-    for (int axis = 0; same && axis < a->rank; axis++)
-        same = a->shape[axis] == b->shape[axis] && a->stride[axis] == b->stride[axis];
-    return same;
-}
-
 static bool is_one(const gt_access *access)
 {
     return access->rank == 1 && access->stride[0] == 0 && access->shape[0] > 1;
@@ -128,7 +120,7 @@ static uint16_t input_add(forming *f, uint32_t value, const gt_access *access)
     for (unsigned k = 0; k < chain->inputs; k++) {
         const gt_plan_value *known = &f->plan->values[chain->input[k].value];
         if (known->buffer == v->buffer && known->offset == v->offset &&
-            chain->input[k].dtype == v->view.meta.dtype && same_access(&chain->input[k].access, access))
+            chain->input[k].dtype == v->view.meta.dtype && gt__access_same(&chain->input[k].access, access))
             return (uint16_t)k;
     }
     if (chain->inputs == GT_CHAIN_INPUTS)
