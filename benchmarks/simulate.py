@@ -131,7 +131,7 @@ def run_program(name, workers, steps, *sizes):
 
 
 def child(program, workers, steps, sizes, config, **more):
-    environment = {**os.environ, "GT_NUM_THREADS": "1", "GT_CONFIG": str(config), **more}
+    environment = {**os.environ, "GT_BACKEND": "cpu", "GT_NUM_THREADS": "1", "GT_CONFIG": str(config), **more}
     command = [sys.executable, __file__, "--program", program, str(workers), str(steps), *map(str, sizes)]
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 

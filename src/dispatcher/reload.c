@@ -44,6 +44,14 @@ static gt_err reload_config(gt_dispatcher *dispatcher)
     return gt__quota_configure(dispatcher);
 }
 
+/* Whether the key of a peer may still be used for what it is. What a peer of the process before was is known when it resumes. */
+static bool is_allowed(const gt_dispatcher *dispatcher, const gt_link *link)
+{
+    bool client = link->trust != GT_TRUST_WORKER, worker = link->trust != GT_TRUST_KEY;
+    return !*link->key || (client && gt__allowed_knows(dispatcher->allowed, link->key, link->user, false)) ||
+           (worker && gt__allowed_knows(dispatcher->allowed, link->key, link->user, true));
+}
+
 /* Peers whose keys are not in the list any more, or are there under another name, are disconnected. */
 static gt_err reload_keys(gt_dispatcher *dispatcher)
 {
@@ -52,9 +60,7 @@ static gt_err reload_keys(gt_dispatcher *dispatcher)
     GT_TRY(gt__allowed_reread(dispatcher->allowed, dispatcher->allowed_file));
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
-        bool worker = peer->link->trust == GT_TRUST_WORKER, client = peer->link->trust == GT_TRUST_KEY;
-        if ((worker || client) &&
-            !gt__allowed_knows(dispatcher->allowed, peer->link->key, peer->link->user, worker))
+        if (!is_allowed(dispatcher, peer->link))
             gt__peer_end(peer, "this key is not allowed any more");
     }
     return GT_OK;

@@ -487,6 +487,30 @@ def test_detached_sessions_outlive_the_server(programs, number):
     assert "is restored from the journal" not in restarted.server.text()
 
 
+def test_a_restored_session_ends_when_its_key_is_taken_out_of_the_list(programs):
+    def keygen(name, *more):
+        made = subprocess.run([GT_BINARY, "keygen", programs.directory / name, *more], capture_output=True, text=True, check=True)
+        return made.stdout.strip()
+
+    allowed, client = programs.directory / "allowed", programs.directory / "client"
+    server = keygen("server")
+    worker, kept = f"worker {keygen('worker', '--server', server)} worker", f"client {keygen('client', '--server', server)} alice"
+    allowed.write_text(f"{worker}\n{kept}\n")
+    restarted = Restarted(programs, "--key-file", programs.directory / "server", "--allow-keys", allowed, workers=0)
+    programs.worker(restarted.port, "--key-file", programs.directory / "worker", "--wait", host="tcp://127.0.0.1")
+    program = "import gt, sys; gt.connect(sys.argv[1]); print(gt.detach({'kept': gt.arange(5)}))"
+    programs.run(program, restarted.address("tcp").replace("localhost", "127.0.0.1"), GT_KEY_FILE=client)
+    restarted.restart()
+    assert "is restored from the journal, and detached" in restarted.server.text()
+    reload = [GT_BINARY, "reload", "-p", str(restarted.port)]
+    environment = clean_environment(programs.runtime)
+    subprocess.run(reload, check=True, capture_output=True, env=environment)
+    assert "this key is not allowed any more" not in restarted.server.text()
+    allowed.write_text(f"{worker}\n")
+    subprocess.run(reload, check=True, capture_output=True, env=environment)
+    until(lambda: "this key is not allowed any more" in restarted.server.text(), "the end of the session")
+
+
 def test_an_attached_session_outlives_the_server(programs):
     restarted = Restarted(programs)
     token = programs.run("import gt, sys; gt.connect(sys.argv[1]); print(gt.detach({'kept': gt.arange(5)}))", restarted.address("ipc")).strip()

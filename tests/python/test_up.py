@@ -228,6 +228,12 @@ def test_errors_are_one_line_and_leave_nothing(programs, hosts):
     one_error(hosts.gt("up", hosts.write(server, [{**worker, "gt": "/no/such/gt"}]), status=1), "node1", "/no/such/gt")
     assert hosts.pids() == []
 
+    # a config that the script cannot carry
+    config = hosts.folder / "long.yaml"
+    config.write_text("# END-OF-A-FILE-OF-GT\nrows:\n  shard: {axis: 0}\n")
+    one_error(hosts.gt("up", hosts.write({**server, "config": str(config)}, [worker]), status=1), "node0", "cannot be sent")
+    assert hosts.pids() == []
+
     # the port is taken
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define FILE_END "END-OF-A-FILE-OF-GT"
+
 /* Fields 3 and 22 of /proc/PID/stat: the state, and the time of the start in ticks since the host's. Nothing is reaped in containers
  * without an init, so a zombie counts as ended. */
 static const char functions[] =
@@ -101,10 +103,13 @@ void gt__script_begin(FILE *out, const gt_cluster *cluster, const gt_up_host *ho
 
 void gt__script_file(FILE *out, const char *name, const char *text)
 {
-    /* Neither keys nor lists of them have such a line. A config that had one would be cut, and refused by the shell. */
-    fprintf(out, "cat >%s.new <<'END-OF-A-FILE-OF-GT' && mv -f %s.new %s || fail 'cannot write %s'\n%s%s", name,
+    if (strstr(text, FILE_END)) { /* the shell would take what is behind it for commands */
+        fprintf(out, "fail '%s cannot be sent: it has the words %s'\n", name, FILE_END);
+        return;
+    }
+    fprintf(out, "cat >%s.new <<'" FILE_END "' && mv -f %s.new %s || fail 'cannot write %s'\n%s%s", name,
             name, name, name, text, *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
-    fputs("END-OF-A-FILE-OF-GT\n", out);
+    fputs(FILE_END "\n", out);
 }
 
 /* In a subshell: $gt is the program. Relative paths begin at the home folder. */

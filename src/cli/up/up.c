@@ -124,15 +124,15 @@ static const char *last_line(char *text)
 static void take_answer(up *u, gt_remote *remote)
 {
     const char *host = remote->host->name;
-    if (remote->late) {
+    if (remote->late) { /* what it has said until then counts: parts that it has started are to be ended */
         trouble(u, "%s: no answer within %d s", host, ANSWER_MS / 1000);
-        return;
-    }
-    if (remote->status == 255 && !remote->host->local) {
+        char *end = strrchr(remote->output, '\n');
+        remote->output[end ? end + 1 - remote->output : 0] = 0;
+    } else if (remote->status == 255 && !remote->host->local) {
         trouble(u, "%s cannot be reached: %s", host, last_line(remote->errors));
         return;
     }
-    if (remote->status)
+    if (remote->status && !remote->late)
         trouble(u, "%s: the shell ended with %d: %s", host, remote->status, last_line(remote->errors));
     for (char *rest = remote->output, *line; (line = strtok_r(rest, "\n", &rest));)
         take_line(u, remote->host, line);
