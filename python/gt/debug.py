@@ -103,9 +103,24 @@ def _groups(groups, count):
     return list(members.values())
 
 
+def _repeats(items, longest=64):
+    """(how often, block): blocks of at most so many items that follow each other in the same way are one."""
+    at = 0
+    while at < len(items):
+        times, length = 1, 1
+        for size in range(1, min(longest, (len(items) - at) // 2) + 1):
+            count = 1
+            while items[at + count * size:at + (count + 1) * size] == items[at:at + size]:
+                count += 1
+            if count > 1 and count * size > times * length:
+                times, length = count, size
+        yield times, items[at:at + length]
+        at += times * length
+
+
 def print_hot_paths(wait=False):
     """Print get_hot_paths(wait), one paragraph per path: for each line of the program, in order, the ops it contributes; then what
-    runs as one: "mul+add+relu" is one pass over the data, and the values between are never stored."""
+    runs as one: "mul+add+relu" is one pass over the data, and the values between are never stored. Lines that repeat are printed once."""
     paths = get_hot_paths(wait)
     if not paths:
         print('no hot paths' + ('' if _hotpath()['enabled'] else ' (GT_AUTO_COMPILE is off)'))
@@ -117,11 +132,15 @@ def print_hot_paths(wait=False):
             if not lines or lines[-1][0] != place:
                 lines.append((place, []))
             lines[-1][1].append(op)
-        for place, ops in lines:
-            print(f'  {place or "?"}: {" -> ".join(ops)}')
+        for times, block in _repeats(lines):
+            if times > 1:
+                print(f'  {times} times:')
+            for place, ops in block:
+                print(f'  {"  " * (times > 1)}{place or "?"}: {" -> ".join(ops)}')
         if path['groups']:
             fused = ['+'.join(path['steps'][step][0] for step in group) for group in path['groups'] if len(group) > 1]
             how = f'compiled in {path["compile_seconds"] * 1e3:.1f} ms' if path['compile_seconds'] else 'not compiled'
+            fused = [block[0] if times == 1 else f'{times} x ({", ".join(block)})' for times, block in _repeats(fused)]
             print(f'  {how}, {len(path["groups"])} steps of {path["instructions"]} instructions; run as one: '
                   f'{", ".join(fused) or "none"}')
 

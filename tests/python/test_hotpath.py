@@ -385,6 +385,25 @@ results.append(text.getvalue())
     assert hotpath["plans"] >= hotpath["compiled"] > 0 and hotpath["compile_seconds"] > 0
 
 
+def test_lines_that_repeat_are_shown_once():
+    program = """
+import contextlib, io
+x = gt.ones(8, 8)
+for k in range(400):
+    y = x * 1.01
+    x = y.tanh()
+    if k % 10 == 9:
+        results.append(x.sum().item())
+with contextlib.redirect_stdout(io.StringIO()) as text:
+    gt.debug.print_hot_paths(wait=True)
+results.append(text.getvalue())
+"""
+    results, _, _ = run(program, **HOT)
+    lines = results[-1].splitlines()
+    at = next(k for k, line in enumerate(lines) if line == "  10 times:")
+    assert [line.split(": ")[1] for line in lines[at + 1:at + 3]] == ["mul", "tanh"] and len(lines) < 12
+
+
 def test_paths_in_a_scope_without_shards_run_as_one():
     """A signal that places nothing, such as one for a timeline, changes nothing of how a path runs."""
     program = """
