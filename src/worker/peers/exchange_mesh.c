@@ -542,19 +542,42 @@ static gt_err own_address(const char *server_host, char *own, size_t size)
     return found ? GT_OK : gt__fail(GT_ERR_CONNECTION, "no way to '%s': %s", server_host, strerror(errno));
 }
 
-/* `listen`: where to open a tcp port; NULL: none. `host`: what others call this host. */
-static gt_err listen_for_peers(gt_mesh *mesh, const char *host, const char *listen)
+/* Acceptors of all transports at one port, which is chosen. */
+static gt_err open_port(gt_mesh *mesh, const char *host, const char *listen, int *port)
 {
     const gt_guard guard = {.secret_key = mesh->keys.secret}; /* only workers learn the public key */
     gt_acceptor *acceptor;
-    int port = 0;
+    *port = 0;
     if (listen) { /* first: it chooses the port */
-        GT_TRY(gt__tcp_listen(listen, port, &guard, &acceptor, &port));
+        GT_TRY(gt__tcp_listen(listen, *port, &guard, &acceptor, port));
         mesh->acceptors[mesh->acceptor_count++] = acceptor;
-        GT_TRY(gt__tcp_serve_ipc(acceptor, listen, port));
+        GT_TRY(gt__tcp_serve_ipc(acceptor, listen, *port));
     }
-    GT_TRY(gt__transport_memory.listen(host, port, &acceptor, &port));
+    GT_TRY(gt__transport_memory.listen(host, *port, &acceptor, port));
     mesh->acceptors[mesh->acceptor_count++] = acceptor;
+    return GT_OK;
+}
+
+static void close_port(gt_mesh *mesh)
+{
+    while (mesh->acceptor_count) {
+        gt_acceptor *acceptor = mesh->acceptors[--mesh->acceptor_count];
+        acceptor->ops->close(acceptor);
+    }
+}
+
+/* `listen`: where to open a tcp port; NULL: none. `host`: what others call this host. Another worker, at another address of this host, may
+ * get the same port at the same time: one of them has its socket files, and the other takes another port. */
+static gt_err listen_for_peers(gt_mesh *mesh, const char *host, const char *listen)
+{
+    enum { ATTEMPTS = 16 };
+    int port;
+    gt_err err = open_port(mesh, host, listen, &port);
+    for (int k = 1; k < ATTEMPTS && err == GT_ERR_CONNECTION && mesh->acceptor_count; k++) {
+        close_port(mesh);
+        err = open_port(mesh, host, listen, &port);
+    }
+    GT_TRY(err);
     snprintf(mesh->place, sizeof mesh->place, "%s:%d", host, port);
     snprintf(mesh->address, sizeof mesh->address, "%s%s%s", mesh->place, listen ? " " : "",
              listen ? mesh->keys.public_key : "");
@@ -631,8 +654,7 @@ static void close_mesh(gt_exchange *exchange)
     gt_mesh *mesh = (gt_mesh *)exchange;
     if (!mesh->left)
         leave(exchange);
-    for (unsigned k = 0; k < mesh->acceptor_count; k++)
-        mesh->acceptors[k]->ops->close(mesh->acceptors[k]);
+    close_port(mesh);
     for (int32_t worker = 0; worker < mesh->peer_count; worker++) {
         if (mesh->peers[worker]->fresh)
             gt__link_close(mesh->peers[worker]->fresh);
