@@ -81,8 +81,9 @@ static PyTracebackObject *telling_frame(PyTracebackObject *trace, PyObject *fold
     PyTracebackObject *last = folder ? NULL : trace;
     for (; trace; trace = trace->tb_next) {
         PyCodeObject *code = PyFrame_GetCode(trace->tb_frame);
-        if (!folder || (PyUnicode_Tailmatch(code->co_filename, folder, 0, PY_SSIZE_T_MAX, -1) == 1 &&
-                        PyUnicode_FindChar(code->co_filename, '/', PyUnicode_GET_LENGTH(folder), PY_SSIZE_T_MAX, 1) < 0))
+        if (!folder ||
+            (PyUnicode_Tailmatch(code->co_filename, folder, 0, PY_SSIZE_T_MAX, -1) == 1 &&
+             PyUnicode_FindChar(code->co_filename, '/', PyUnicode_GET_LENGTH(folder), PY_SSIZE_T_MAX, 1) < 0))
             last = trace;
         Py_DECREF(code);
     }
@@ -600,7 +601,8 @@ static int uses_host_memory(PyObject *type)
     int host_memory = host ? PyObject_IsTrue(host) : -1;
     Py_XDECREF(host);
     if (!host && PyErr_ExceptionMatches(PyExc_AttributeError))
-        PyErr_Format(PyExc_TypeError, "%R is no engine, it has no host_memory: derive it from gt.engines.Engine", type);
+        PyErr_Format(PyExc_TypeError, "%R is no engine, it has no host_memory: derive it from gt.engines.Engine",
+                     type);
     return host_memory;
 }
 

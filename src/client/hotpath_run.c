@@ -9,7 +9,9 @@
 #include "client/hotpath_state.h"
 #include "core/record.h"
 
-enum { DUE_LARGE = 4096 }; /* elements of work for each slot that is sent: the memory of a tensor matters more than a record */
+enum {
+    DUE_LARGE = 4096
+}; /* elements of work for each slot that is sent: the memory of a tensor matters more than a record */
 
 /* ---- what waits for room ------------------------------------------------------------------------------------- */
 
@@ -63,8 +65,7 @@ static void place_due(gt_hotpath *hot, int64_t end)
     for (int64_t at = 0, next; at < end; at = next) {
         next = at + 1 + hot->stage[at].ins.tail;
         for (gt_record_ids ids = gt__record_ids(hot->stage + at); gt__record_ids_next(&ids);) {
-            gt_due *due =
-                bsearch(&(gt_due){.id = *ids.id}, hot->due, hot->due_count, sizeof *hot->due, by_id);
+            gt_due *due = bsearch(&(gt_due){.id = *ids.id}, hot->due, hot->due_count, sizeof *hot->due, by_id);
             if (due)
                 due->at = next;
         }

@@ -101,10 +101,10 @@ struct gt_hotpath {
     size_t frees_before;        /* that were queued when the first of the records that are held back came */
     int64_t drained, drain_end; /* slots of the stage that wait for room; below 0: of its headroom */
     int64_t drain_work;
-    gt_due *due;    /* frees that go between them, in order; those before due_next have gone */
+    gt_due *due; /* frees that go between them, in order; those before due_next have gone */
     size_t due_count, due_next, due_capacity;
     unsigned due_least; /* so many are sent at once, except at the end */
-    gt_fresh fresh; /* the record behind them */
+    gt_fresh fresh;     /* the record behind them */
     uint32_t next_number, next_serial;
     int64_t work;                    /* of the records that are learned */
     gt_ids freed;                    /* since the first of those that are learned */

@@ -50,9 +50,10 @@ typedef struct gt_plan_buffer {
     uint32_t number;  /* INPUT, OUTPUT: which of them; the first, if inputs share it, or have a slice that moves */
     uint32_t sharers; /* INPUT: how many inputs lie in it; 0: it is that of a slice that moves */
     uint32_t last_use; /* a step, or GT_PLAN_LIVES */
-    bool read_elsewhere; /* the engine reads it at steps that have other operands, too: nothing is written over it up to last_use */
-    uint32_t memory;   /* OUTPUT, INNER: which of the plan's memories it lies in */
-    size_t offset;     /* in it; OUTPUT: 0 */
+    /* The engine reads it at steps that have other operands, too: nothing is written over it up to last_use. */
+    bool read_elsewhere;
+    uint32_t memory; /* OUTPUT, INNER: which of the plan's memories it lies in */
+    size_t offset;   /* in it; OUTPUT: 0 */
 } gt_plan_buffer;
 
 /* Outputs each have one of their own. */

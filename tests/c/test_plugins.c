@@ -113,7 +113,8 @@ static void test_faults(const void *argument)
     for (int times = 0; times < 2; times++) { /* again: a failure is not remembered wrongly */
         check_refusal("no_symbol", "is not an engine: it has no symbol gt_engine_plugin");
         char words[96];
-        snprintf(words, sizeof words, "is built for version 1 of the engine interface, this is version %d", GT_ENGINE_VERSION);
+        snprintf(words, sizeof words, "is built for version 1 of the engine interface, this is version %d",
+                 GT_ENGINE_VERSION);
         check_refusal("other_version", words);
         check_refusal("no_hash", "is not an engine: it has no table_hash function");
         check_refusal("no_init", "is not an engine: it has no init function");

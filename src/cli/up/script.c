@@ -107,8 +107,8 @@ void gt__script_file(FILE *out, const char *name, const char *text)
         fprintf(out, "fail '%s cannot be sent: it has the words %s'\n", name, FILE_END);
         return;
     }
-    fprintf(out, "cat >%s.new <<'" FILE_END "' && mv -f %s.new %s || fail 'cannot write %s'\n%s%s", name,
-            name, name, name, text, *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    fprintf(out, "cat >%s.new <<'" FILE_END "' && mv -f %s.new %s || fail 'cannot write %s'\n%s%s", name, name,
+            name, name, text, *text && text[strlen(text) - 1] != '\n' ? "\n" : "");
     fputs(FILE_END "\n", out);
 }
 

@@ -79,7 +79,8 @@ gt_err gt__plan_scan(gt_task *task, gt_plan *plan)
         return gt__plan_along(task, plan);
     if (op == GT_OP_cumprod && gt__dtype_is_inexact((gt_dtype)task->out.dtype))
         return plan_elsewhere(task, plan, (unsigned)along, other_axis(task, (unsigned)along));
-    return plan_steps(task, plan, op == GT_OP_cummax || op == GT_OP_cummin ? gt__run_positions_so_far : gt__run_scan);
+    return plan_steps(task, plan,
+                      op == GT_OP_cummax || op == GT_OP_cummin ? gt__run_positions_so_far : gt__run_scan);
 }
 
 /* Lines are sorted where they are whole: a matrix goes to parts along another axis, a vector to one worker. */

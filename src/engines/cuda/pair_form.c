@@ -155,7 +155,8 @@ bool gt__cuda_pair_holds(const gt_cuda_pair *pair, const gt_plan *plan, void *co
     bool holds = !pair->apart || is_aligned(plan, plan->steps[pair->cat].operand[1], buffer);
     for (unsigned k = 0; k < 3; k++)
         holds &= is_aligned(plan, forward->operand[k], buffer);
-    return holds && memcmp(forward->record->ins.imm, backward->record->ins.imm, sizeof forward->record->ins.imm) == 0;
+    return holds &&
+           memcmp(forward->record->ins.imm, backward->record->ins.imm, sizeof forward->record->ins.imm) == 0;
 }
 
 void gt__cuda_pair_change(const gt_cuda_pair *pair, const gt_plan *plan, uint32_t step, void *const *buffer,

@@ -399,7 +399,8 @@ static gt_err capture(gt_cuda *cuda, gt_program *program, gt_cuda_recording *r, 
     int result = cuda->driver->capture_end(cuda->stream, &graph);
     if (err == GT_OK && (result != CUDA_SUCCESS || !graph))
         err = gt__cuda_fail(cuda, result, "a recording");
-    if (err == GT_OK && (result = cuda->driver->graph_instantiate(&r->graph, graph, 0)) == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (err == GT_OK &&
+        (result = cuda->driver->graph_instantiate(&r->graph, graph, 0)) == CUDA_ERROR_OUT_OF_MEMORY) {
         gt__cuda_heap_trim(&cuda->heap);
         result = cuda->driver->graph_instantiate(&r->graph, graph, 0);
     }
