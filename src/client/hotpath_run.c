@@ -9,9 +9,8 @@
 #include "client/hotpath_state.h"
 #include "core/record.h"
 
-enum {
-    DUE_LARGE = 4096
-}; /* elements of work for each slot that is sent: the memory of a tensor matters more than a record */
+/* Elements of work for each slot of the stage: tensors are so large that each is freed at once, though that takes a record. */
+enum { DUE_LARGE = 4096 };
 
 /* ---- what waits for room ------------------------------------------------------------------------------------- */
 

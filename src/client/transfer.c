@@ -24,7 +24,7 @@ enum {
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
     SOON_MS = 20,               /* how long statistics may wait for the dispatcher and the workers */
     MOST_AHEAD = 256 << 20,     /* bytes in segments that the workers may not have taken yet */
-    MOST_IDLE = 4 * MOST_AHEAD, /* bytes in segments that nobody uses; the next upload or fetch drops the others */
+    MOST_IDLE = 4 * MOST_AHEAD, /* bytes of unused segments that a client keeps for later */
     LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
